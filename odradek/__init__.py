@@ -1,0 +1,1 @@
+"""Odradek: Apache Kafka's ZooKeeper-era cluster in Python."""

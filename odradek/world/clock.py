@@ -1,0 +1,48 @@
+"""Time and timers. Durations are milliseconds everywhere."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Timer(Protocol):
+    """Something that was asked to happen later."""
+
+    def cancel(self) -> None:
+        """Forget it; harmless after it has happened."""
+
+
+class Clock(Protocol):
+    """What time it is, and a way to be called later on the owner's loop."""
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since 1970; may jump."""
+
+    def monotonic_ms(self) -> float:
+        """Never goes back; only differences mean anything."""
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+        """Run `callback` once, on the loop, after `delay_ms`."""
+
+    def call_soon(self, callback: Callable[[], object]) -> Timer:
+        """Run `callback` once, on the loop, after what is running now."""
+
+
+class LoopClock:
+    """The real clock, with timers of one asyncio loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        return self._loop.time() * 1000.0
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+        return self._loop.call_later(delay_ms / 1000.0, callback)
+
+    def call_soon(self, callback: Callable[[], object]) -> Timer:
+        return self._loop.call_soon(callback)

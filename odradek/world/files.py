@@ -1,0 +1,84 @@
+"""Files and directories. Everything a log writes goes through these two protocols, so that a test can tear any byte.
+
+Paths are plain strings. Every call raises OSError as the operating system would.
+"""
+
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """One open file."""
+
+    path: str
+
+    def append(self, data: Buffer) -> int:
+        """Write all of `data` at the end; the number of bytes. Raises OSError when not all of it could be written."""
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position`."""
+
+    def size(self) -> int:
+        """Length in bytes."""
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size` bytes."""
+
+    def sync(self) -> None:
+        """Return when the content is on the disk (fsync)."""
+
+    def fileno(self) -> int:
+        """The descriptor, for sendfile; a simulated file has none and raises OSError."""
+
+    def close(self) -> None:
+        """Give the descriptor back; harmless twice."""
+
+
+class Files(Protocol):
+    """A file system."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """For reading and writing; FileNotFoundError unless it is there or `create`."""
+
+    def read(self, path: str) -> bytes:
+        """All of a file's content."""
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        """Replace the whole file: temporary name, sync, rename, sync of the directory. A crash leaves old or new."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory has that name."""
+
+    def size(self, path: str) -> int:
+        """Length in bytes."""
+
+    def modified_ms(self, path: str) -> int:
+        """When it was last changed, milliseconds since 1970."""
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+
+    def is_directory(self, path: str) -> bool:
+        """Whether it is one."""
+
+    def make_directory(self, path: str) -> None:
+        """With its parents; harmless when it is there."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces `new`. Durable only after `sync_directory`."""
+
+    def remove(self, path: str) -> None:
+        """A file."""
+
+    def remove_directory(self, path: str) -> None:
+        """With all that is in it."""
+
+    def sync_directory(self, path: str) -> None:
+        """Return when creations, renames and removals in it are on the disk."""
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        """Total and usable bytes of the file system that holds `path`."""

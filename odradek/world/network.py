@@ -1,0 +1,53 @@
+"""Streams between hosts. The real network is TCP on one asyncio loop; the simulated one is queues on a virtual clock.
+
+An endpoint never blocks: a call that cannot go on raises BlockingIOError, and the two callbacks say when it may.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from odradek.world.files import Buffer, File
+
+
+class Endpoint(Protocol):
+    """One end of a connection."""
+
+    peer: str
+    """The other end as `host:port`, for messages to people and `max.connections.per.ip`."""
+
+    def receive_into(self, buffer: memoryview) -> int:
+        """Bytes read; 0 when the peer has closed. BlockingIOError when there is nothing; OSError when it broke."""
+
+    def send(self, data: Buffer, *, more: bool = False) -> int:
+        """Bytes taken; `more` says that other bytes follow at once (MSG_MORE)."""
+
+    def send_file(self, file: File, position: int, length: int) -> int:
+        """Bytes taken of that range of a file (sendfile where the transport can)."""
+
+    def on_readable(self, callback: Callable[[], object] | None) -> None:
+        """Call it whenever there is something to receive; None stops that, and so pushes back on the peer."""
+
+    def on_writable(self, callback: Callable[[], object] | None) -> None:
+        """Call it whenever there is room to send; None stops that."""
+
+    def close(self) -> None:
+        """Harmless twice."""
+
+
+class Listener(Protocol):
+    """A bound port."""
+
+    port: int
+
+    def close(self) -> None:
+        """Stop accepting; connections that exist go on."""
+
+
+class Network(Protocol):
+    """A way to accept and to open connections."""
+
+    def listen(self, host: str, port: int, accepted: Callable[[Endpoint], object]) -> Listener:
+        """Port 0 takes a free one. Raises OSError when the port is in use."""
+
+    async def connect(self, host: str, port: int) -> Endpoint:
+        """Raises OSError when nobody answers."""
