@@ -1,8 +1,8 @@
 """Error codes of the protocol and the exceptions that carry them.
 
-An expected refusal is an `ErrorCode` in the answer; `KafkaError` brings one from the rule that refuses to the handler that
-answers. Bytes that do not decode are a `MalformedMessage`: it has no code, because a peer that sends such bytes gets its
-connection closed instead of an answer.
+An expected refusal is an `ErrorCode` in the answer; `KafkaError` brings one from the rule that refuses to the handler
+that answers. Bytes that do not decode are a `MalformedMessage`: it has no code, because a peer that sends such bytes
+gets its connection closed instead of an answer.
 
 The numbers are Kafka 3.9's (org.apache.kafka.common.protocol.Errors) and never change between versions.
 """

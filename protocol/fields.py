@@ -1,0 +1,196 @@
+"""How a message is written down: a class with one line per field, from which constructor and codecs are made.
+
+    class FetchTopic(Struct):
+        topic: str = field(STRING, "0-12")
+        topic_id: bytes = field(UUID, "13+")
+        partitions: list[FetchPartition] = field(Array(FetchPartition), "0+")
+
+The classes behave like slotted dataclasses with keyword-only constructors in which every field has a default. The
+order of the lines is the order on the wire. A field that a version does not have is not written in it, and has its
+default when read.
+
+A `Message` stands on its own: a request, a response, or a record of one of Kafka's own topics; a `Struct` is part of
+one. A tagged field whose type is a struct is None when it is absent; every other default is that of Kafka's message
+definitions, or else zero, False, empty.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias, dataclass_transform
+
+from odradek.protocol.primitives import ZERO_UUID
+
+LATEST_VERSION = 32767
+NEVER = 32767
+"""FLEXIBLE_FROM of a message that has no flexible version."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """Versions from `lowest` to `highest`, both included; empty when lowest > highest."""
+
+    lowest: int
+    highest: int
+
+    def __contains__(self, version: int) -> bool:
+        return self.lowest <= version <= self.highest
+
+
+NO_VERSIONS = VersionRange(0, -1)
+
+
+def version_range(text: str) -> VersionRange:
+    """Kafka's notation: "none", "3", "3+", "0-14"."""
+    if text == "none":
+        return NO_VERSIONS
+    if text.endswith("+"):
+        return VersionRange(int(text[:-1]), LATEST_VERSION)
+    lowest, _, highest = text.partition("-")
+    return VersionRange(int(lowest), int(highest or lowest))
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A value of fixed width: its code in module struct, its width in bytes, its default."""
+
+    code: str
+    width: int
+    default: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A value preceded by its length. `length_code`: the struct code of the length where it is not a compact one."""
+
+    name: str
+    length_code: str
+    default: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Elements of one type, preceded by their count."""
+
+    element: "Fixed | Sized | type[Struct]"
+
+
+WireType: TypeAlias = "Fixed | Sized | Array | type[Struct]"
+
+BOOL = Fixed("?", 1, False)
+INT8 = Fixed("b", 1, 0)
+INT16 = Fixed("h", 2, 0)
+UINT16 = Fixed("H", 2, 0)
+INT32 = Fixed("i", 4, 0)
+UINT32 = Fixed("I", 4, 0)
+INT64 = Fixed("q", 8, 0)
+FLOAT64 = Fixed("d", 8, 0.0)
+UUID = Fixed("16s", 16, ZERO_UUID)
+STRING = Sized("string", "h", "")
+BYTES = Sized("bytes", "i", b"")
+RECORDS = Sized("records", "i", b"")
+
+
+class Absent:
+    """The type of ABSENT: an argument that was not given."""
+
+
+ABSENT = Absent()
+
+
+@dataclass(slots=True)
+class Field:
+    """One line of a message. `name` is set when its class is made; `default` is ABSENT where each value needs its own."""
+
+    wire: WireType
+    versions: VersionRange
+    nullable: VersionRange
+    tag: int | None
+    default: Any
+    name: str = ""
+
+    def is_tagged(self) -> bool:
+        return self.tag is not None
+
+
+def field(
+    wire: WireType, versions: str, *, nullable: str = "none", tag: int | None = None, default: Any = ABSENT
+) -> Any:
+    """One field of a Struct.
+
+    `versions`, `nullable`: the versions that have it, and those in which it may be None, in Kafka's notation.
+    `tag`: the field is a tagged one in all its versions. `default`: where it is not the type's own.
+    """
+    if default is ABSENT:
+        if isinstance(wire, Fixed | Sized):
+            default = wire.default
+        elif tag is not None and not isinstance(wire, Array):
+            default = None
+    return Field(wire, version_range(versions), version_range(nullable), tag, default)
+
+
+def own_default(declared: Field) -> str:
+    """The expression that makes the default of a field without a shared one: a new list or a new struct."""
+    assert declared.default is ABSENT, declared
+    return "[]" if isinstance(declared.wire, Array) else f"{declared.name}_type()"
+
+
+@dataclass_transform(kw_only_default=True)
+class StructType(type):
+    """Makes the class of a struct: takes its Field lines away and puts slots and a constructor in their place."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "StructType":
+        declared = tuple(value for value in namespace.values() if isinstance(value, Field))
+        for attribute, value in namespace.items():
+            if isinstance(value, Field):
+                value.name = attribute
+        for line in declared:
+            del namespace[line.name]
+        namespace["__slots__"] = tuple(line.name for line in declared)
+        namespace["FIELDS"] = declared
+        if declared:
+            namespace["__init__"] = constructor(declared)
+        return super().__new__(cls, name, bases, namespace)
+
+
+def constructor(declared: tuple[Field, ...]) -> Any:
+    """A keyword-only `__init__` over these fields: straight code, because responses are built on the hot path."""
+    known: dict[str, Any] = {"ABSENT": ABSENT}
+    parameters = []
+    lines = []
+    for line in declared:
+        name = line.name
+        if line.default is not ABSENT:
+            known[f"{name}_default"] = line.default
+            parameters.append(f"{name}={name}_default")
+            lines.append(f"    self.{name} = {name}")
+            continue
+        known[f"{name}_type"] = line.wire
+        parameters.append(f"{name}=ABSENT")
+        lines.append(f"    self.{name} = {own_default(line)} if {name} is ABSENT else {name}")
+    source = "\n".join([f"def __init__(self, *, {', '.join(parameters)}):", *lines])
+    exec(source, known)
+    return known["__init__"]
+
+
+class Struct(metaclass=StructType):
+    """A part of a message. Equal when of one class and equal in every field."""
+
+    FIELDS: ClassVar[tuple[Field, ...]] = ()
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, line.name) == getattr(other, line.name) for line in self.FIELDS)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{line.name}={getattr(self, line.name)!r}" for line in self.FIELDS)
+        return f"{self.__class__.__name__}({values})"
+
+
+class Message(Struct):
+    """A request, a response, or a record of one of Kafka's own topics. Only requests and responses have an API_KEY."""
+
+    API_KEY: ClassVar[int] = -1
+    VERSIONS: ClassVar[tuple[int, int]]
+    FLEXIBLE_FROM: ClassVar[int] = NEVER

@@ -1,0 +1,59 @@
+"""UpdateMetadata (key 6), versions 0-8, flexible from 6+."""
+
+from odradek.protocol.fields import BOOL, INT8, INT16, INT32, INT64, STRING, UUID, Array, Message, Struct, field
+
+
+class UpdateMetadataPartitionState(Struct):
+    topic_name: str = field(STRING, "0-4")
+    partition_index: int = field(INT32, "0+")
+    controller_epoch: int = field(INT32, "0+")
+    leader: int = field(INT32, "0+")
+    leader_epoch: int = field(INT32, "0+")
+    isr: list[int] = field(Array(INT32), "0+")
+    zk_version: int = field(INT32, "0+")
+    replicas: list[int] = field(Array(INT32), "0+")
+    offline_replicas: list[int] = field(Array(INT32), "4+")
+
+
+class UpdateMetadataTopicState(Struct):
+    topic_name: str = field(STRING, "5+")
+    topic_id: bytes = field(UUID, "7+")
+    partition_states: list[UpdateMetadataPartitionState] = field(Array(UpdateMetadataPartitionState), "5+")
+
+
+class UpdateMetadataEndpoint(Struct):
+    port: int = field(INT32, "1+")
+    host: str = field(STRING, "1+")
+    listener: str = field(STRING, "3+")
+    security_protocol: int = field(INT16, "1+")
+
+
+class UpdateMetadataBroker(Struct):
+    id: int = field(INT32, "0+")
+    v0_host: str = field(STRING, "0")
+    v0_port: int = field(INT32, "0")
+    endpoints: list[UpdateMetadataEndpoint] = field(Array(UpdateMetadataEndpoint), "1+")
+    rack: str | None = field(STRING, "2+", nullable="0+")
+
+
+class UpdateMetadataRequest(Message):
+    API_KEY = 6
+    VERSIONS = (0, 8)
+    FLEXIBLE_FROM = 6
+
+    controller_id: int = field(INT32, "0+")
+    is_kraft_controller: bool = field(BOOL, "8+")
+    type: int = field(INT8, "8+", tag=0)
+    controller_epoch: int = field(INT32, "0+")
+    broker_epoch: int = field(INT64, "5+", default=-1)
+    ungrouped_partition_states: list[UpdateMetadataPartitionState] = field(Array(UpdateMetadataPartitionState), "0-4")
+    topic_states: list[UpdateMetadataTopicState] = field(Array(UpdateMetadataTopicState), "5+")
+    live_brokers: list[UpdateMetadataBroker] = field(Array(UpdateMetadataBroker), "0+")
+
+
+class UpdateMetadataResponse(Message):
+    API_KEY = 6
+    VERSIONS = (0, 8)
+    FLEXIBLE_FROM = 6
+
+    error_code: int = field(INT16, "0+")

@@ -1,0 +1,145 @@
+"""The smallest parts of the wire: variable-length integers, runs of fixed-width integers, the zero uuid.
+
+Everything fixed is big-endian. Variable-length integers are base 128, least significant group first; the signed ones
+are zigzagged before that. Reading functions take the position and return the value and the next position; whatever is
+wrong with the bytes is a MalformedMessage.
+"""
+
+import sys
+from array import array
+from collections.abc import Callable, Sequence
+from struct import Struct as Layout
+from typing import Any, TypeAlias
+
+from odradek.protocol.errors import MalformedMessage
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Records: TypeAlias = Any
+"""Record batches in a message: a memoryview of the input when decoded; to encode, anything with a length or None."""
+Part: TypeAlias = Any
+"""One piece of an encoded message: bytes, or whatever stood in a `records` field."""
+
+ZERO_UUID = bytes(16)
+UUID_ONE = bytes(15) + b"\x01"
+"""Reserved: the id of the metadata topic, never given to a topic or a directory."""
+
+SMALL_VARINTS = 512
+LENGTH_LIMIT = 0x7FFF_FFFF
+"""Lengths and counts are int32 in Kafka, however they are written."""
+
+
+def write_unsigned_varint(value: int) -> bytes:
+    """`value` as an unsigned varint; value >= 0."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+UNSIGNED_VARINTS: list[bytes] = [write_unsigned_varint(value) for value in range(SMALL_VARINTS)]
+"""The encoded forms of the small values, which are nearly all there are."""
+
+
+def unsigned_varint(value: int) -> bytes:
+    """Like write_unsigned_varint, from the table when the value is small."""
+    return UNSIGNED_VARINTS[value] if value < SMALL_VARINTS else write_unsigned_varint(value)
+
+
+def write_varint(value: int) -> bytes:
+    """A signed integer of up to 64 bits, zigzagged."""
+    return unsigned_varint((value << 1) if value >= 0 else ((-value << 1) - 1))
+
+
+def read_unsigned_varint(data: Buffer, at: int) -> tuple[int, int]:
+    """An unsigned varint of at most five bytes (32 bits)."""
+    return _read_groups(data, at, 5)
+
+
+def read_varint(data: Buffer, at: int) -> tuple[int, int]:
+    """A zigzagged int32."""
+    value, at = _read_groups(data, at, 5)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def read_varlong(data: Buffer, at: int) -> tuple[int, int]:
+    """A zigzagged int64."""
+    value, at = _read_groups(data, at, 10)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _read_groups(data: Buffer, at: int, most: int) -> tuple[int, int]:
+    size = len(data)
+    value = 0
+    shift = 0
+    for position in range(at, min(at + most, size)):
+        group = data[position]
+        value |= (group & 0x7F) << shift
+        if group < 0x80:
+            return value, position + 1
+        shift += 7
+    raise MalformedMessage("varint runs past the end" if size - at < most else "varint is too long")
+
+
+def length_tail(data: Buffer, at: int, first: int) -> tuple[int, int]:
+    """The rest of a compact length whose first byte, 128 or more, was read already; `at` is behind that byte."""
+    value, at = read_unsigned_varint(data, at - 1)
+    if value > LENGTH_LIMIT:
+        raise MalformedMessage(f"a length of {value} bytes or elements, first byte {first}")
+    return value, at
+
+
+def length_not_null(data: Buffer, at: int, first: int) -> tuple[int, int]:
+    """Like length_tail for a field that must not be null: a first byte of zero is refused."""
+    if first == 0:
+        raise MalformedMessage(f"null where a value is needed, at byte {at - 1}")
+    return length_tail(data, at, first)
+
+
+def skip_tagged_fields(data: Buffer, at: int, count: int) -> int:
+    """The position after `count` tagged fields that nobody here knows; `count` may be the first byte of a varint."""
+    if count > 0x7F:
+        count, at = length_tail(data, at, count)
+    size = len(data)
+    for _ in range(count):
+        _, at = read_unsigned_varint(data, at)
+        length, at = read_unsigned_varint(data, at)
+        at += length
+        if at > size:
+            raise MalformedMessage(f"a tagged field of {length} bytes runs past the end")
+    return at
+
+
+SHORT_ARRAY = 32
+"""Arrays of fixed-width elements up to this length are read and written by a precompiled layout."""
+
+
+def array_readers(code: str) -> list[Callable[[Buffer, int], tuple[Any, ...]]]:
+    """Readers for arrays of 0…SHORT_ARRAY elements of one struct code."""
+    return [Layout(f">{length}{code}").unpack_from for length in range(SHORT_ARRAY + 1)]
+
+
+def array_writers(code: str) -> list[Callable[..., bytes]]:
+    """Writers for arrays of 0…SHORT_ARRAY elements of one struct code."""
+    return [Layout(f">{length}{code}").pack for length in range(SHORT_ARRAY + 1)]
+
+
+def read_long_array(data: Buffer, at: int, length: int, code: str) -> list[Any]:
+    """`length` integers of one struct code; `array` and `struct` agree on the codes and on the sizes used here."""
+    values = array(code)
+    end = at + length * values.itemsize
+    if end > len(data):
+        raise MalformedMessage(f"an array of {length} elements in the last {len(data) - at} bytes")
+    values.frombytes(data[at:end])
+    if sys.byteorder == "little":
+        values.byteswap()
+    return values.tolist()
+
+
+def write_long_array(values: Sequence[Any], code: str) -> bytes:
+    """The reverse of read_long_array."""
+    out = array(code, values)
+    if sys.byteorder == "little":
+        out.byteswap()
+    return out.tobytes()
