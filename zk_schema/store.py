@@ -1,0 +1,246 @@
+"""ZooKeeper as this program sees it: reads, writes, one-shot watches and one ordered stream of events.
+
+Two things implement `Store`: `kazoo_store.KazooStore` (a real ZooKeeper) and `memory.MemoryStore` (tests, simulator).
+Both pass one contract suite, tests/zk_schema/test_store_contract.py.
+
+Order. ZooKeeper promises that one client sees answers and watch events in the order in which the server made them.
+The store keeps it for coroutines that await a call directly: whoever awaits an answer runs before the listeners of an
+event that came after it, and after those of an event that came before it. Under `asyncio.gather` the awaiting code
+runs a few steps later than that.
+
+Session. The events of one store form this pattern:
+
+    Connected(a) (Suspended Connected(a))* Suspended Expired Connected(b) …
+
+`Suspended` comes as soon as the connection is known to be lost; whoever leads something goes on (the session may live),
+but every call fails with ConnectionLost until `Connected`. Watches survive `Suspended`: what changed meanwhile is
+delivered after `Connected`. `Expired` comes when ZooKeeper says so, or when the store was away for as long as the
+session lasts, whichever is first; after it the ephemeral nodes and the watches of that session count as gone, and the
+next `Connected` always carries a session id never seen before.
+"""
+
+# ruff: noqa: N818 (the errors have ZooKeeper's own names)
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+ANY_VERSION = -1
+"""As an expected version: do not check."""
+
+
+class StoreError(Exception):
+    """What ZooKeeper refused, or why it could not be asked. `path` is the znode in question."""
+
+    reason = "ZooKeeper error"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+class NoNode(StoreError):
+    """The znode, or the parent of one to be created, does not exist."""
+
+    reason = "no such znode"
+
+
+class NodeExists(StoreError):
+    reason = "znode exists already"
+
+
+class BadVersion(StoreError):
+    """The expected version is not the znode's: somebody else was quicker."""
+
+    reason = "znode has another version"
+
+
+class NotEmpty(StoreError):
+    reason = "znode has children"
+
+
+class NoChildrenForEphemerals(StoreError):
+    reason = "an ephemeral znode cannot have children"
+
+
+class NotAuthorized(StoreError):
+    """ZooKeeper's access list for the znode forbids it."""
+
+    reason = "not authorized"
+
+
+class SessionExpired(StoreError):
+    """The session is gone: the call was not carried out, or (if already under way) perhaps was."""
+
+    reason = "the ZooKeeper session has expired"
+
+
+class ConnectionLost(StoreError):
+    """No connection now. A write that was already under way may or may not have been carried out."""
+
+    reason = "no connection to ZooKeeper"
+
+
+class MultiFailed(StoreError):
+    """Nothing of a multi was done. `index` is the operation that failed, `cause` why."""
+
+    def __init__(self, index: int, cause: StoreError) -> None:
+        super().__init__(cause.path)
+        self.index = index
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f"operation {self.index}: {self.cause}"
+
+
+class Stat(NamedTuple):
+    """What ZooKeeper keeps beside a znode's data."""
+
+    version: int
+    """Number of changes of the data: what conditional writes compare."""
+    czxid: int
+    """Transaction that created it (a broker's epoch)."""
+    mzxid: int
+    """Transaction that last changed its data."""
+    ephemeral_owner: int
+    """Session that it lives with; 0 for a persistent znode."""
+    children_version: int
+    created_ms: int
+    modified_ms: int
+
+
+class WatchKind(Enum):
+    """What happened to a watched znode. `get` and `exists` see the first three, `children` DELETED and CHILDREN."""
+
+    CREATED = "created"
+    DELETED = "deleted"
+    CHANGED = "changed"
+    CHILDREN = "children"
+
+
+class WatchFired(NamedTuple):
+    """A watch was used up; the same (kind, path) is told once even when several reads asked for it."""
+
+    kind: WatchKind
+    path: str
+
+
+class Connected(NamedTuple):
+    session_id: int
+
+
+class Suspended(NamedTuple):
+    pass
+
+
+class Expired(NamedTuple):
+    pass
+
+
+StoreEvent = WatchFired | Connected | Suspended | Expired
+
+
+class Create(NamedTuple):
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+class SetData(NamedTuple):
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+class Delete(NamedTuple):
+    path: str
+    version: int = ANY_VERSION
+
+
+class Check(NamedTuple):
+    """Fails the multi unless the znode exists and has this version."""
+
+    path: str
+    version: int
+
+
+Operation = Create | SetData | Delete | Check
+OperationResult = str | Stat | None
+"""Of a Create the path, of a SetData the new Stat, of the others None."""
+
+
+class Store(Protocol):
+    """A client of one ZooKeeper. Paths are absolute and know nothing of a chroot. Loop-thread only.
+
+    Every call may raise ConnectionLost, SessionExpired and NotAuthorized besides what it names.
+    """
+
+    @property
+    def session_id(self) -> int:
+        """The session's id; 0 when there is none."""
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """What ZooKeeper granted; before the first connection, what was asked for."""
+
+    @property
+    def connected(self) -> bool:
+        """False before the first Connected, and from Suspended or Expired to the next Connected."""
+
+    async def start(self, timeout_ms: float) -> None:
+        """Connect, creating the chroot; raises ConnectionLost when that takes longer."""
+
+    async def close(self) -> None:
+        """End the session: its ephemeral znodes go at once. No event follows. Harmless twice."""
+
+    async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
+        """Data (b"" for none). Raises NoNode, and then leaves no watch."""
+
+    async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
+        """None when it does not exist; a watch then waits for its creation."""
+
+    async def children(self, path: str, *, watch: bool = False) -> list[str]:
+        """Names, in no order. Raises NoNode, and then leaves no watch."""
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
+    ) -> str:
+        """The path, with ten digits appended if `sequential`; `parents` makes missing ones, persistent and empty.
+
+        Raises NodeExists, NoNode (the parent's path) and NoChildrenForEphemerals.
+        """
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        """Raises NoNode and BadVersion."""
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Raises NoNode, BadVersion and NotEmpty."""
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        """All of them in one transaction or none: raises MultiFailed."""
+
+    def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
+        """Tell it every event from now on. A listener is called on the loop and must not raise."""
+
+
+def parent(path: str) -> str:
+    """`/a` of `/a/b`; `/` of `/a`."""
+    return path.rpartition("/")[0] or "/"
+
+
+async def create_parents(store: Store, path: str) -> None:
+    """Make the missing ancestors of `path`, persistent and empty."""
+    above = parent(path)
+    if above == "/":
+        return
+    try:
+        await store.create(above)
+    except NodeExists:
+        return
+    except NoNode:
+        await create_parents(store, above)
+        await create_parents(store, path)
