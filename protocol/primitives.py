@@ -83,10 +83,13 @@ def _read_groups(data: Buffer, at: int, most: int) -> tuple[int, int]:
 
 
 def length_tail(data: Buffer, at: int, first: int) -> tuple[int, int]:
-    """The rest of a compact length whose first byte, 128 or more, was read already; `at` is behind that byte."""
+    """The rest of a compact length whose first byte, 128 or more, was read already; `at` is behind that byte.
+
+    Never zero: an overlong null is refused, so that a decoder that takes one off never goes backwards.
+    """
     value, at = read_unsigned_varint(data, at - 1)
-    if value > LENGTH_LIMIT:
-        raise MalformedMessage(f"a length of {value} bytes or elements, first byte {first}")
+    if not 0 < value <= LENGTH_LIMIT:
+        raise MalformedMessage(f"a compact length of {value}, first byte {first}")
     return value, at
 
 
@@ -100,7 +103,7 @@ def length_not_null(data: Buffer, at: int, first: int) -> tuple[int, int]:
 def skip_tagged_fields(data: Buffer, at: int, count: int) -> int:
     """The position after `count` tagged fields that nobody here knows; `count` may be the first byte of a varint."""
     if count > 0x7F:
-        count, at = length_tail(data, at, count)
+        count, at = read_unsigned_varint(data, at - 1)
     size = len(data)
     for _ in range(count):
         _, at = read_unsigned_varint(data, at)

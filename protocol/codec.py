@@ -1,0 +1,67 @@
+"""Messages to bytes and back, by functions that are made when a (class, version) is first needed, and kept.
+
+`encoder` and `decoder` give the functions themselves, for those who keep them (a connection, a table of handlers);
+`encode` and `decode` are the plain forms. A decoder raises MalformedMessage and nothing else.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from struct import error as StructError  # noqa: N812 - a class, named as the classes are
+from typing import Any, TypeAlias, TypeVar, cast
+
+from odradek.protocol.decoder_source import DecoderSource, flexible_in
+from odradek.protocol.encoder_source import EncoderSource
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.fields import Message
+from odradek.protocol.primitives import Buffer, Part
+
+M = TypeVar("M", bound=Message)
+Encoder: TypeAlias = Callable[[Any, list[Part]], None]
+"""Appends the pieces of a message to a list: bytes, and what stands in `records` fields as it is."""
+
+
+def check_version(message: type[Message], version: int) -> None:
+    lowest, highest = message.VERSIONS
+    assert lowest <= version <= highest, f"{message.__name__} has versions {lowest}-{highest}, not {version}"
+
+
+@cache
+def encoder(message: type[Message], version: int) -> Encoder:
+    """The encoder of one version. Fields that the version does not have are left out, whatever their value."""
+    check_version(message, version)
+    writer = EncoderSource(message, version, flexible_in(message, version))
+    return cast(Encoder, made(writer.source(), writer.known, "encode", message, version))
+
+
+@cache
+def decoder(message: type[M], version: int) -> Callable[[Buffer, int], tuple[M, int]]:
+    """The decoder of one version: from bytes and a position to the message and the position behind it.
+
+    Strings and bytes are copies; `records` are memoryview slices of the input.
+    """
+    check_version(message, version)
+    writer = DecoderSource(message, version, flexible_in(message, version))
+    source = writer.source()
+    names = {**writer.known, "MalformedMessage": MalformedMessage, "StructError": StructError}
+    return cast(Callable[[Buffer, int], tuple[M, int]], made(source, names, "decode", message, version))
+
+
+def made(source: str, names: dict[str, Any], function: str, message: type[Message], version: int) -> Any:
+    code = compile(source, f"<{function} {message.__name__} {version}>", "exec")
+    exec(code, names)
+    return names[function]
+
+
+def encode(value: Message, version: int) -> bytes:
+    """The whole message as bytes; its records must be bytes too."""
+    parts: list[Part] = []
+    encoder(value.__class__, version)(value, parts)
+    return b"".join(parts)
+
+
+def decode(message: type[M], version: int, data: Buffer) -> M:
+    """A message that fills `data` exactly; raises MalformedMessage."""
+    value, at = decoder(message, version)(data, 0)
+    if at != len(data):
+        raise MalformedMessage(f"{message.__name__} version {version}: {len(data) - at} bytes are left over")
+    return value
