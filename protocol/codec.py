@@ -5,7 +5,6 @@
 """
 
 from collections.abc import Callable
-from functools import cache
 from struct import error as StructError  # noqa: N812 - a class, named as the classes are
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -19,31 +18,47 @@ M = TypeVar("M", bound=Message)
 Encoder: TypeAlias = Callable[[Any, list[Part]], None]
 """Appends the pieces of a message to a list: bytes, and what stands in `records` fields as it is."""
 
+Decoder: TypeAlias = Callable[[Buffer, int], tuple[M, int]]
+"""Reads a message at a position: the message and the position behind it."""
+
 
 def check_version(message: type[Message], version: int) -> None:
     lowest, highest = message.VERSIONS
     assert lowest <= version <= highest, f"{message.__name__} has versions {lowest}-{highest}, not {version}"
 
 
-@cache
+_encoders: dict[tuple[type[Message], int], Encoder] = {}
+_decoders: dict[tuple[type[Message], int], Decoder[Any]] = {}
+"""At most one for every version of every message, so they need no limit."""
+
+
 def encoder(message: type[Message], version: int) -> Encoder:
     """The encoder of one version. Fields that the version does not have are left out, whatever their value."""
+    known = _encoders.get((message, version))
+    return known or _encoders.setdefault((message, version), compiled_encoder(message, version))
+
+
+def decoder(message: type[M], version: int) -> Decoder[M]:
+    """The decoder of one version. What it raises is MalformedMessage.
+
+    Strings and bytes are copies; `records` are memoryview slices of the input.
+    """
+    known = _decoders.get((message, version))
+    return known or _decoders.setdefault((message, version), compiled_decoder(message, version))
+
+
+def compiled_encoder(message: type[Message], version: int) -> Encoder:
     check_version(message, version)
     writer = EncoderSource(message, version, flexible_in(message, version))
     return cast(Encoder, made(writer.source(), writer.known, "encode", message, version))
 
 
-@cache
-def decoder(message: type[M], version: int) -> Callable[[Buffer, int], tuple[M, int]]:
-    """The decoder of one version: from bytes and a position to the message and the position behind it.
-
-    Strings and bytes are copies; `records` are memoryview slices of the input.
-    """
+def compiled_decoder(message: type[M], version: int) -> Decoder[M]:
     check_version(message, version)
     writer = DecoderSource(message, version, flexible_in(message, version))
     source = writer.source()
     names = {**writer.known, "MalformedMessage": MalformedMessage, "StructError": StructError}
-    return cast(Callable[[Buffer, int], tuple[M, int]], made(source, names, "decode", message, version))
+    return cast(Decoder[M], made(source, names, "decode", message, version))
 
 
 def made(source: str, names: dict[str, Any], function: str, message: type[Message], version: int) -> Any:

@@ -98,7 +98,7 @@ ABSENT = Absent()
 
 @dataclass(slots=True)
 class Field:
-    """One line of a message. `name` is set when its class is made; `default` is ABSENT where every value has its own."""
+    """One line of a message. `name` is set with its class; `default` is ABSENT where each value has its own."""
 
     wire: WireType
     versions: VersionRange

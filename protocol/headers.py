@@ -1,0 +1,251 @@
+"""Request and response headers, and which message belongs to which API key.
+
+Requests carry api key, version and correlation id; then, from header version 1, a client id with an int16 length that
+stays in use in header version 2, which adds a tag buffer. Flexible messages have header version 2, all others 1. The
+exception is ControlledShutdown version 0: no client id at all (header version 0).
+
+Responses carry the correlation id and, when flexible, a tag buffer. The exception is ApiVersions, which never has one:
+the client reads it before it knows what the broker speaks.
+
+A null client id is read as the empty one. Nothing answers a request whose header makes no sense: its connection closes.
+"""
+
+from functools import cache
+from importlib import import_module
+from struct import Struct as Layout
+from typing import Any, NamedTuple
+
+from odradek.protocol.codec import decoder, encoder
+from odradek.protocol.errors import ErrorCode, MalformedMessage
+from odradek.protocol.fields import Message
+from odradek.protocol.primitives import Buffer, Part, skip_tagged_fields
+
+CONTROLLED_SHUTDOWN = 7
+API_VERSIONS = 18
+
+API_NAMES: dict[int, str] = {
+    0: "Produce",
+    1: "Fetch",
+    2: "ListOffsets",
+    3: "Metadata",
+    4: "LeaderAndIsr",
+    5: "StopReplica",
+    6: "UpdateMetadata",
+    7: "ControlledShutdown",
+    8: "OffsetCommit",
+    9: "OffsetFetch",
+    10: "FindCoordinator",
+    11: "JoinGroup",
+    12: "Heartbeat",
+    13: "LeaveGroup",
+    14: "SyncGroup",
+    15: "DescribeGroups",
+    16: "ListGroups",
+    17: "SaslHandshake",
+    18: "ApiVersions",
+    19: "CreateTopics",
+    20: "DeleteTopics",
+    21: "DeleteRecords",
+    22: "InitProducerId",
+    23: "OffsetForLeaderEpoch",
+    24: "AddPartitionsToTxn",
+    25: "AddOffsetsToTxn",
+    26: "EndTxn",
+    27: "WriteTxnMarkers",
+    28: "TxnOffsetCommit",
+    29: "DescribeAcls",
+    30: "CreateAcls",
+    31: "DeleteAcls",
+    32: "DescribeConfigs",
+    33: "AlterConfigs",
+    34: "AlterReplicaLogDirs",
+    35: "DescribeLogDirs",
+    36: "SaslAuthenticate",
+    37: "CreatePartitions",
+    38: "CreateDelegationToken",
+    39: "RenewDelegationToken",
+    40: "ExpireDelegationToken",
+    41: "DescribeDelegationToken",
+    42: "DeleteGroups",
+    43: "ElectLeaders",
+    44: "IncrementalAlterConfigs",
+    45: "AlterPartitionReassignments",
+    46: "ListPartitionReassignments",
+    47: "OffsetDelete",
+    48: "DescribeClientQuotas",
+    49: "AlterClientQuotas",
+    50: "DescribeUserScramCredentials",
+    51: "AlterUserScramCredentials",
+    56: "AlterPartition",
+    57: "UpdateFeatures",
+    58: "Envelope",
+    60: "DescribeCluster",
+    61: "DescribeProducers",
+    65: "DescribeTransactions",
+    66: "ListTransactions",
+    67: "AllocateProducerIds",
+    68: "ConsumerGroupHeartbeat",
+    69: "ConsumerGroupDescribe",
+}
+"""API key to the name of the API, which is the start of its classes' names."""
+
+
+class RequestHeader(NamedTuple):
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str
+
+
+class ApiMessages(NamedTuple):
+    """What `message_classes` knows of one API."""
+
+    name: str
+    request: type[Message]
+    response: type[Message]
+
+
+def module_name(api_name: str) -> str:
+    """FetchThing -> fetch_thing."""
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in api_name).lstrip("_")
+
+
+@cache
+def message_classes(api_key: int) -> ApiMessages:
+    """Request and response of an API; their module is imported when first asked for. KeyError for an unknown key."""
+    name = API_NAMES[api_key]
+    module: Any = import_module(f"odradek.protocol.messages.{module_name(name)}")
+    return ApiMessages(name, getattr(module, f"{name}Request"), getattr(module, f"{name}Response"))
+
+
+@cache
+def request_header_version(api_key: int, version: int) -> int:
+    """0, 1 or 2. A version above those we have is taken as flexible if the API has any flexible version."""
+    if api_key == CONTROLLED_SHUTDOWN and version == 0:
+        return 0
+    return 2 if version >= message_classes(api_key).request.FLEXIBLE_FROM else 1
+
+
+@cache
+def response_header_version(api_key: int, version: int) -> int:
+    """0 or 1."""
+    if api_key == API_VERSIONS:
+        return 0
+    return 1 if version >= message_classes(api_key).response.FLEXIBLE_FROM else 0
+
+
+_FIXED = Layout(">hhi")
+_FIXED_AND_LENGTH = Layout(">hhih")
+_unpack_fixed = _FIXED.unpack_from
+_unpack_fixed_and_length = _FIXED_AND_LENGTH.unpack_from
+_CORRELATION = Layout(">i")
+_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+
+
+def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
+    """The header of a request (a frame without its size) and the position of its body.
+
+    Raises MalformedMessage, also for an API key that nobody knows. The version is not checked against those we have:
+    ApiVersions must be answered for any, and it is the table of handlers that knows which ones are served.
+    """
+    size = len(frame)
+    if size < _FIXED.size:
+        raise MalformedMessage(f"a request of {size} bytes")
+    if size == _FIXED.size:
+        api_key, version, correlation_id = _unpack_fixed(frame, 0)
+        length = 0
+    else:
+        if size < _FIXED_AND_LENGTH.size:
+            raise MalformedMessage(f"a request header of {size} bytes")
+        api_key, version, correlation_id, length = _unpack_fixed_and_length(frame, 0)
+    if api_key not in API_NAMES or version < 0:
+        raise MalformedMessage(f"a request with api key {api_key} version {version}")
+    header_version = request_header_version(api_key, version)
+    if header_version == 0:
+        return RequestHeader(api_key, version, correlation_id, ""), _FIXED.size
+    if size == _FIXED.size:
+        raise MalformedMessage("a request header without client id")
+    at = _FIXED_AND_LENGTH.size
+    client_id = ""
+    if length > 0:
+        end = at + length
+        if end > size:
+            raise MalformedMessage(f"a client id of {length} bytes in a request of {size}")
+        try:
+            client_id = str(frame[at:end], "utf-8")
+        except UnicodeDecodeError as cause:
+            raise MalformedMessage(f"client id: {cause}") from cause
+        at = end
+    if header_version == 2:
+        if at >= size:
+            raise MalformedMessage("a request header without its tag buffer")
+        tags = frame[at]
+        at += 1
+        if tags:
+            at = skip_tagged_fields(frame, at, tags)
+    return RequestHeader(api_key, version, correlation_id, client_id), at
+
+
+def encode_request(header: RequestHeader, message: Message) -> list[Part]:
+    """A request without its size: header and body as a list of pieces."""
+    key, version, correlation_id, client_id = header
+    assert key == message.API_KEY, f"{message.__class__.__name__} does not have api key {key}"
+    header_version = request_header_version(key, version)
+    parts: list[Part] = []
+    if header_version == 0:
+        parts.append(_FIXED.pack(key, version, correlation_id))
+    else:
+        name = client_id.encode()
+        parts.append(_FIXED_AND_LENGTH.pack(key, version, correlation_id, len(name)))
+        parts.append(name + b"\0" if header_version == 2 else name)
+    encoder(message.__class__, version)(message, parts)
+    return parts
+
+
+def decode_request(frame: Buffer) -> tuple[RequestHeader, Message]:
+    """A whole request of a version we have; raises MalformedMessage, also for bytes that are left over."""
+    header, at = decode_request_header(frame)
+    request = message_classes(header.api_key).request
+    return header, _decode_body(request, header.api_version, frame, at)
+
+
+def encode_response(correlation_id: int, version: int, message: Message) -> list[Part]:
+    """A response without its size, as a list of pieces."""
+    packed = _CORRELATION.pack(correlation_id)
+    parts: list[Part] = [packed + b"\0" if response_header_version(message.API_KEY, version) else packed]
+    encoder(message.__class__, version)(message, parts)
+    return parts
+
+
+def decode_correlation_id(frame: Buffer) -> int:
+    """The first four bytes of a response (a frame without its size); raises MalformedMessage."""
+    if len(frame) < _CORRELATION.size:
+        raise MalformedMessage(f"a response of {len(frame)} bytes")
+    correlation_id: int = _CORRELATION.unpack_from(frame, 0)[0]
+    return correlation_id
+
+
+def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Message]:
+    """Correlation id and message of a whole response; raises MalformedMessage, also for bytes that are left over.
+
+    A broker that does not know the version of an ApiVersions request answers in version 0 with UNSUPPORTED_VERSION.
+    """
+    correlation_id = decode_correlation_id(frame)
+    if api_key == API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
+        version = 0
+    at = _CORRELATION.size
+    if response_header_version(api_key, version):
+        if len(frame) == at:
+            raise MalformedMessage("a response header without its tag buffer")
+        at = skip_tagged_fields(frame, at + 1, frame[at])
+    return correlation_id, _decode_body(message_classes(api_key).response, version, frame, at)
+
+
+def _decode_body(message: type[Message], version: int, frame: Buffer, at: int) -> Message:
+    lowest, highest = message.VERSIONS
+    if not lowest <= version <= highest:
+        raise MalformedMessage(f"{message.__name__} has no version {version}")
+    value, end = decoder(message, version)(frame, at)
+    if end != len(frame):
+        raise MalformedMessage(f"{message.__name__} version {version}: {len(frame) - end} bytes are left over")
+    return value
