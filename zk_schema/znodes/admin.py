@@ -1,0 +1,45 @@
+"""/admin: orders to the controller. Each is carried out and then its znode deleted."""
+
+from collections.abc import Iterable, Mapping
+
+from odradek.zk_schema.znodes.json_data import Fields, dump
+
+DELETE_TOPICS_PATH = "/admin/delete_topics"
+REASSIGN_PARTITIONS_PATH = "/admin/reassign_partitions"
+PREFERRED_REPLICA_ELECTION_PATH = "/admin/preferred_replica_election"
+
+TopicPartition = tuple[str, int]
+
+
+def delete_topic_path(topic: str) -> str:
+    """An empty znode: the topic is to be deleted."""
+    return f"{DELETE_TOPICS_PATH}/{topic}"
+
+
+def encode_reassignment(replicas: Mapping[TopicPartition, Iterable[int]]) -> bytes:
+    """Version 1: {"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}. Of tools before 2.4."""
+    partitions = [
+        {"topic": topic, "partition": partition, "replicas": list(target)}
+        for (topic, partition), target in replicas.items()
+    ]
+    return dump({"version": 1, "partitions": partitions})
+
+
+def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    """Raises BadZnode."""
+    fields = Fields(REASSIGN_PARTITIONS_PATH, data)
+    return {
+        (item.text("topic"), item.integer("partition")): item.integers(item.array("replicas"), "replicas")
+        for item in fields.objects("partitions")
+    }
+
+
+def encode_preferred_replica_election(partitions: Iterable[TopicPartition]) -> bytes:
+    """Version 1: {"version":1,"partitions":[{"topic":"t","partition":0}]}."""
+    return dump({"version": 1, "partitions": [{"topic": name, "partition": number} for name, number in partitions]})
+
+
+def decode_preferred_replica_election(data: bytes) -> set[TopicPartition]:
+    """Raises BadZnode."""
+    fields = Fields(PREFERRED_REPLICA_ELECTION_PATH, data)
+    return {(item.text("topic"), item.integer("partition")) for item in fields.objects("partitions")}

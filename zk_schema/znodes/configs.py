@@ -1,0 +1,62 @@
+"""/config/[type]/[name]: settings of one topic, client, user, broker or address that differ from the default."""
+
+from collections.abc import Mapping
+from urllib.parse import quote, unquote
+
+from odradek.zk_schema.znodes.json_data import BadZnode, Fields, dump
+
+CONFIG_PATH = "/config"
+
+TOPICS = "topics"
+CLIENTS = "clients"
+USERS = "users"
+BROKERS = "brokers"
+IPS = "ips"
+ENTITY_TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
+
+DEFAULT_ENTITY = "<default>"
+"""In place of a name: applies to all that have no setting of their own."""
+
+
+def entity_type_path(entity_type: str) -> str:
+    return f"{CONFIG_PATH}/{entity_type}"
+
+
+def entity_path(entity: str) -> str:
+    """`entity` is type and name, `topics/t`, or the four parts of `users/[user]/clients/[client]`; sanitized."""
+    return f"{CONFIG_PATH}/{entity}"
+
+
+def topic_config_path(topic: str) -> str:
+    return entity_path(f"{TOPICS}/{topic}")
+
+
+def broker_config_path(broker_id: int | None) -> str:
+    """None: the default of all brokers."""
+    return entity_path(f"{BROKERS}/{DEFAULT_ENTITY if broker_id is None else broker_id}")
+
+
+def sanitize(name: str) -> str:
+    """A user's or client's name as part of a path: percent-encoded, all but letters, digits and `-._`."""
+    return quote(name, safe="").replace("~", "%7E")
+
+
+def desanitize(name: str) -> str:
+    return unquote(name)
+
+
+def encode_config(settings: Mapping[str, str]) -> bytes:
+    """Version 1: {"version":1,"config":{"retention.ms":"1000"}}; values are text."""
+    return dump({"version": 1, "config": dict(settings)})
+
+
+def decode_config(path: str, data: bytes) -> dict[str, str]:
+    """{} for an empty znode. Raises BadZnode."""
+    if not data:
+        return {}
+    fields = Fields(path, data)
+    settings = fields.mapping("config")
+    for key, value in settings.items():
+        if not isinstance(value, str):
+            raise BadZnode(path, data, f"{key!r} is not text")
+    return dict(settings)

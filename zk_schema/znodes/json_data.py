@@ -1,0 +1,110 @@
+"""JSON as Kafka writes it into znodes, and reading it with errors that name the znode."""
+
+import base64
+import json
+from typing import Any
+
+
+class BadZnode(ValueError):  # noqa: N818 (it is the data that is bad)
+    """Data in ZooKeeper that cannot be read. Names the path and shows the data."""
+
+    def __init__(self, path: str, data: bytes, why: str) -> None:
+        super().__init__(f"{path}: {why}: {data[:200]!r}")
+        self.path = path
+
+
+JsonObject = dict[str, Any]
+"""A decoded JSON object: `Fields` reads it with types checked."""
+
+
+def dump(fields: JsonObject) -> bytes:
+    """Without spaces, as Jackson writes it."""
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+class Fields:
+    """A JSON object in a znode, read field by field; every wrong or missing one raises BadZnode."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self._path = path
+        self._data = data
+        try:
+            self._values = json.loads(data)
+        except ValueError as error:
+            raise self.bad("not JSON") from error
+        if not isinstance(self._values, dict):
+            raise self.bad("not a JSON object")
+
+    def bad(self, why: str) -> BadZnode:
+        return BadZnode(self._path, self._data, why)
+
+    def __contains__(self, key: str) -> bool:
+        return self._values.get(key) is not None
+
+    def version(self, lowest: int, highest: int) -> int:
+        """The format's version; raises BadZnode when it is not one that can be read."""
+        version = self.integer("version")
+        if not lowest <= version <= highest:
+            raise self.bad(f"version {version} is not one of {lowest}-{highest}")
+        return version
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """A number; one written as text counts too, for Kafka writes some so."""
+        value = self._values.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise self.bad(f"no number {key!r}")
+        try:
+            return int(value)
+        except ValueError as error:
+            raise self.bad(f"{key!r} is not a number") from error
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value = self._values.get(key, default)
+        if not isinstance(value, str):
+            raise self.bad(f"no text {key!r}")
+        return value
+
+    def mapping(self, key: str) -> JsonObject:
+        """An object; {} when it is not there."""
+        value = self._values.get(key)
+        if value is not None and not isinstance(value, dict):
+            raise self.bad(f"{key!r} is not an object")
+        return value or {}
+
+    def array(self, key: str) -> list[Any]:
+        value = self._values.get(key)
+        if not isinstance(value, list):
+            raise self.bad(f"no list {key!r}")
+        return value
+
+    def integers(self, value: object, what: str) -> tuple[int, ...]:
+        """A list of numbers found somewhere inside the object."""
+        if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
+            raise self.bad(f"{what} is not a list of numbers")
+        return tuple(value)
+
+    def objects(self, key: str) -> list["Fields"]:
+        """A list of objects, each read with this znode's errors."""
+        return [Fields(self._path, json.dumps(item).encode()) for item in self.array(key)]
+
+
+def whole_number(path: str, data: bytes) -> int:
+    """A znode that holds nothing but a decimal number."""
+    try:
+        return int(data)
+    except ValueError as error:
+        raise BadZnode(path, data, "not a number") from error
+
+
+def uuid_text(uuid: bytes) -> str:
+    """Kafka's form of 16 bytes: 22 characters of URL-safe base64."""
+    assert len(uuid) == 16, uuid
+    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The other way; raises ValueError unless they are 16 bytes."""
+    uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    if len(uuid) != 16:
+        raise ValueError(f"{text!r} is not a UUID")
+    return uuid
