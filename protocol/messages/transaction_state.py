@@ -1,0 +1,36 @@
+"""Records of `__transaction_state`: one per transactional id, each key and value behind an int16 version.
+
+A key without value is a tombstone: the transactional id has expired. Kafka 3.9 writes version 0 as long as the feature
+transaction.version is not finalized; version 1 is flexible, and its tagged fields belong to that feature.
+`transaction_status` is a TransactionState of Kafka's coordinator: 0 Empty, 1 Ongoing, 2 PrepareCommit, 3 PrepareAbort,
+4 CompleteCommit, 5 CompleteAbort, 6 Dead, 7 PrepareEpochFence.
+"""
+
+from odradek.protocol.fields import INT8, INT16, INT32, INT64, STRING, Array, Message, Struct, field
+
+
+class TransactionLogKey(Message):
+    VERSIONS = (0, 0)
+
+    transactional_id: str = field(STRING, "0")
+
+
+class PartitionsSchema(Struct):
+    topic: str = field(STRING, "0+")
+    partition_ids: list[int] = field(Array(INT32), "0+")
+
+
+class TransactionLogValue(Message):
+    VERSIONS = (0, 1)
+    FLEXIBLE_FROM = 1
+
+    producer_id: int = field(INT64, "0+")
+    previous_producer_id: int = field(INT64, "1+", tag=0, default=-1)
+    next_producer_id: int = field(INT64, "1+", tag=1, default=-1)
+    producer_epoch: int = field(INT16, "0+")
+    transaction_timeout_ms: int = field(INT32, "0+")
+    transaction_status: int = field(INT8, "0+")
+    transaction_partitions: list[PartitionsSchema] | None = field(Array(PartitionsSchema), "0+", nullable="0+")
+    transaction_last_update_timestamp_ms: int = field(INT64, "0+")
+    transaction_start_timestamp_ms: int = field(INT64, "0+")
+    client_transaction_version: int = field(INT16, "1+", tag=2)
