@@ -1,0 +1,41 @@
+# make demo    sets everything up and shows a cluster at work: load, a killed broker, failover, nothing lost
+# make test    sets everything up and passes all tests
+# make bench   measures this machine: the broker beside the least Python that can serve the same client
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup demo test unit integration lint format bench clean
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[local,spark,dev]'
+	@touch $@
+
+demo: setup
+	$(BIN)/python -m odradek.demo
+
+test: lint unit integration
+
+unit: setup
+	$(BIN)/python -m pytest -q -m 'not zookeeper and not cluster'
+
+integration: setup
+	$(BIN)/python -m pytest -q -m 'zookeeper or cluster' --durations 15
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p odradek
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python bench/run.py
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis odradek-data

@@ -1,0 +1,181 @@
+"""`make bench`: the broker beside a bare loop, in one run, as ratios of medians.
+
+    python bench/run.py [--rounds 3] [--quick] [--only ROW] [--no-cluster]
+
+A machine's speed drifts, so both brokers run at the same time and each row asks the one and the other in turn; the
+ratio of the medians is what counts. Rows: produce and fetch in big and in small batches (librdkafka), one-record
+produce requests, and the synchronous round trip. Then three brokers, replication 3, acks=all: figures alone.
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+PARTITIONS = 6
+TOPIC = "t"
+
+
+class Row(NamedTuple):
+    """One line of the table: what is run, and the figures that are read from its output."""
+
+    name: str
+    program: str
+    arguments: list[str]
+    figures: dict[str, str]
+    """Title of a figure → regular expression whose first group is the number."""
+    goals: dict[str, float]
+    """Title → the least ratio to the bare loop (for times: the largest)."""
+
+
+PRODUCED = r"produced +([\d,]+) records/s"
+FETCHED = r"fetched +([\d,]+) records/s"
+PRODUCED_MB = r"produced +[\d,]+ records/s +([\d,.]+) MB/s"
+FETCHED_MB = r"fetched +[\d,]+ records/s +([\d,.]+) MB/s"
+
+
+def rows(scale: float) -> list[Row]:
+    def count(records: int) -> str:
+        return str(int(records * scale))
+
+    return [
+        Row("big batches", "load", [count(2_000_000), "100", "1"],
+            {"in MB/s": PRODUCED_MB, "out MB/s": FETCHED_MB}, {"in MB/s": 0.8, "out MB/s": 0.8}),
+        Row("small batches", "load", [count(500_000), "1000", str(PARTITIONS), "batch.size=16384", "linger.ms=1"],
+            {"in MB/s": PRODUCED_MB, "out MB/s": FETCHED_MB}, {"in MB/s": 0.8, "out MB/s": 0.8}),
+        Row("one by one", "load", [count(200_000), "100", "1", "batch.num.messages=1", "linger.ms=0"],
+            {"requests/s": PRODUCED}, {"requests/s": 0.4}),
+        Row("round trip", "round_trip", ["1", count(20_000)],
+            {"p50 us": r"p50 (\d+) us", "p99 us": r"p99 (\d+) us"}, {"p99 us": 3.0}),
+    ]  # fmt: skip
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def wait_for_port(port: int, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise SystemExit(f"nothing listens on port {port} after {seconds:.0f} s")
+
+
+@contextlib.contextmanager
+def bare_loop(directory: Path) -> Iterator[int]:
+    port = free_port()
+    program = [sys.executable, str(HERE / "bare_broker.py"), str(port), str(PARTITIONS), str(directory)]
+    with subprocess.Popen(program) as process:
+        try:
+            wait_for_port(port)
+            yield port
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def cluster(directory: Path, brokers: int, replication: int) -> Iterator[int]:
+    """`odradek up` with topic t; the port of its first broker."""
+    port = free_port()
+    command = [sys.executable, "-m", "odradek", "up", "--brokers", str(brokers), "--port", str(port)]
+    command += ["--zookeeper-port", str(free_port()), "--data", str(directory)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                if line.startswith("ready"):
+                    break
+            else:
+                raise SystemExit("the cluster did not start: see its logs in " + str(directory))
+            create = [sys.executable, "-m", "odradek", "topics", "create", TOPIC, "--partitions", str(PARTITIONS)]
+            create += ["--replication-factor", str(replication), "--bootstrap-server", f"127.0.0.1:{port}"]
+            subprocess.run(create, check=True, stdout=subprocess.DEVNULL)
+            yield port
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+def measure(row: Row, port: int, settings: list[str]) -> dict[str, float]:
+    """Run one row against one broker."""
+    if row.program == "load":
+        command = ["load.py", f"127.0.0.1:{port}", TOPIC, *row.arguments, *settings]
+    else:
+        command = ["round_trip.py", "127.0.0.1", str(port), TOPIC, *row.arguments]
+    output = subprocess.run(
+        [sys.executable, str(HERE / command[0]), *command[1:]], capture_output=True, text=True, timeout=300, check=True
+    ).stdout
+    found = {}
+    for title, pattern in row.figures.items():
+        match = re.search(pattern, output)
+        if match is None:
+            raise SystemExit(f"{row.name}: no figure for {title!r} in:\n{output}")
+        found[title] = float(match.group(1).replace(",", ""))
+    if not re.search(r"missing 0\b|error code 0\b", output):
+        raise SystemExit(f"{row.name}: records are missing:\n{output}")
+    return found
+
+
+def report(row: Row, ours: list[dict[str, float]], bare: list[dict[str, float]]) -> bool:
+    """Print one row; whether its goals are met."""
+    met = True
+    for title in row.figures:
+        mine, theirs = (statistics.median(run[title] for run in runs) for runs in (ours, bare))
+        ratio = mine / theirs
+        goal = row.goals.get(title)
+        verdict = ""
+        if goal is not None:
+            smaller_is_better = title.endswith(" us")
+            reached = ratio <= goal if smaller_is_better else ratio >= goal
+            verdict = f"goal {'<=' if smaller_is_better else '>='} {goal}  {'met' if reached else 'MISSED'}"
+            met = met and reached
+        print(f"{row.name:14} {title:11} {mine:12,.0f} {theirs:12,.0f}   {ratio:6.2f}   {verdict}", flush=True)
+    return met
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--quick", action="store_true", help="a tenth of the records")
+    arguments.add_argument("--only", help="one row by name")
+    arguments.add_argument("--no-cluster", action="store_true", help="leave out replication 3")
+    options = arguments.parse_args()
+    chosen = [row for row in rows(0.1 if options.quick else 1.0) if options.only in (None, row.name)]
+    os.environ["PYTHONUNBUFFERED"] = "1"
+    met = True
+    with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
+        directory = Path(folder)
+        print(f"{'':14} {'':11} {'odradek':>12} {'bare loop':>12}   {'ratio':>6}   (medians of {options.rounds})")
+        with bare_loop(directory / "bare") as bare_port, cluster(directory / "one", 1, 1) as port:
+            for row in chosen:
+                ours, bare = [], []
+                for _ in range(options.rounds):
+                    bare.append(measure(row, bare_port, []))
+                    ours.append(measure(row, port, []))
+                met = report(row, ours, bare) and met
+        if not options.no_cluster:
+            print("\nthree brokers on this machine, replication 3, acks=all")
+            with cluster(directory / "three", 3, 3) as port:
+                for row in [r for r in chosen if r.program == "load"]:
+                    runs = [measure(row, port, ["acks=all"]) for _ in range(options.rounds)]
+                    for title in row.figures:
+                        print(f"{row.name:14} {title:11} {statistics.median(run[title] for run in runs):12,.0f}")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

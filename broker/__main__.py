@@ -1,0 +1,101 @@
+"""`python -m odradek.broker FILE.properties [--override key=value]…`: one broker in the foreground.
+
+Imports neither the command line's packages nor the clients': a broker is to start fast and stay small. SIGTERM and
+SIGINT shut it down in a controlled way; a second one ends it at once.
+"""
+
+import argparse
+import asyncio
+import gc
+import logging
+import os
+import random
+import signal
+import sys
+from collections.abc import Sequence
+
+import uvloop
+
+from odradek.broker.config import BrokerConfig, ConfigError, load_config
+from odradek.broker.log.failure import StorageFailure
+from odradek.broker.network.tcp import TcpNetwork
+from odradek.broker.server import BrokerServer, StartFailure
+from odradek.broker.world import World
+from odradek.world.background import ThreadBackground
+from odradek.world.clock import LoopClock
+from odradek.world.os_files import OsFiles
+from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.store import Store, StoreError
+
+SWITCH_INTERVAL_SECONDS = 5e-5
+"""Another Python thread (kazoo's) may hold the interpreter no longer than this while the loop wants it."""
+GC_THRESHOLDS = (50_000, 50, 1_000)
+"""The loop makes few cycles: full collections are rare, so that none shows in the latency."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = argparse.ArgumentParser(prog="odradek broker", description="Run one broker in the foreground.")
+    arguments.add_argument("file", help="a server.properties file with Kafka's own names")
+    arguments.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
+    options = arguments.parse_args(argv)
+    logging.basicConfig(
+        level=os.environ.get("ODRADEK_LOG_LEVEL", "INFO"),
+        format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+    )
+    logging.getLogger("kazoo").setLevel(logging.ERROR)
+    try:
+        config = load_config(options.file, options.override)
+    except (ConfigError, OSError) as error:
+        return _fail(error)
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    gc.set_threshold(*GC_THRESHOLDS)
+    try:
+        return uvloop.run(_run(config))
+    except KeyboardInterrupt:
+        return 130
+
+
+def _fail(error: Exception) -> int:
+    print(f"odradek broker: {error}", file=sys.stderr)
+    return 1
+
+
+async def _run(config: BrokerConfig) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _stop_or_leave, stop)
+    background = ThreadBackground(loop)
+    world = World(
+        clock=LoopClock(loop),
+        files=OsFiles(),
+        network=TcpNetwork(loop),
+        background=background,
+        random=random.Random(),
+        zookeeper=_connect(loop),
+    )
+    server = BrokerServer(config, world)
+    try:
+        await server.start()
+        gc.collect()
+        gc.freeze()
+        stopping = loop.create_task(stop.wait())
+        broken = loop.create_task(server.broken.wait())
+        await asyncio.wait({stopping, broken}, return_when=asyncio.FIRST_COMPLETED)
+    except (StartFailure, StorageFailure, StoreError, OSError) as error:
+        await server.abort()
+        return _fail(error)
+    await server.stop()
+    background.close()
+    return 1 if server.broken.is_set() else 0
+
+
+def _stop_or_leave(stop: asyncio.Event) -> None:
+    if stop.is_set():
+        os._exit(130)
+    stop.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

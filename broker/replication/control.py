@@ -1,0 +1,209 @@
+"""LeaderAndIsr, StopReplica and UpdateMetadata, applied (FEATURES C16: an old epoch changes nothing).
+
+Three fences, in this order: the broker epoch (the request is meant for this registration of ours), the controller epoch
+(its sender is not deposed), and per partition the leader epoch.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from odradek.broker.log.manager import LogManager
+from odradek.broker.metadata import MetadataCache
+from odradek.broker.replication.manager import Coordinators, ReplicaManager
+from odradek.broker.replication.partition import NO_LEADER, Partition, PartitionView
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from odradek.protocol.messages.stop_replica import StopReplicaRequest
+from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.protocol.primitives import ZERO_UUID
+from odradek.world.clock import Clock
+
+state_change = logging.getLogger("state.change")
+
+NO_BROKER_EPOCH = -1
+EPOCH_DURING_DELETE = -2
+"""The leader epoch of a StopReplica that deletes a topic: always obeyed."""
+
+
+class Followings(Protocol):
+    """The tasks that copy partitions from their leaders."""
+
+    def follow(self, partition: Partition) -> None:
+        """Copy it from `partition.leader` under its present epoch; replaces what was copied before."""
+
+    def leave(self, partition: Partition) -> None:
+        """Stop copying it; harmless when it is not being copied."""
+
+
+class StoppedReplica(NamedTuple):
+    """One partition of a StopReplica request of any version."""
+
+    topic: str
+    index: int
+    leader_epoch: int
+    delete: bool
+
+
+class ReplicaControl:
+    """What controllers have told this broker."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        logs: LogManager,
+        metadata: MetadataCache,
+        followings: Followings,
+        coordinators: Coordinators,
+        clock: Clock,
+        broker_epoch: Callable[[], int],
+        high_watermarks: dict[tuple[str, int], int],
+    ) -> None:
+        self._replicas, self._logs, self._metadata = replicas, logs, metadata
+        self._followings, self._coordinators, self._clock = followings, coordinators, clock
+        self._broker_epoch = broker_epoch
+        self._checkpointed = high_watermarks
+        self.controller_epoch = 0
+
+    def check(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
+        """Whether a control request may be obeyed; an obeyed one raises the controller epoch for all that follow."""
+        if broker_epoch != NO_BROKER_EPOCH and broker_epoch < self._broker_epoch():
+            return ErrorCode.STALE_BROKER_EPOCH
+        if controller_epoch < self.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        self.controller_epoch = controller_epoch
+        return ErrorCode.NONE
+
+    # ---- LeaderAndIsr
+
+    def apply(self, topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> ErrorCode:
+        """Make this broker leader or follower of one partition."""
+        if self._replicas.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            partition = self._partition(topic, state.partition_index, topic_id)
+        except KafkaError as error:
+            return error.code
+        if partition.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if state.leader_epoch < partition.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if state.leader_epoch == partition.leader_epoch and state.partition_epoch < partition.partition_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        view = PartitionView(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=tuple(state.isr),
+            partition_epoch=state.partition_epoch,
+            replicas=tuple(state.replicas),
+            adding_replicas=tuple(state.adding_replicas),
+            removing_replicas=tuple(state.removing_replicas),
+            recovering=state.leader_recovery_state != 0,
+        )
+        if view.leader == self._replicas.broker_id:
+            self._lead(partition, view)
+        else:
+            self._follow(partition, view)
+        return ErrorCode.NONE
+
+    def _partition(self, topic: str, index: int, topic_id: bytes) -> Partition:
+        """Find or make it, with its log. Raises KafkaError: INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR."""
+        partition = self._replicas.partitions.get((topic, index))
+        if partition is None:
+            replica_log = self._logs.get_or_create(topic, index, topic_id)
+            partition = Partition(
+                topic, index, self._replicas.broker_id, replica_log, self._checkpointed.pop((topic, index), 0)
+            )
+            self._replicas.partitions[(topic, index)] = partition
+        if topic_id != ZERO_UUID:
+            if partition.topic_id not in (ZERO_UUID, topic_id):
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic}-{index} belongs to another topic id")
+            partition.topic_id = topic_id
+        return partition
+
+    def _lead(self, partition: Partition, view: PartitionView) -> None:
+        was_leader, former_epoch = partition.is_leader, partition.leader_epoch
+        self._followings.leave(partition)
+        partition.lead(view, self._clock.monotonic_ms())
+        if not was_leader or former_epoch != view.leader_epoch:
+            state_change.info(
+                "broker %d leads %s-%d epoch %d from offset %d isr %s",
+                self._replicas.broker_id, partition.topic, partition.index, view.leader_epoch,
+                partition.leader_epoch_start_offset, list(view.isr),
+            )  # fmt: skip
+            self._coordinators.on_elected(partition.topic, partition.index, view.leader_epoch)
+        self._replicas.role_changed(partition)
+
+    def _follow(self, partition: Partition, view: PartitionView) -> None:
+        was_leader = partition.is_leader
+        same = partition.leader == view.leader and partition.leader_epoch == view.leader_epoch and not was_leader
+        partition.follow(view)
+        if same:
+            return
+        state_change.info(
+            "broker %d follows %d for %s-%d epoch %d from offset %d",
+            self._replicas.broker_id, view.leader, partition.topic, partition.index, view.leader_epoch,
+            partition.log.log_end_offset,
+        )  # fmt: skip
+        if view.leader == NO_LEADER:
+            self._followings.leave(partition)
+        else:
+            self._followings.follow(partition)
+        if was_leader:
+            self._coordinators.on_resigned(partition.topic, partition.index)
+        self._replicas.role_changed(partition)
+
+    # ---- StopReplica
+
+    def stop(self, stopped: StoppedReplica) -> ErrorCode:
+        """Stop following or leading a partition, and with `delete` drop its log."""
+        partition = self._replicas.partitions.get((stopped.topic, stopped.index))
+        if partition is None:
+            if stopped.delete and self._logs.get(stopped.topic, stopped.index) is not None:
+                self._logs.delete(stopped.topic, stopped.index)
+            return ErrorCode.NONE
+        if partition.offline and stopped.delete:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if 0 <= stopped.leader_epoch < partition.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        self._followings.leave(partition)
+        was_leader = partition.is_leader
+        partition.fence()
+        if was_leader:
+            self._coordinators.on_resigned(stopped.topic, stopped.index)
+        if stopped.delete:
+            del self._replicas.partitions[(stopped.topic, stopped.index)]
+            self._logs.delete(stopped.topic, stopped.index)
+        state_change.info(
+            "broker %d %s %s-%d", self._replicas.broker_id, "deletes" if stopped.delete else "stops",
+            stopped.topic, stopped.index,
+        )  # fmt: skip
+        self._replicas.role_changed(partition)
+        return ErrorCode.NONE
+
+    # ---- UpdateMetadata
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> None:
+        """Take over the controller's view of the cluster."""
+        self._metadata.update(request)
+
+
+def partition_states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, bytes, LeaderAndIsrPartitionState]]:
+    """(topic, topic id, state) of a LeaderAndIsr of any version."""
+    for state in request.ungrouped_partition_states:
+        yield state.topic_name, ZERO_UUID, state
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, topic.topic_id, state
+
+
+def stopped_replicas(request: StopReplicaRequest) -> Iterator[StoppedReplica]:
+    """The partitions of a StopReplica of any version."""
+    for ungrouped in request.ungrouped_partitions:
+        yield StoppedReplica(ungrouped.topic_name, ungrouped.partition_index, -1, request.delete_partitions)
+    for topic in request.topics:
+        for index in topic.partition_indexes:
+            yield StoppedReplica(topic.name, index, -1, request.delete_partitions)
+    for states in request.topic_states:
+        for state in states.partition_states:
+            yield StoppedReplica(states.topic_name, state.partition_index, state.leader_epoch, state.delete_partition)

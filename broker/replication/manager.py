@@ -1,0 +1,187 @@
+"""All partitions of this broker, and the paths by which requests reach them."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from odradek.broker.log.log import Appended
+from odradek.broker.log.manager import LogManager
+from odradek.broker.purgatory.purgatory import Purgatory
+from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
+from odradek.broker.replication.partition import IsrProposal, Partition
+from odradek.broker.replication.reading import FetchParameters, PartitionsRead, read_partitions
+from odradek.broker.replication.sessions import WantedPartition
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.world.clock import Clock
+from odradek.world.files import Buffer
+
+log = logging.getLogger(__name__)
+
+
+class IsrProposals(Protocol):
+    """Where a leader's wishes for its ISR go (AlterPartition)."""
+
+    def submit(self, proposal: IsrProposal) -> None:
+        """Have the controller write it; the answer comes back to `ReplicaManager.proposal_answered`."""
+
+
+class Coordinators(Protocol):
+    """Who wants to know which partitions this broker leads (group and transaction coordinators)."""
+
+    def on_elected(self, topic: str, index: int, leader_epoch: int) -> None:
+        """This broker leads that partition from now on."""
+
+    def on_resigned(self, topic: str, index: int) -> None:
+        """It does not, or not any more."""
+
+
+class ReplicaManager:
+    """Partitions by topic and index. Requests that wait for one wait in `purgatory` for its two keys."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        logs: LogManager,
+        clock: Clock,
+        purgatory: Purgatory,
+        lag_time_ms_max: int,
+    ) -> None:
+        self.broker_id = broker_id
+        self.logs, self.clock = logs, clock
+        self.purgatory = purgatory
+        self.lag_time_ms_max = lag_time_ms_max
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.proposals: IsrProposals | None = None
+
+    def partition(self, topic: str, index: int) -> Partition | ErrorCode:
+        """The partition, or why there is none here."""
+        partition = self.partitions.get((topic, index))
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else partition
+
+    def led(self, topic: str, index: int) -> Partition:
+        """The partition if this broker leads it. Raises KafkaError otherwise."""
+        partition = self.partition(topic, index)
+        error = partition if isinstance(partition, ErrorCode) else partition.check_leadership()
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error, f"{topic}-{index} is not led by broker {self.broker_id}")
+        assert isinstance(partition, Partition)
+        return partition
+
+    # ---- writing
+
+    def append(self, partition: Partition, records: Buffer, acks: int) -> Appended:
+        """Append as the leader and wake whoever waits for it. Raises KafkaError."""
+        appended, advanced = partition.append_as_leader(records, acks)
+        self.purgatory.touch(partition.appended)
+        if advanced:
+            self.purgatory.touch(partition.advanced)
+        return appended
+
+    def append_and_wait(
+        self, partition: Partition, records: Buffer, timeout_ms: float, done: Callable[[ErrorCode], None]
+    ) -> None:
+        """Append with acks=all on behalf of a coordinator; `done` is called once, possibly before this returns."""
+        try:
+            appended = self.append(partition, records, -1)
+        except KafkaError as error:
+            done(error.code)
+            return
+        awaited = AwaitedAppend(partition, appended.last_offset + 1)
+
+        def settled() -> None:
+            assert awaited.error is not None
+            done(awaited.error)
+
+        self.purgatory.watch(DelayedProduce([awaited], settled), [partition.advanced], timeout_ms)
+
+    # ---- reading
+
+    def read(self, wanted: Iterable[WantedPartition], parameters: FetchParameters) -> PartitionsRead:
+        """Read, and when it is a follower who asks, note how far it has come."""
+        read = read_partitions(self.partition, wanted, parameters)
+        if parameters.as_follower:
+            self._follower_fetched(read, parameters)
+        return read
+
+    def _follower_fetched(self, read: PartitionsRead, parameters: FetchParameters) -> None:
+        now_ms = self.clock.monotonic_ms()
+        moved = []
+        for wanted, answer in read.answers:
+            if answer.error_code or answer.diverging_epoch is not None:
+                continue
+            partition = self.partitions[(wanted.topic, wanted.index)]
+            try:
+                advanced, proposal = partition.follower_fetched(
+                    parameters.replica_id,
+                    wanted.fetch_offset,
+                    wanted.log_start_offset,
+                    parameters.replica_epoch,
+                    now_ms,
+                )
+            except KafkaError as error:
+                answer.error_code, answer.records = error.code, b""
+                continue
+            answer.high_watermark = answer.last_stable_offset = partition.high_watermark
+            if advanced:
+                moved.append(partition)
+            if proposal is not None:
+                self._submit(proposal)
+        for partition in moved:
+            self.purgatory.touch(partition.advanced)
+
+    def role_changed(self, partition: Partition) -> None:
+        """Wake all that wait for a partition: its answer may be an error now."""
+        self.purgatory.touch(partition.appended)
+        self.purgatory.touch(partition.advanced)
+
+    # ---- in-sync replicas
+
+    def shrink_in_sync_replicas(self) -> None:
+        """Propose the removal of followers that lag (called every half `replica.lag.time.max.ms`)."""
+        now_ms = self.clock.monotonic_ms()
+        for partition in list(self.partitions.values()):
+            proposal = partition.propose_without_laggards(now_ms, self.lag_time_ms_max)
+            if proposal is not None:
+                log.info("%s: proposing the ISR %s, the others lag", partition, sorted(proposal.broker_ids))
+                self._submit(proposal)
+
+    def _submit(self, proposal: IsrProposal) -> None:
+        assert self.proposals is not None, "a leader before the broker has started"
+        self.proposals.submit(proposal)
+
+    def proposal_accepted(
+        self, proposal: IsrProposal, isr: Sequence[int], partition_epoch: int, *, recovering: bool
+    ) -> None:
+        partition = self.partitions.get((proposal.topic, proposal.index))
+        if partition is not None and partition.proposal_accepted(proposal, isr, partition_epoch, recovering=recovering):
+            self.purgatory.touch(partition.advanced)
+
+    def proposal_refused(self, proposal: IsrProposal) -> None:
+        partition = self.partitions.get((proposal.topic, proposal.index))
+        if partition is not None and partition.proposal_refused(proposal):
+            self.purgatory.touch(partition.advanced)
+
+    # ---- this broker's own health
+
+    def fence(self) -> list[Partition]:
+        """Our session with ZooKeeper is over: lead nothing until a controller says so again. Returns what we led."""
+        led = [partition for partition in self.partitions.values() if partition.is_leader]
+        for partition in led:
+            partition.fence()
+            self.role_changed(partition)
+        return led
+
+    def directory_failed(self, directory: str) -> list[Partition]:
+        """A log directory cannot be used any more: its partitions are offline. Returns them."""
+        failed = [p for p in self.partitions.values() if not p.offline and p.log.directory.startswith(directory)]
+        for partition in failed:
+            partition.offline = True
+            partition.fence()
+            self.role_changed(partition)
+        return failed
+
+    def high_watermarks(self) -> dict[tuple[str, int], int]:
+        """For the checkpoint file."""
+        return {key: p.high_watermark for key, p in self.partitions.items() if not p.offline}

@@ -1,0 +1,130 @@
+"""Reading several partitions within one fetch's limits (KIP-74)."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from odradek.broker.replication.partition import NO_EPOCH, Partition
+from odradek.broker.replication.sessions import WantedPartition
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.fetch import EpochEndOffset, LeaderIdAndEpoch, PartitionData
+from odradek.protocol.primitives import ZERO_UUID, Records
+
+CONSUMER = -1
+LAST_VERSION_WITH_HARD_LIMIT = 2
+"""Up to this one a first batch that is larger than the limit comes cut off, so that old clients see that it is."""
+LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
+FIRST_VERSION_WITH_LEADER_HINT = 16
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+
+
+class FetchParameters(NamedTuple):
+    """Who fetches, and within which limits."""
+
+    version: int
+    replica_id: int
+    replica_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+
+    @property
+    def as_follower(self) -> bool:
+        return self.replica_id >= 0
+
+
+class PartitionsRead(NamedTuple):
+    """One round over the partitions."""
+
+    answers: list[tuple[WantedPartition, PartitionData]]
+    total_bytes: int
+    failed: bool
+    """Some partition has an error or a diverging epoch: to be answered at once."""
+
+
+def read_partitions(
+    partition_of: Callable[[str, int], Partition | ErrorCode],
+    wanted: Iterable[WantedPartition],
+    parameters: FetchParameters,
+) -> PartitionsRead:
+    """Read each partition in turn while `max_bytes` lasts; the first one that has anything gives one whole batch."""
+    answers = []
+    total, left, failed = 0, parameters.max_bytes, False
+    first = parameters.version > LAST_VERSION_WITH_HARD_LIMIT
+    for partition in wanted:
+        answer = _read_one(partition_of, partition, parameters, left, first)
+        answers.append((partition, answer))
+        if answer.error_code or answer.diverging_epoch is not None:
+            failed = True
+            continue
+        assert answer.records is not None
+        size = len(answer.records)
+        if size:
+            first = False
+            total += size
+            left = max(left - size, 0)
+    return PartitionsRead(answers, total, failed)
+
+
+def _read_one(
+    partition_of: Callable[[str, int], Partition | ErrorCode],
+    wanted: WantedPartition,
+    parameters: FetchParameters,
+    left: int,
+    whole_first_batch: bool,
+) -> PartitionData:
+    if not wanted.topic and wanted.topic_id != ZERO_UUID:
+        return _refusal(wanted, ErrorCode.UNKNOWN_TOPIC_ID)
+    partition = partition_of(wanted.topic, wanted.index)
+    if isinstance(partition, ErrorCode):
+        return _refusal(wanted, partition, parameters.version)
+    if wanted.topic_id not in (partition.topic_id, ZERO_UUID) and parameters.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return _refusal(wanted, ErrorCode.INCONSISTENT_TOPIC_ID)
+    error = partition.check_leadership(wanted.leader_epoch)
+    if error is not ErrorCode.NONE:
+        return _refusal(wanted, error, parameters.version, partition)
+    try:
+        if wanted.last_fetched_epoch != NO_EPOCH:
+            diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+            if diverging is not None:
+                return _answer(partition, b"", EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]))
+        slice_ = partition.read(
+            wanted.fetch_offset,
+            min(wanted.max_bytes, left),
+            as_follower=parameters.as_follower,
+            whole_first_batch=whole_first_batch,
+        )
+    except KafkaError as error:
+        return _refusal(wanted, error.code, parameters.version, partition)
+    return _answer(partition, slice_.records)
+
+
+def _answer(partition: Partition, records: Records, diverging: EpochEndOffset | None = None) -> PartitionData:
+    high_watermark = partition.high_watermark
+    return PartitionData(
+        partition_index=partition.index,
+        high_watermark=high_watermark,
+        last_stable_offset=high_watermark,
+        log_start_offset=partition.log.log_start_offset,
+        diverging_epoch=diverging,
+        records=records,
+    )
+
+
+def _refusal(
+    wanted: WantedPartition, error: ErrorCode, version: int = 0, partition: Partition | None = None
+) -> PartitionData:
+    """Records are empty, never null: clients trip over null (KAFKA-18646)."""
+    if error is ErrorCode.KAFKA_STORAGE_ERROR and version <= LAST_VERSION_WITHOUT_STORAGE_ERROR:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    answer = PartitionData(
+        partition_index=wanted.index,
+        error_code=error,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        records=b"",
+    )
+    moved = error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+    if partition is not None and moved and version >= FIRST_VERSION_WITH_LEADER_HINT:
+        answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+    return answer

@@ -1,0 +1,119 @@
+"""Fetch (key 1), versions 4 to 17: read batches from partitions that this broker leads.
+
+Waits until `min_bytes` are there, an answer must be given at once (an error, a diverging epoch), or `max_wait_ms` are
+over. Sessions (KIP-227) from version 7, topic ids from 13. A follower's fetch also tells how far it has come, which
+moves the high watermark and the ISR. Records are ranges of files, sent with sendfile.
+
+Not done: rack-aware replica selection (the preferred replica is always -1), read_committed's list of aborted
+transactions (there are no transactions yet, so the last stable offset is the high watermark).
+"""
+
+from collections.abc import Callable, Iterable
+
+from odradek.broker.replication.delayed import DelayedFetch
+from odradek.broker.replication.reading import CONSUMER, FetchParameters, PartitionsRead
+from odradek.broker.replication.sessions import FetchSession, OpenedFetch, WantedPartition
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Wait
+from odradek.broker.services import Services
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    NodeEndpoint,
+    PartitionData,
+)
+
+REQUEST = FetchRequest
+VERSIONS = (4, 17)
+
+FIRST_VERSION_WITH_ENDPOINTS = 16
+
+
+def handle(broker: Services, request: FetchRequest, context: RequestContext) -> Outcome:
+    version = context.api_version
+    opened = broker.fetch_sessions.open(request, version, broker.metadata.names, broker.clock.monotonic_ms())
+    if opened.error is not ErrorCode.NONE:
+        return Reply(FetchResponse(error_code=opened.error))
+    parameters = _parameters(broker, request, version)
+    wanted = list(opened.partitions)
+    read = broker.replicas.read(wanted, parameters)
+    if (
+        not wanted
+        and not opened.incremental
+        or read.failed
+        or read.total_bytes >= parameters.min_bytes
+        or parameters.max_wait_ms <= 0
+    ):
+        return Reply(_response(broker, opened, read, context))
+
+    def start(respond: Callable[[Message], None]) -> DelayedFetch:
+        return DelayedFetch(
+            broker.replicas.partition,
+            wanted,
+            parameters,
+            lambda read: respond(_response(broker, opened, read, context)),
+        )
+
+    return Wait(start, _keys(broker, wanted, parameters), parameters.max_wait_ms)
+
+
+def _parameters(broker: Services, request: FetchRequest, version: int) -> FetchParameters:
+    replica_id, replica_epoch = request.replica_id, -1
+    if request.replica_state is not None:
+        replica_id, replica_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
+    max_bytes = request.max_bytes
+    if replica_id == CONSUMER:
+        max_bytes = min(max_bytes, broker.config.fetch_max_bytes)
+    return FetchParameters(version, replica_id, replica_epoch, request.max_wait_ms, request.min_bytes, max_bytes)
+
+
+def _keys(broker: Services, wanted: Iterable[WantedPartition], parameters: FetchParameters) -> list[object]:
+    """A follower waits for the log to grow, a consumer for the high watermark to move."""
+    partitions = broker.replicas.partitions
+    found = [p for w in wanted if (p := partitions.get((w.topic, w.index))) is not None]
+    return [p.appended for p in found] if parameters.as_follower else [p.advanced for p in found]
+
+
+def _response(broker: Services, opened: OpenedFetch, read: PartitionsRead, context: RequestContext) -> FetchResponse:
+    session = opened.session
+    answers = read.answers if session is None else _told(session, read, opened.incremental)
+    response = FetchResponse(session_id=0 if session is None else session.id, responses=_by_topic(answers))
+    if read.failed and context.api_version >= FIRST_VERSION_WITH_ENDPOINTS:
+        response.node_endpoints = _leaders_named(broker, answers, context.listener)
+    return response
+
+
+def _told(
+    session: FetchSession, read: PartitionsRead, incremental: bool
+) -> list[tuple[WantedPartition, PartitionData]]:
+    """What a session is answered: everything the first time, then only news."""
+    answers = []
+    for wanted, answer in read.answers:
+        if wanted.tell(answer) or not incremental:
+            answers.append((wanted, answer))
+            if incremental and answer.records:
+                session.served(wanted)
+    return answers
+
+
+def _by_topic(answers: Iterable[tuple[WantedPartition, PartitionData]]) -> list[FetchableTopicResponse]:
+    """Grouped where neighbours are of one topic: the order of partitions matters to clients (KIP-74)."""
+    topics: list[FetchableTopicResponse] = []
+    last: WantedPartition | None = None
+    for wanted, answer in answers:
+        if last is None or wanted.topic != last.topic or wanted.topic_id != last.topic_id:
+            topics.append(FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id))
+        topics[-1].partitions.append(answer)
+        last = wanted
+    return topics
+
+
+def _leaders_named(
+    broker: Services, answers: Iterable[tuple[WantedPartition, PartitionData]], listener: str
+) -> list[NodeEndpoint]:
+    """Addresses of the leaders that refusals point to (KIP-951), so that a client need not ask for metadata."""
+    leaders = {a.current_leader.leader_id for _, a in answers if a.current_leader is not None}
+    nodes = [node for leader in sorted(leaders) if (node := broker.metadata.node(leader, listener)) is not None]
+    return [NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes]

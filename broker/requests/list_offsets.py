@@ -1,0 +1,110 @@
+"""ListOffsets (key 2), versions 0 to 9: where a partition begins, ends, or was at a given time.
+
+Timestamps: -1 the end that a client may read (the high watermark; the log end for a follower), -2 the start, -3 the
+record with the largest timestamp (from version 7), else the first record at or after it. -4 and -5 (tiered storage,
+versions 8 and 9): the local log start, and none. After a change of leader the end is not told until the high watermark
+has reached the new epoch, so that it never goes back (KAFKA-7703): OFFSET_NOT_AVAILABLE, below version 5
+LEADER_NOT_AVAILABLE. Version 0 answers a list of offsets, newest first.
+"""
+
+from odradek.broker.replication.partition import Partition
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.services import Services
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+REQUEST = ListOffsetsRequest
+VERSIONS = (0, 9)
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+CONSUMER = -1
+DEBUGGING_CONSUMER = -2
+FIRST_VERSION_OF = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+NOTHING = (-1, -1, -1)
+
+
+def handle(broker: Services, request: ListOffsetsRequest, context: RequestContext) -> Outcome:
+    topics = [
+        ListOffsetsTopicResponse(
+            name=topic.name,
+            partitions=[
+                _partition(broker, topic.name, asked, request.replica_id, context.api_version)
+                for asked in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return Reply(ListOffsetsResponse(topics=topics))
+
+
+def _partition(
+    broker: Services, topic: str, asked: ListOffsetsPartition, replica_id: int, version: int
+) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    partition = broker.replicas.partition(topic, asked.partition_index)
+    error = partition if isinstance(partition, ErrorCode) else partition.check_leadership(asked.current_leader_epoch)
+    if error is not ErrorCode.NONE:
+        answer.error_code = error
+        return answer
+    assert isinstance(partition, Partition)
+    try:
+        if version == 0:
+            answer.old_style_offsets = _old_style(partition, asked, replica_id)
+        else:
+            answer.timestamp, answer.offset, answer.leader_epoch = _look_up(
+                partition, asked.timestamp, replica_id, version
+            )
+    except KafkaError as refused:
+        answer.error_code = refused.code
+    return answer
+
+
+def _look_up(partition: Partition, timestamp: int, replica_id: int, version: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch); -1 each where there is none. Raises KafkaError."""
+    if timestamp < 0 and version < FIRST_VERSION_OF.get(timestamp, 99):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {version}")
+    replica_log = partition.log
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = replica_log.log_start_offset
+        return -1, start, replica_log.epoch_of(start)
+    if timestamp == LATEST_TIERED:
+        return -1, -1, -1
+    end = _readable_end(partition, replica_id, version)
+    if timestamp == LATEST:
+        return -1, end, partition.leader_epoch
+    found = (
+        replica_log.record_with_largest_timestamp()
+        if timestamp == MAX_TIMESTAMP
+        else (replica_log.offset_for_timestamp(timestamp))
+    )
+    return found if found is not None and found[1] < end else NOTHING
+
+
+def _readable_end(partition: Partition, replica_id: int, version: int) -> int:
+    if replica_id not in (CONSUMER, DEBUGGING_CONSUMER):
+        return partition.log.log_end_offset
+    if replica_id == CONSUMER and partition.high_watermark < partition.leader_epoch_start_offset:
+        code = (
+            ErrorCode.OFFSET_NOT_AVAILABLE
+            if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+            else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+        raise KafkaError(code, f"{partition}: the high watermark has not reached the leader's epoch")
+    return partition.high_watermark
+
+
+def _old_style(partition: Partition, asked: ListOffsetsPartition, replica_id: int) -> list[int]:
+    """Version 0: offsets of segments that began before the time, newest first."""
+    limit = max(asked.max_num_offsets, 1)
+    end = partition.high_watermark if replica_id in (CONSUMER, DEBUGGING_CONSUMER) else partition.log.log_end_offset
+    offsets = [offset for offset in partition.log.offsets_before(asked.timestamp, limit) if offset <= end]
+    if asked.timestamp == LATEST:
+        offsets = [end, *(offset for offset in offsets if offset < end)]
+    return offsets[:limit]

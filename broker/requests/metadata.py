@@ -1,0 +1,127 @@
+"""Metadata (key 3), versions 0 to 12: brokers, controller, topics with their leaders, replicas and ISR.
+
+Version 0: no topics named means all; from version 1 null means all and an empty list none. A topic that does not exist
+is created when `auto.create.topics.enable` is set and the client allows it (always below version 4), and answered with
+LEADER_NOT_AVAILABLE until it has a leader. Version 10 and 11 carry topic ids in answers, version 12 also in requests.
+Never an error code of 0 with no partitions. Not done: authorized operations (INT32_MIN, or 0 when they are asked for).
+"""
+
+from collections.abc import Sequence
+
+from odradek.broker.metadata import INTERNAL_TOPICS
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.services import Services
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from odradek.protocol.messages.update_metadata import UpdateMetadataPartitionState
+from odradek.protocol.primitives import ZERO_UUID
+
+REQUEST = MetadataRequest
+VERSIONS = (0, 12)
+
+NO_LEADER = -1
+FIRST_VERSION_WITH_EMPTY_FOR_NONE = 1
+FIRST_VERSION_WITH_AUTO_CREATE_FLAG = 4
+FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
+FIRST_VERSION_BY_ID = 12
+
+
+def handle(broker: Services, request: MetadataRequest, context: RequestContext) -> Outcome:
+    version = context.api_version
+    everything = request.topics is None or (version < FIRST_VERSION_WITH_EMPTY_FOR_NONE and not request.topics)
+    if everything:
+        answers = [_known(broker, topic, context) for topic in sorted(broker.metadata.topics)]
+        return Reply(_response(broker, answers, request, context))
+    assert request.topics is not None
+    answers = [_answer(broker, asked, context) for asked in request.topics]
+    may_create = broker.config.auto_create_topics_enable and (
+        version < FIRST_VERSION_WITH_AUTO_CREATE_FLAG or request.allow_auto_topic_creation
+    )
+    missing = [a for a in answers if a.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    if may_create and missing:
+        return _after_creating(broker, answers, missing, request, context)
+    return Reply(_response(broker, answers, request, context))
+
+
+async def _after_creating(
+    broker: Services,
+    answers: Sequence[MetadataResponseTopic],
+    missing: Sequence[MetadataResponseTopic],
+    request: MetadataRequest,
+    context: RequestContext,
+) -> Reply:
+    for answer in missing:
+        assert answer.name is not None
+        answer.error_code = await broker.auto_create_topic(answer.name)
+    return Reply(_response(broker, answers, request, context))
+
+
+def _response(
+    broker: Services, topics: Sequence[MetadataResponseTopic], request: MetadataRequest, context: RequestContext
+) -> MetadataResponse:
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=n.id, host=n.host, port=n.port, rack=n.rack)
+            for n in broker.metadata.nodes(context.listener)
+        ],
+        cluster_id=broker.identity.cluster_id,
+        controller_id=broker.metadata.controller_id,
+        topics=list(topics),
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = 0
+    if request.include_topic_authorized_operations:
+        for topic in response.topics:
+            topic.topic_authorized_operations = 0
+    return response
+
+
+def _answer(broker: Services, asked: MetadataRequestTopic, context: RequestContext) -> MetadataResponseTopic:
+    name = asked.name
+    if asked.topic_id != ZERO_UUID or name is None:
+        if context.api_version < FIRST_VERSION_BY_ID:
+            return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=asked.topic_id)
+        name = broker.metadata.names.names_by_id.get(asked.topic_id)
+        if name is None:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id)
+    return _known(broker, name, context)
+
+
+def _known(broker: Services, name: str, context: RequestContext) -> MetadataResponseTopic:
+    answer = MetadataResponseTopic(name=name, is_internal=name in INTERNAL_TOPICS)
+    partitions = broker.metadata.topics.get(name)
+    if partitions is None:
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    answer.topic_id = broker.metadata.topic_id(name)
+    answer.partitions = [_partition(broker, state, context) for _, state in sorted(partitions.items())]
+    return answer
+
+
+def _partition(
+    broker: Services, state: UpdateMetadataPartitionState, context: RequestContext
+) -> MetadataResponsePartition:
+    metadata = broker.metadata
+    answer = MetadataResponsePartition(
+        partition_index=state.partition_index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        offline_replicas=[r for r in state.replicas if r in state.offline_replicas or not metadata.is_alive(r)],
+    )
+    if metadata.node(state.leader, context.listener) is None:
+        answer.leader_id = NO_LEADER
+        no_listener = metadata.is_alive(state.leader) and context.api_version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND
+        answer.error_code = ErrorCode.LISTENER_NOT_FOUND if no_listener else ErrorCode.LEADER_NOT_AVAILABLE
+    elif context.api_version == 0 and answer.offline_replicas:
+        answer.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+        answer.replica_nodes = [r for r in state.replicas if r not in answer.offline_replicas]
+    return answer

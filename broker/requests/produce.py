@@ -1,0 +1,125 @@
+"""Produce (key 0), versions 0 to 11: append batches to partitions that this broker leads.
+
+acks=0: no answer; an error closes the connection, as there is no other way to tell. acks=1: answered after the append.
+acks=all: answered when every replica in sync has the records, or at the timeout; the connection's next Produce is
+taken up meanwhile. One entry in the answer for each partition asked, in the order asked.
+
+Versions 0 to 2 carry message sets, which are converted on append. Not done: transactional batches (refused with
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, since no transaction can have been begun).
+"""
+
+from collections.abc import Callable
+
+from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Silent, Wait
+from odradek.broker.services import Services
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from odradek.protocol.records import ATTRIBUTES_OFFSET, MAGIC_OFFSET
+
+REQUEST = ProduceRequest
+VERSIONS = (3, 11)
+
+ALL = -1
+LAST_VERSION_WITHOUT_STORAGE_ERROR = 3
+FIRST_VERSION_WITH_ZSTD = 7
+
+
+def handle(broker: Services, request: ProduceRequest, context: RequestContext) -> Outcome:
+    acks = request.acks
+    if acks not in (ALL, 0, 1):
+        return Reply(_refused(request, ErrorCode.INVALID_REQUIRED_ACKS))
+    awaited: list[tuple[PartitionProduceResponse, AwaitedAppend]] = []
+    failed = False
+    topics = []
+    for topic in request.topic_data:
+        answers = _append_topic(broker, topic, acks, context.api_version, awaited)
+        failed = failed or any(answer.error_code for answer in answers)
+        topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+    if acks == 0:
+        return Silent(close=failed)
+    response = ProduceResponse(responses=topics)
+    if not awaited:
+        return Reply(response)
+
+    def start(respond: Callable[[Message], None]) -> DelayedProduce:
+        def settled() -> None:
+            for answer, append in awaited:
+                if append.error:
+                    _fail(answer, append.error)
+            respond(response)
+
+        return DelayedProduce([append for _, append in awaited], settled)
+
+    keys = [append.partition.advanced for _, append in awaited]
+    return Wait(start, keys, request.timeout_ms, overtaken=True)
+
+
+def _append_topic(
+    broker: Services,
+    topic: TopicProduceData,
+    acks: int,
+    version: int,
+    awaited: list[tuple[PartitionProduceResponse, AwaitedAppend]],
+) -> list[PartitionProduceResponse]:
+    answers = []
+    for data in topic.partition_data:
+        answer = PartitionProduceResponse(index=data.index)
+        answers.append(answer)
+        try:
+            partition = broker.replicas.led(topic.name, data.index)
+            records = data.records
+            _check(records, version)
+            appended = broker.replicas.append(partition, records, acks)
+        except KafkaError as error:
+            _fail(answer, error.code, error.message, version)
+            continue
+        answer.base_offset = appended.first_offset
+        answer.log_append_time_ms = appended.log_append_time_ms
+        answer.log_start_offset = appended.log_start_offset
+        if acks == ALL and partition.high_watermark <= appended.last_offset:
+            awaited.append((answer, AwaitedAppend(partition, appended.last_offset + 1)))
+    return answers
+
+
+def _check(records: Records, version: int) -> None:
+    """What the protocol asks of a request's records, before the log looks at the batch (Kafka: ProduceRequest.java)."""
+    if records is None or len(records) < BATCH_HEADER_BYTES or records[MAGIC_OFFSET] != 2:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "a produce request of version 3 or later carries one batch of magic 2"
+        )
+    if BATCH_OVERHEAD_BYTES + LENGTH.unpack_from(records, LENGTH_OFFSET)[0] != len(records):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request carries exactly one batch for a partition")
+    attributes = records[ATTRIBUTES_OFFSET + 1]
+    if attributes & TRANSACTIONAL_BIT:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transaction has been begun")
+    if attributes & CONTROL_BIT:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if attributes & CODEC_MASK == ZSTD and version < FIRST_VERSION_WITH_ZSTD:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs a produce request of version 7 or later")
+
+
+def _fail(answer: PartitionProduceResponse, error: ErrorCode, message: str | None = None, version: int = 11) -> None:
+    if error is ErrorCode.KAFKA_STORAGE_ERROR and version <= LAST_VERSION_WITHOUT_STORAGE_ERROR:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    answer.error_code, answer.error_message = error, message
+    answer.base_offset, answer.log_append_time_ms, answer.log_start_offset = -1, -1, -1
+
+
+def _refused(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
+    """The same error for each partition asked."""
+    response = ProduceResponse()
+    for topic in request.topic_data:
+        answers = [
+            PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
+            for data in topic.partition_data
+        ]
+        response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+    return response

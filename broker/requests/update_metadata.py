@@ -1,0 +1,16 @@
+"""UpdateMetadata (key 6), versions 0 to 8: the controller tells this broker what the cluster looks like."""
+
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.services import Services
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+REQUEST = UpdateMetadataRequest
+VERSIONS = (0, 8)
+
+
+def handle(broker: Services, request: UpdateMetadataRequest, context: RequestContext) -> Outcome:
+    error = broker.control.check(request.controller_epoch, request.broker_epoch)
+    if error is ErrorCode.NONE:
+        broker.control.update_metadata(request)
+    return Reply(UpdateMetadataResponse(error_code=error))

@@ -1,0 +1,24 @@
+"""The world as one record: what a broker is given of the outside (odradek/world has the protocols)."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from odradek.broker.config import BrokerConfig
+from odradek.world.background import Background
+from odradek.world.clock import Clock
+from odradek.world.files import Files
+from odradek.world.network import Network
+from odradek.zk_schema.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything a broker touches outside of itself."""
+
+    clock: Clock
+    files: Files
+    network: Network
+    background: Background
+    random: random.Random
+    zookeeper: Callable[[BrokerConfig], Store]

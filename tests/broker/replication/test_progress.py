@@ -1,0 +1,43 @@
+"""When a follower counts as caught up (Kafka: ReplicaTest.scala has the same situations)."""
+
+from odradek.broker.replication.progress import FollowerProgress
+
+LAG_MS = 1000
+
+
+def follower(now_ms: float = 0.0) -> FollowerProgress:
+    return FollowerProgress(7, now_ms)
+
+
+def test_a_follower_at_the_end_never_lags() -> None:
+    one = follower()
+    one.fetched(10, 0, 1, 0.0, leader_log_end=10)
+    assert not one.lags(10, 1e9, LAG_MS)
+
+
+def test_a_new_follower_is_given_the_lag_time_to_come() -> None:
+    one = follower(now_ms=500.0)
+    assert not one.lags(10, 1500.0, LAG_MS)
+    assert one.lags(10, 1501.0, LAG_MS)
+
+
+def test_a_follower_behind_a_steady_writer_is_in_sync() -> None:
+    """It never reaches the present end, but always what was there at its last fetch."""
+    one = follower()
+    for second in range(1, 20):
+        one.fetched(10 * (second - 1), 0, 1, second * 900.0, leader_log_end=10 * second)
+        assert not one.lags(10 * second, second * 900.0 + 50, LAG_MS)
+
+
+def test_a_follower_that_fetches_but_falls_behind_lags() -> None:
+    one = follower()
+    for second in range(1, 5):
+        one.fetched(second, 0, 1, second * 900.0, leader_log_end=100 * second)
+    assert one.lags(400, 4 * 900.0, LAG_MS)
+
+
+def test_the_registration_of_the_last_fetch_is_kept() -> None:
+    one = follower()
+    one.fetched(1, 0, 41, 0.0, 1)
+    one.fetched(1, 0, 42, 1.0, 1)
+    assert one.broker_epoch == 42
