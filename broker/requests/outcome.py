@@ -32,8 +32,22 @@ class Reply(NamedTuple):
     """Close the connection after the answer is sent."""
 
 
+class Respond(Protocol):
+    """The way to answer a request later."""
+
+    def __call__(self, response: Message, throttle_ms: int = 0) -> None:
+        """Answer; once per request, from wherever on the loop. Nothing happens when the client is gone.
+
+        The answer is encoded here and sent, with others, when what is running on the loop now has ended: calling this
+        never runs another request.
+        """
+
+
 class DelayedOperation(Protocol):
-    """Work that could not be finished when its request came."""
+    """Work that could not be finished when its request came.
+
+    The operation outlives its connection: when that closes, it still is touched, or expires, as ever.
+    """
 
     def try_complete(self) -> bool:
         """Called when one of its keys was touched. True when it has finished: it has called its `respond` then."""
@@ -48,7 +62,7 @@ class Wait(NamedTuple):
     `start` is given the function to answer with and returns the operation; the purgatory tries it once at once.
     """
 
-    start: Callable[[Callable[[Message], None]], DelayedOperation]
+    start: Callable[[Respond], DelayedOperation]
     keys: Sequence[Hashable]
     timeout_ms: float
     overtaken: bool = False
@@ -62,4 +76,7 @@ class Silent(NamedTuple):
     """An error that the client has no other way to learn of."""
 
 
+# Whatever the outcome, the memoryviews in a request (`records`) are parts of the connection's receive buffer: they are
+# valid, and writable, until `handle` has returned. What an operation or a coroutine needs of them later it must copy
+# out in `handle` itself. All other values of a request are its own.
 Outcome = Reply | Wait | Silent | Coroutine[Any, Any, Reply]

@@ -15,14 +15,17 @@ class Endpoint(Protocol):
     peer: str
     """The other end as `host:port`, for messages to people and `max.connections.per.ip`."""
 
-    def receive_into(self, buffer: memoryview) -> int:
+    def receive_into(self, buffer: memoryview, /) -> int:
         """Bytes read; 0 when the peer has closed. BlockingIOError when there is nothing; OSError when it broke."""
 
     def send(self, data: Buffer, *, more: bool = False) -> int:
-        """Bytes taken; `more` says that other bytes follow at once (MSG_MORE)."""
+        """Bytes taken, at least one; `more` says that other bytes follow at once (MSG_MORE). Errors as above."""
 
     def send_file(self, file: File, position: int, length: int) -> int:
-        """Bytes taken of that range of a file (sendfile where the transport can)."""
+        """Bytes taken, at least one, of that range of a file (sendfile where the transport can).
+
+        OSError also when the file has no byte at `position`: a promised range that is not there breaks the stream.
+        """
 
     def on_readable(self, callback: Callable[[], object] | None) -> None:
         """Call it whenever there is something to receive; None stops that, and so pushes back on the peer."""
@@ -31,7 +34,7 @@ class Endpoint(Protocol):
         """Call it whenever there is room to send; None stops that."""
 
     def close(self) -> None:
-        """Harmless twice."""
+        """Bytes that were taken are still delivered; no callback is called any more. Harmless twice."""
 
 
 class Listener(Protocol):
@@ -39,15 +42,21 @@ class Listener(Protocol):
 
     port: int
 
+    def pause(self) -> None:
+        """Leave those who connect waiting (in the kernel's backlog)."""
+
+    def resume(self) -> None:
+        """Accept again."""
+
     def close(self) -> None:
-        """Stop accepting; connections that exist go on."""
+        """Stop accepting; connections that exist go on. Harmless twice."""
 
 
 class Network(Protocol):
     """A way to accept and to open connections."""
 
     def listen(self, host: str, port: int, accepted: Callable[[Endpoint], object]) -> Listener:
-        """Port 0 takes a free one. Raises OSError when the port is in use."""
+        """Port 0 takes a free one; host "" is every address. Raises OSError when the port is in use."""
 
     async def connect(self, host: str, port: int) -> Endpoint:
         """Raises OSError when nobody answers."""

@@ -1,0 +1,287 @@
+"""One client's connection: frames in, answers out.
+
+- Requests are handled in the order they came, all whole ones of a wake-up before one flush for all their answers.
+- Answers go out in that order too. While a request waits, those behind it are not handled, unless it may be overtaken.
+- A connection is *held* (none of its requests is handled) while a request waits, while it is throttled, while too many
+  of its requests are under way, and while it has too many bytes to read. What comes in meanwhile is read ahead up to a
+  limit; then reading stops and TCP holds the client back. So a slow reader costs a bounded amount of memory, and nobody
+  else's time.
+- Nothing that an answer sets off runs inside the answering: it is done in an own turn of the loop.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from odradek.broker.network.boundary import Boundary
+from odradek.broker.network.limits import READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX, UNSENT_BYTES_MAX
+from odradek.broker.network.output import Output
+from odradek.broker.network.receive_buffer import ReceiveBuffer
+from odradek.broker.network.slots import Slot, Slots
+from odradek.broker.purgatory.purgatory import Purgatory
+from odradek.broker.purgatory.timing_wheel import TimingWheel
+from odradek.broker.requests.dispatch import Answer, Client, Deferred
+from odradek.broker.requests.outcome import DelayedOperation, Reply, Silent, Wait
+from odradek.protocol.fields import Message
+from odradek.protocol.primitives import Part
+from odradek.world.clock import Clock, Timer
+from odradek.world.network import Endpoint
+
+
+class Dispatch(Protocol):
+    """Handles one request; odradek.broker.requests.dispatch.Dispatcher.dispatch is the real one."""
+
+    def __call__(self, frame: memoryview, client: Client, /) -> Answer: ...
+
+
+class Host(Protocol):
+    """What a connection needs of the server that it belongs to."""
+
+    clock: Clock
+    timers: TimingWheel
+    purgatory: Purgatory
+    dispatch: Dispatch
+    idle_ms_max: int
+
+    def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Start it as a task."""
+
+    def connection_closed(self, connection: "Connection") -> None:
+        """It is gone."""
+
+    def buffer_taken(self, connection: "Connection") -> None:
+        """It has a receive buffer of its own: call `review_buffer` from time to time."""
+
+
+class _Guarded:
+    """An operation of this connection: a bug in it closes the connection and does not reach whoever touched its key."""
+
+    __slots__ = ("_boundary", "_operation")
+
+    def __init__(self, operation: DelayedOperation, boundary: Boundary) -> None:
+        self._operation = operation
+        self._boundary = boundary
+
+    def try_complete(self) -> bool:
+        with self._boundary:
+            return self._operation.try_complete()
+        return True
+
+    def expire(self) -> None:
+        with self._boundary:
+            self._operation.expire()
+
+
+class Connection:
+    """Made by the server for an accepted endpoint; everything on the loop."""
+
+    def __init__(self, host: Host, endpoint: Endpoint, client: Client, buffer: ReceiveBuffer) -> None:
+        self.client = client
+        self.last_active_ms = host.clock.monotonic_ms()
+        self._host = host
+        self._endpoint = endpoint
+        self._buffer = buffer
+        self._output = Output(endpoint, self._on_writable)
+        self._slots = Slots()
+        self._boundary = Boundary(client.peer, self.close)
+        self._held = False
+        self._reading = True
+        self._handling = False
+        self._continuing = False
+        self._closing = False
+        """Close when all that was promised is sent."""
+        self._closed = False
+        self._throttle: Timer | None = None
+        self._idle_timer = host.timers.call_later(host.idle_ms_max, self._check_idle) if host.idle_ms_max >= 0 else None
+        endpoint.on_readable(self._on_readable)
+
+    # what the endpoint and the clock say
+
+    def _on_readable(self) -> None:
+        buffer = self._buffer
+        try:
+            received = self._endpoint.receive_into(buffer.view[buffer.end :] if buffer.end else buffer.view)
+        except BlockingIOError:
+            return
+        except OSError:
+            received = 0
+        if not received:
+            self.close()
+            return
+        buffer.end += received
+        self.last_active_ms = self._host.clock.monotonic_ms()
+        with self._boundary:
+            self._proceed()
+
+    def _on_writable(self) -> None:
+        self.last_active_ms = self._host.clock.monotonic_ms()
+        self._flush()
+        self._continue_if_possible()
+
+    def _end_throttle(self) -> None:
+        self._throttle = None
+        self._continue_if_possible()
+
+    def _check_idle(self) -> None:
+        """Look again when the limit can next be reached; what waits for us is not idle."""
+        limit_ms = self._host.idle_ms_max
+        idle_ms = self._host.clock.monotonic_ms() - self.last_active_ms
+        if idle_ms >= limit_ms and not self._slots:
+            self.close()
+        else:
+            delay_ms = limit_ms - idle_ms if idle_ms < limit_ms else limit_ms
+            self._idle_timer = self._host.timers.call_later(delay_ms, self._check_idle)
+
+    # requests
+
+    def _proceed(self) -> None:
+        """Handle what has come as far as that is allowed, and send the answers."""
+        more = True
+        while more and not self._closed:
+            self._handle_frames()
+            self._flush()
+            more = self._held and self._update_held()
+        if self._closed:
+            return
+        buffer = self._buffer
+        buffer.settle(grow=not self._held)
+        if buffer.is_own:
+            self._host.buffer_taken(self)
+        self._read_or_pause()
+
+    def _handle_frames(self) -> None:
+        """Until there is no whole frame left or the connection is held."""
+        buffer, output, slots, dispatch, client = (
+            self._buffer,
+            self._output,
+            self._slots,
+            self._host.dispatch,
+            self.client,
+        )
+        self._handling = True
+        try:
+            while not self._held and (frame := buffer.next_frame()) is not None:
+                answer = dispatch(frame, client)
+                if answer is None:
+                    continue
+                if isinstance(answer, list) and not slots:
+                    output.push(answer)
+                    if output.unsent_bytes > UNSENT_BYTES_MAX:
+                        self._held = True
+                else:
+                    self._answer_in_turn(answer)
+                    self._update_held()
+        finally:
+            self._handling = False
+
+    def _answer_in_turn(self, answer: list[Part] | Deferred) -> None:
+        """Everything but a plain answer with nothing before it."""
+        if isinstance(answer, list):
+            slot = Slot(None, True, self._answered)
+            slot.fill(answer)
+            self._slots.add(slot)
+        elif isinstance(answer.outcome, Silent):
+            self._closing = True
+        else:
+            self._defer(answer)
+        self._slots.take_ready(self._output.push)
+
+    def _defer(self, deferred: Deferred) -> None:
+        outcome = deferred.outcome
+        slot = Slot(deferred, isinstance(outcome, Wait) and outcome.overtaken, self._answered)
+        self._slots.add(slot)
+        if isinstance(outcome, Reply):
+            self._finish(slot, outcome)
+        elif isinstance(outcome, Wait):
+            operation = _Guarded(outcome.start(slot.answer), self._boundary)
+            self._host.purgatory.watch(operation, outcome.keys, outcome.timeout_ms)
+        else:
+            assert isinstance(outcome, Coroutine), outcome
+            self._host.run(self._finish_later(slot, outcome))
+
+    async def _finish_later(self, slot: Slot, outcome: Coroutine[Any, Any, Reply]) -> None:
+        with self._boundary:
+            self._finish(slot, await outcome)
+
+    def _finish(self, slot: Slot, reply: Reply) -> None:
+        self._answered(slot, reply.response, reply.throttle_ms)
+        self._closing = self._closing or reply.close
+
+    def _answered(self, slot: Slot, response: Message, throttle_ms: int) -> None:
+        """A handler's answer has come: at once, or later from anywhere on the loop."""
+        if self._closed:
+            return
+        with self._boundary:
+            assert slot.deferred is not None, "a request was answered twice"
+            self._slots.fill(slot, slot.deferred.answer(response))
+            if throttle_ms > 0 and self._throttle is None:
+                self._throttle = self._host.timers.call_later(throttle_ms, self._end_throttle)
+        if not self._handling and not self._continuing and not self._closed:
+            self._continuing = True
+            self._host.clock.call_soon(self._continue)
+
+    def _continue(self) -> None:
+        """In a turn of its own: send what has been answered, go on with what was held up."""
+        self._continuing = False
+        self._flush()
+        self._continue_if_possible()
+
+    # when requests may be handled, and bytes be read
+
+    def _update_held(self) -> bool:
+        """Look at the reasons to be held again. True when there is none."""
+        self._held = (
+            self._closing
+            or self._slots.must_wait
+            or self._throttle is not None
+            or len(self._slots) >= UNANSWERED_REQUESTS_MAX
+            or self._output.unsent_bytes + self._slots.filled_bytes > UNSENT_BYTES_MAX
+        )
+        return not self._held
+
+    def _continue_if_possible(self) -> None:
+        if not self._closed and self._held and self._update_held():
+            with self._boundary:
+                self._proceed()
+
+    def _read_or_pause(self) -> None:
+        buffer = self._buffer
+        readable = not self._held or (not self._closing and buffer.end - buffer.start < READ_AHEAD_BYTES)
+        if readable != self._reading:
+            self._reading = readable
+            self._endpoint.on_readable(self._on_readable if readable else None)
+
+    # sending and closing
+
+    def _flush(self) -> None:
+        """Send; when everything promised is sent and the connection is to close, close."""
+        if self._closed:
+            return
+        if self._slots:
+            self._slots.take_ready(self._output.push)
+        if self._output.unsent_bytes:
+            try:
+                self._output.flush()
+            except OSError:
+                self.close()
+                return
+        if self._closing and not self._slots and not self._output.unsent_bytes:
+            self.close()
+
+    def review_buffer(self) -> bool:
+        """Give back memory that is not made use of. Whether a buffer is left."""
+        self._buffer.review()
+        return self._buffer.is_own
+
+    def close(self) -> None:
+        """At once; what is not sent is lost. Harmless twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._endpoint.close()
+        self._output.clear()
+        self._slots.clear()
+        self._buffer.release()
+        for timer in (self._throttle, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
+        self._host.connection_closed(self)

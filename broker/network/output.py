@@ -1,0 +1,79 @@
+"""What a connection still has to send: bytes and ranges of files, in order."""
+
+import itertools
+from collections.abc import Callable
+
+from odradek.protocol.primitives import Part
+from odradek.world.files import FileRange
+from odradek.world.network import Endpoint
+
+
+class Output:
+    """The queue of one endpoint's unsent parts. Its bound is kept by the owner, who looks at `unsent_bytes`.
+
+    `flush` sends what the transport takes. When that is not all, `room` is called once there is room again; it is to
+    call `flush`.
+    """
+
+    __slots__ = ("_blocked", "_endpoint", "_offset", "_parts", "_room", "unsent_bytes")
+
+    def __init__(self, endpoint: Endpoint, room: Callable[[], object]) -> None:
+        self._endpoint = endpoint
+        self._room = room
+        self._parts: list[Part] = []
+        self._offset = 0
+        """How much of the first part is gone."""
+        self._blocked = False
+        self.unsent_bytes = 0
+
+    def push(self, parts: list[Part]) -> None:
+        """Queue them behind the others."""
+        self._parts += parts
+        self.unsent_bytes += sum(map(len, parts))
+
+    def clear(self) -> None:
+        """The endpoint is closed."""
+        self._parts.clear()
+        self._offset = self.unsent_bytes = 0
+
+    def flush(self) -> None:
+        """Send. Raises OSError when the connection or a file in the queue broke: the stream cannot go on then."""
+        parts = self._parts
+        try:
+            if parts and not self._offset and FileRange not in map(type, parts):
+                parts[:] = (b"".join(parts),)
+            while parts:
+                self._send_first(parts)
+        except BlockingIOError:
+            if not self._blocked:
+                self._blocked = True
+                self._endpoint.on_writable(self._room)
+            return
+        if self._blocked:
+            self._blocked = False
+            self._endpoint.on_writable(None)
+
+    def _send_first(self, parts: list[Part]) -> None:
+        """One call of the transport."""
+        part, offset = parts[0], self._offset
+        if type(part) is FileRange:
+            sent = self._endpoint.send_file(part.file, part.position + offset, part.length - offset)
+        else:
+            if not offset and len(parts) > 1:
+                part = _join_bytes(parts)
+            data = memoryview(part)[offset:] if offset else part
+            sent = self._endpoint.send(data, more=len(parts) > 1) if len(data) else 0
+        self.unsent_bytes -= sent
+        if offset + sent == len(part):
+            del parts[0]
+            self._offset = 0
+        else:
+            self._offset = offset + sent
+
+
+def _join_bytes(parts: list[Part]) -> bytes:
+    """Make one part of all the first ones that are bytes."""
+    run = list(itertools.takewhile(lambda part: type(part) is not FileRange, parts))
+    joined = b"".join(run)
+    parts[: len(run)] = (joined,)
+    return joined

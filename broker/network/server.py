@@ -1,0 +1,135 @@
+"""All listeners and connections of one broker: who is let in, and what is shared."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
+
+from odradek.broker.network.connection import Connection, Dispatch
+from odradek.broker.network.limits import BUFFER_REVIEW_MS, RECEIVE_BUFFER_BYTES, ConnectionLimits
+from odradek.broker.network.receive_buffer import ReceiveBuffer
+from odradek.broker.purgatory.purgatory import Purgatory
+from odradek.broker.purgatory.timing_wheel import TimingWheel
+from odradek.broker.requests.dispatch import Client
+from odradek.world.clock import Clock
+from odradek.world.network import Endpoint, Listener, Network
+
+logger = logging.getLogger(__name__)
+
+
+class SocketServer:
+    """Accepts connections and lets `dispatch` handle their requests. All of it on one loop.
+
+    `timers` serve idle connections and throttles; `purgatory` holds the requests that wait.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        timers: TimingWheel,
+        purgatory: Purgatory,
+        dispatch: Dispatch,
+        limits: ConnectionLimits,
+    ) -> None:
+        self.clock = clock
+        self.timers = timers
+        self.purgatory = purgatory
+        self.dispatch = dispatch
+        self.limits = limits
+        self.idle_ms_max = limits.idle_ms_max
+        self._network = network
+        self._listeners: dict[str, Listener] = {}
+        self._connections: dict[Connection, None] = {}
+        self._by_address: Counter[str] = Counter()
+        self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self._with_own_buffer: set[Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._paused = False
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections)
+
+    def listen(self, name: str, host: str, port: int) -> int:
+        """Accept on one more listener; its port. Raises OSError when that is in use."""
+        assert name not in self._listeners, f"listener {name} twice"
+        listener = self._network.listen(host, port, lambda endpoint: self._accepted(name, endpoint))
+        self._listeners[name] = listener
+        return listener.port
+
+    def stop_listening(self) -> None:
+        """Let nobody in any more; connections that exist go on."""
+        for listener in self._listeners.values():
+            listener.close()
+        self._listeners.clear()
+
+    def close(self) -> None:
+        """Stop listening, cancel unfinished requests that run as tasks, close all connections."""
+        self.stop_listening()
+        for task in self._tasks:
+            task.cancel()
+        for connection in list(self._connections):
+            connection.close()
+
+    # who is let in
+
+    def _accepted(self, listener: str, endpoint: Endpoint) -> None:
+        host = endpoint.peer.rpartition(":")[0]
+        if self._by_address[host] >= self.limits.of_address(host):
+            logger.warning("refusing %s: its address has %d connections", endpoint.peer, self._by_address[host])
+            endpoint.close()
+            return
+        if len(self._connections) >= self.limits.connections_max:
+            self._make_place()
+        self._by_address[host] += 1
+        buffer = ReceiveBuffer(self._shared, self.limits.request_bytes_max)
+        self._connections[Connection(self, endpoint, Client(endpoint.peer, listener), buffer)] = None
+        self._pause_or_resume()
+
+    def _make_place(self) -> None:
+        """One came in by the listener between brokers although all places are taken (KIP-402)."""
+        privileged = self.limits.inter_broker_listener
+        others = [connection for connection in self._connections if connection.client.listener != privileged]
+        if others:
+            min(others, key=lambda connection: connection.last_active_ms).close()
+
+    def _pause_or_resume(self) -> None:
+        """At the limit newcomers stay in the backlog, except on the listener between brokers."""
+        full = len(self._connections) >= self.limits.connections_max
+        if full == self._paused:
+            return
+        self._paused = full
+        for name, listener in self._listeners.items():
+            if full and name != self.limits.inter_broker_listener:
+                listener.pause()
+            else:
+                listener.resume()
+
+    # what connections ask for
+
+    def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def connection_closed(self, connection: Connection) -> None:
+        del self._connections[connection]
+        self._with_own_buffer.discard(connection)
+        host = connection.client.peer.rpartition(":")[0]
+        self._by_address[host] -= 1
+        if not self._by_address[host]:
+            del self._by_address[host]
+        self._pause_or_resume()
+
+    def buffer_taken(self, connection: Connection) -> None:
+        if not self._with_own_buffer:
+            self.timers.call_later(BUFFER_REVIEW_MS, self._review_buffers)
+        self._with_own_buffer.add(connection)
+
+    def _review_buffers(self) -> None:
+        self._with_own_buffer = {connection for connection in self._with_own_buffer if connection.review_buffer()}
+        if self._with_own_buffer:
+            self.timers.call_later(BUFFER_REVIEW_MS, self._review_buffers)

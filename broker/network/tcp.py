@@ -1,0 +1,210 @@
+"""The real network: raw non-blocking sockets watched by one asyncio loop (uvloop in a broker).
+
+Sockets and not asyncio's transports, because uvloop has no sendfile and because reading into one reused buffer, and
+sending once for all the answers of a wake-up, is what makes the hot path (DESIGN 5).
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable
+
+from odradek.world.files import Buffer, File
+from odradek.world.network import Endpoint
+
+logger = logging.getLogger(__name__)
+
+OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+ACCEPT_RETRY_SECONDS = 1.0
+"""How long to leave the backlog alone when the process has no descriptor left."""
+READ_INSTEAD_OF_SENDFILE_BYTES = 1 << 18
+"""At most so many bytes are read at once from a file that has no descriptor."""
+DEFAULT_BACKLOG = 50
+"""Kafka's `socket.listen.backlog.size`."""
+
+
+class TcpEndpoint:
+    """One connected socket."""
+
+    __slots__ = ("_descriptor", "_loop", "_reading", "_socket", "_writing", "peer", "receive_into")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, peer: str) -> None:
+        self.peer = peer
+        self.receive_into: Callable[[memoryview], int] = connected.recv_into
+        self._loop = loop
+        self._socket = connected
+        self._descriptor = connected.fileno()
+        self._reading = self._writing = False
+
+    def send(self, data: Buffer, *, more: bool = False) -> int:
+        return self._socket.send(data, socket.MSG_MORE if more else 0)
+
+    def send_file(self, file: File, position: int, length: int) -> int:
+        try:
+            source = file.fileno()
+        except OSError:  # a simulated file
+            data = file.pread(min(length, READ_INSTEAD_OF_SENDFILE_BYTES), position)
+            sent = self._socket.send(data) if data else 0
+        else:
+            sent = os.sendfile(self._descriptor, source, position, length)
+        if not sent:
+            raise OSError(errno.ENODATA, f"no byte at {position}, {length} were promised", file.path)
+        return sent
+
+    def on_readable(self, callback: Callable[[], object] | None) -> None:
+        if callback is not None:
+            assert self._descriptor >= 0, "closed"
+            self._loop.add_reader(self._descriptor, callback)
+        elif self._reading:
+            self._loop.remove_reader(self._descriptor)
+        self._reading = callback is not None
+
+    def on_writable(self, callback: Callable[[], object] | None) -> None:
+        if callback is not None:
+            assert self._descriptor >= 0, "closed"
+            self._loop.add_writer(self._descriptor, callback)
+        elif self._writing:
+            self._loop.remove_writer(self._descriptor)
+        self._writing = callback is not None
+
+    def close(self) -> None:
+        self.on_readable(None)
+        self.on_writable(None)
+        self._descriptor = -1
+        self._socket.close()
+
+
+class TcpListener:
+    """A listening socket; accepts all who wait at each wake-up."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listening: socket.socket,
+        accepted: Callable[[Endpoint], object],
+        send_buffer_bytes: int,
+    ) -> None:
+        self.port: int = listening.getsockname()[1]
+        self._loop = loop
+        self._socket = listening
+        self._accepted = accepted
+        self._send_buffer_bytes = send_buffer_bytes
+        self._accepting = False
+        self.resume()
+
+    def resume(self) -> None:
+        if not self._accepting and self._socket.fileno() >= 0:
+            self._accepting = True
+            self._loop.add_reader(self._socket.fileno(), self._on_readable)
+
+    def pause(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            self._loop.remove_reader(self._socket.fileno())
+
+    def close(self) -> None:
+        self.pause()
+        self._socket.close()
+
+    def _on_readable(self) -> None:
+        while self._accepting:
+            try:
+                connected, address = self._socket.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in OUT_OF_DESCRIPTORS:
+                    raise
+                logger.error("cannot accept connections on port %d: %s", self.port, error)
+                self.pause()
+                self._loop.call_later(ACCEPT_RETRY_SECONDS, self.resume)
+                return
+            set_options(connected, send_buffer_bytes=self._send_buffer_bytes)
+            self._accepted(TcpEndpoint(self._loop, connected, name_address(address)))
+
+
+class TcpNetwork:
+    """TCP. Buffer sizes are bytes, -1 leaves the operating system's (Kafka's `socket.send.buffer.bytes`, …)."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
+        backlog: int = DEFAULT_BACKLOG,
+    ) -> None:
+        self._loop = loop
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._backlog = backlog
+
+    def listen(self, host: str, port: int, accepted: Callable[[Endpoint], object]) -> TcpListener:
+        family, address = wildcard_or(host, port)
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            if (
+                self._receive_buffer_bytes > 0
+            ):  # before listen: accepted sockets inherit the window that follows from it
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+            listening.bind(address)
+            listening.listen(self._backlog)
+        except OSError:
+            listening.close()
+            raise
+        return TcpListener(self._loop, listening, accepted, self._send_buffer_bytes)
+
+    async def connect(self, host: str, port: int) -> TcpEndpoint:
+        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        failure = OSError(errno.EHOSTUNREACH, "no address", host)
+        for family, _, _, _, address in found:
+            try:
+                return await self._connect(family, address)
+            except OSError as error:
+                failure = error
+        raise failure
+
+    async def _connect(self, family: int, address: tuple[object, ...]) -> TcpEndpoint:
+        connecting = socket.socket(family, socket.SOCK_STREAM)
+        connected = False
+        try:
+            connecting.setblocking(False)
+            set_options(connecting, self._send_buffer_bytes, self._receive_buffer_bytes)
+            await self._loop.sock_connect(connecting, address)
+            connected = True
+        finally:  # also when the caller gave up waiting
+            if not connected:
+                connecting.close()
+        return TcpEndpoint(self._loop, connecting, name_address(address))
+
+
+def set_options(connected: socket.socket, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
+    """What every connection has: never blocks, no Nagle, keep-alive, the buffer sizes asked for."""
+    connected.setblocking(False)
+    with contextlib.suppress(OSError):  # the peer may be gone already; then the first read says so
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if send_buffer_bytes > 0:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+        if receive_buffer_bytes > 0:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+
+
+def name_address(address: tuple[object, ...]) -> str:
+    """`host:port`; an IPv4 address that came in through an IPv6 socket is shown as what it is."""
+    return f"{str(address[0]).removeprefix('::ffff:')}:{address[1]}"
+
+
+def wildcard_or(host: str, port: int) -> tuple[int, tuple[object, ...]]:
+    """Family and address to bind: one socket for IPv6 and IPv4 when the host is empty, as Kafka does."""
+    if not host:
+        return (socket.AF_INET6, ("::", port)) if socket.has_dualstack_ipv6() else (socket.AF_INET, ("0.0.0.0", port))
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    return family, address

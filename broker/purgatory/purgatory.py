@@ -1,0 +1,135 @@
+"""Delayed operations: finished at once, when a key of theirs is touched, or at the deadline; exactly once (N3).
+
+Touches are queued while an operation is being tried, and taken up when it has returned: an operation is never entered
+while it or another one runs, whatever it touches, and the depth of the stack does not grow with the chain of touches.
+"""
+
+from collections import deque
+from collections.abc import Hashable, Sequence
+
+from odradek.broker.purgatory.timing_wheel import TimingWheel, WheelTimer
+from odradek.broker.requests.outcome import DelayedOperation
+
+
+class _Watch:
+    """One unfinished operation and the keys it is listed under."""
+
+    __slots__ = ("keys", "operation", "purgatory", "timer")
+
+    def __init__(self, purgatory: "Purgatory", operation: DelayedOperation, keys: Sequence[Hashable]) -> None:
+        self.purgatory, self.operation = purgatory, operation
+        self.keys: Sequence[Hashable] | None = keys
+        """None when finished."""
+        self.timer: WheelTimer | None = None
+
+    def on_deadline(self) -> None:
+        self.purgatory._expire(self)
+
+
+class Purgatory:
+    """Unfinished operations by key; used on the loop only.
+
+    `touch` of a key nobody waits for costs one look into a dict. A finished operation is taken out of all its keys'
+    lists at once, so memory is bounded by what is unfinished.
+    """
+
+    def __init__(self, timers: TimingWheel) -> None:
+        self._timers = timers
+        self._watches: dict[Hashable, dict[_Watch, None]] = {}
+        self._touched: deque[Hashable] = deque()
+        self._busy = False
+        self._unfinished = 0
+
+    def __len__(self) -> int:
+        """Unfinished operations (Kafka's metric `NumDelayedOperations`)."""
+        return self._unfinished
+
+    @property
+    def watched_keys(self) -> int:
+        """Keys that somebody waits for."""
+        return len(self._watches)
+
+    def watch(self, operation: DelayedOperation, keys: Sequence[Hashable], timeout_ms: float) -> bool:
+        """Try the operation now, and unless it finished keep it until a touch or the deadline finishes it.
+
+        `keys` are kept, not copied. A timeout of 0 or less expires it at once. Returns whether it is finished. An
+        operation may call `watch` and `touch` itself.
+        """
+        outermost = not self._busy
+        self._busy = True
+        try:
+            finished = operation.try_complete()
+            if not finished and timeout_ms <= 0:
+                operation.expire()
+                finished = True
+            if not finished:
+                self._add(_Watch(self, operation, keys), timeout_ms)
+        finally:
+            if outermost:
+                self._busy = False
+        if outermost and self._touched:
+            self._take_up_touches()
+        return finished
+
+    def touch(self, key: Hashable) -> None:
+        """Something about `key` changed: try the operations that wait for it, oldest first.
+
+        From within an operation this only notes the key; they are tried when that operation has returned.
+        """
+        if key in self._watches or self._busy:
+            self._touched.append(key)
+            if not self._busy:
+                self._take_up_touches()
+
+    def _add(self, watch: _Watch, timeout_ms: float) -> None:
+        assert watch.keys is not None
+        self._unfinished += 1
+        for key in watch.keys:
+            self._watches.setdefault(key, {})[watch] = None
+        watch.timer = self._timers.call_later(timeout_ms, watch.on_deadline)
+
+    def _remove(self, watch: _Watch) -> None:
+        keys, watch.keys = watch.keys, None
+        assert keys is not None and watch.timer is not None, "removed twice"
+        watch.timer.cancel()
+        self._unfinished -= 1
+        for key in keys:
+            watches = self._watches.get(key)
+            if watches is not None and watches.pop(watch, watch) is None and not watches:
+                del self._watches[key]
+
+    def _take_up_touches(self) -> None:
+        """Try what waits for the touched keys, and for the keys that are touched meanwhile.
+
+        An operation that raises is a bug of ours: it is dropped, and the exception goes to whoever touched; touches
+        that were still queued then are taken up at the next one.
+        """
+        self._busy = True
+        try:
+            while self._touched:
+                watches = self._watches.get(self._touched.popleft())
+                for watch in tuple(watches) if watches else ():
+                    if watch.keys is not None:
+                        self._try(watch)
+        finally:
+            self._busy = False
+
+    def _try(self, watch: _Watch) -> None:
+        finished = True
+        try:
+            finished = watch.operation.try_complete()
+        finally:
+            if finished:
+                self._remove(watch)
+
+    def _expire(self, watch: _Watch) -> None:
+        """The deadline, called by the wheel."""
+        assert watch.keys is not None, "a finished operation has no timer"
+        self._remove(watch)
+        self._busy = True
+        try:
+            watch.operation.expire()
+        finally:
+            self._busy = False
+        if self._touched:
+            self._take_up_touches()

@@ -1,0 +1,185 @@
+"""From the bytes of one request to its answer: header, decoder, handler, encoder.
+
+For each (API key, version) that has been asked for there is one route with everything compiled and looked up, so that
+the plain path costs one look into a dict and four calls.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from struct import Struct
+from types import ModuleType
+from typing import Any
+
+from odradek.broker.requests import api_versions
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Silent
+from odradek.protocol.codec import Encoder, decoder, encoder
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.fields import Message
+from odradek.protocol.primitives import Part, read_unsigned_varint, skip_tagged_fields
+
+REQUEST_HEADER = Struct(">Iih")
+"""API key and version as one number, correlation id, length of the client id (-1: null)."""
+HEADER_START_BYTES = 10
+CLIENT_ID_AT = 8
+RESPONSE_HEADER = Struct(">ii")
+"""Size and correlation id: response header version 0, behind the size of the frame."""
+FLEXIBLE_RESPONSE_HEADER = Struct(">iix")
+"""Version 1: no tagged fields."""
+CONTROLLED_SHUTDOWN_KEY = 7
+ROUTES_MAX = 1 << 12
+"""Above what Kafka has of keys times versions: only what the registry serves gets a route."""
+
+
+class UnsupportedRequestError(Exception):
+    """An API or a version that is not served. As in Kafka the only answer is to close the connection."""
+
+
+class Client:
+    """One connection, as the dispatcher sees it."""
+
+    __slots__ = ("contexts", "identity", "listener", "peer")
+
+    def __init__(self, peer: str, listener: str) -> None:
+        self.peer = peer
+        self.listener = listener
+        self.identity = b""
+        """The client id of the last request, with its length in front, as it came."""
+        self.contexts: dict[int, RequestContext] = {}
+        """Contexts of that client id by version."""
+
+
+@dataclass(slots=True, eq=False)
+class Route:
+    """What one version of one API needs."""
+
+    version: int
+    decode: Any
+    handle: Any
+    encode: Encoder | None
+    """None until the first response tells its class."""
+    flexible: bool
+    """The request's header ends with tagged fields."""
+    response_header: Struct
+    has_client_id: bool
+    """False for ControlledShutdown version 0 alone."""
+
+    def answer(self, correlation_id: int, response: Message) -> list[Part]:
+        """The whole frame of a response, its size in front."""
+        encode = self.encode
+        if encode is None:
+            encode = self.encode = encoder(type(response), self.version)
+        parts: list[Part] = [b""]
+        encode(response, parts)
+        header = self.response_header
+        parts[0] = header.pack(sum(map(len, parts)) + header.size - 4, correlation_id)
+        return parts
+
+
+class Deferred:
+    """An outcome that asks for more than sending an answer now, and how to make the answer when it is known."""
+
+    __slots__ = ("_correlation_id", "_route", "outcome")
+
+    def __init__(self, outcome: Outcome, route: Route, correlation_id: int) -> None:
+        self.outcome = outcome
+        self._route = route
+        self._correlation_id = correlation_id
+
+    def answer(self, response: Message) -> list[Part]:
+        """The frame of the response."""
+        return self._route.answer(self._correlation_id, response)
+
+
+Answer = list[Part] | Deferred | None
+"""A frame to send, something that is not that simple, or nothing to send."""
+
+
+class Dispatcher:
+    """The requests of one broker. `broker` is what the modules' `handle` functions are given."""
+
+    def __init__(self, broker: object, modules: Mapping[int, ModuleType]) -> None:
+        self._broker = broker
+        self._modules = modules
+        self._routes: dict[int, Route] = {}
+
+    def dispatch(self, frame: memoryview, client: Client) -> Answer:
+        """Handle one request: a frame without its size.
+
+        `frame` belongs to the caller again when this returns. Raises MalformedMessage, UnsupportedRequestError, and
+        whatever a bug of ours raises.
+        """
+        if len(frame) < HEADER_START_BYTES:
+            raise MalformedMessage(f"a request of {len(frame)} bytes")
+        api, correlation_id, client_id_bytes = REQUEST_HEADER.unpack_from(frame)
+        route = self._routes.get(api)
+        if route is None:
+            route = self._find_route(api)
+            if route is None:
+                return self._refuse_api_versions(correlation_id)
+        at = HEADER_START_BYTES + client_id_bytes if client_id_bytes > 0 else HEADER_START_BYTES
+        if not route.has_client_id:
+            at = CLIENT_ID_AT
+        elif at > len(frame):
+            raise MalformedMessage(f"client id of {client_id_bytes} bytes in a request of {len(frame)}")
+        identity = frame[CLIENT_ID_AT:at]
+        if identity != client.identity:
+            client.identity = bytes(identity)
+            client.contexts.clear()
+        context = client.contexts.get(route.version)
+        if context is None:
+            context = new_context(client, route.version)
+        if route.flexible:
+            count, at = read_unsigned_varint(frame, at)
+            at = skip_tagged_fields(frame, at, count)
+        request, _ = route.decode(frame, at)
+        outcome = route.handle(self._broker, request, context)
+        kind = type(outcome)
+        if kind is Reply and not outcome.throttle_ms and not outcome.close:
+            return route.answer(correlation_id, outcome.response)
+        if kind is Silent and not outcome.close:
+            return None
+        return Deferred(outcome, route, correlation_id)
+
+    def _find_route(self, api: int) -> Route | None:
+        """Make the route of an API and version; None for an ApiVersions request of a version we do not know."""
+        key, version = api >> 16, api & 0xFFFF
+        module = self._modules.get(key)
+        if module is None:
+            raise UnsupportedRequestError(f"API {key} version {version} is not served")
+        lowest, highest = module.VERSIONS
+        if not lowest <= version <= highest:
+            if key == api_versions.REQUEST.API_KEY:
+                return None
+            raise UnsupportedRequestError(f"API {key} version {version} is not served, but {lowest}-{highest}")
+        request = module.REQUEST
+        flexible = version >= request.FLEXIBLE_FROM
+        response_is_flexible = flexible and key != api_versions.REQUEST.API_KEY
+        assert len(self._routes) < ROUTES_MAX, "more routes than Kafka has versions"
+        route = self._routes[api] = Route(
+            version=version,
+            decode=decoder(request, version),
+            handle=module.handle,
+            encode=None,
+            flexible=flexible,
+            response_header=FLEXIBLE_RESPONSE_HEADER if response_is_flexible else RESPONSE_HEADER,
+            has_client_id=(key, version) != (CONTROLLED_SHUTDOWN_KEY, 0),
+        )
+        return route
+
+    def _refuse_api_versions(self, correlation_id: int) -> list[Part]:
+        """KIP-511: in the layout of version 0, whatever was asked."""
+        parts: list[Part] = [b""]
+        response = api_versions.unsupported_version()
+        encoder(type(response), 0)(response, parts)
+        parts[0] = RESPONSE_HEADER.pack(sum(map(len, parts)) + 4, correlation_id)
+        return parts
+
+
+def new_context(client: Client, version: int) -> RequestContext:
+    """Remembered on the client; a null client id counts as an empty one."""
+    try:
+        client_id = client.identity[2:].decode()
+    except UnicodeDecodeError as error:
+        raise MalformedMessage(f"client id is not UTF-8: {error}") from error
+    context = client.contexts[version] = RequestContext(version, client_id, client.peer, client.listener)
+    return context
