@@ -1,0 +1,216 @@
+"""Codecs of record batches and message sets: none, gzip, snappy, lz4, zstd, by Kafka's numbers.
+
+Whatever comes from outside is decompressed with a limit on the size of the result, so that a small bomb cannot grow
+memory. Everything that can be wrong with compressed bytes is a BadCompression.
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+import lz4.frame
+import snappy
+import zstandard
+
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.lz4_frame import HEADER_CHECKSUM_BYTE, break_header_checksum, repair_header_checksum
+from odradek.protocol.primitives import Buffer
+
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+CODEC_NAMES: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
+
+MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
+"""The most that one batch may decompress to, unless the caller says otherwise."""
+
+CHUNK_BYTES: Final = 64 * 1024
+SNAPPY_BLOCK_BYTES: Final = 32 * 1024
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+"""What snappy-java's SnappyOutputStream begins with: the magic, its version, the lowest version that can read it."""
+MAX_SNAPPY_RATIO: Final = 64
+"""A snappy copy element turns two or three bytes into at most 64: more is a lie of the block's length field."""
+
+
+class BadCompression(MalformedMessage):
+    """Bytes that are not what their codec says, or that decompress to more than was allowed."""
+
+
+class UnknownCodec(BadCompression):
+    """A codec number that Kafka has not given out (5-7)."""
+
+
+def codec_number(name: str) -> int:
+    """The number of a codec's name, "uncompressed" being another name of "none"; KeyError for others."""
+    if name == "uncompressed":
+        return NONE
+    try:
+        return CODEC_NAMES.index(name)
+    except ValueError:
+        raise KeyError(name) from None
+
+
+def compress(codec: int, data: Buffer, *, level: int | None = None, broken_lz4_checksum: bool = False) -> bytes:
+    """`data` compressed as Kafka's Java clients do it.
+
+    `level`: of gzip (1-9), lz4 (1-17) or zstd; None is the codec's default. `broken_lz4_checksum`: with the frame
+    header checksum that message sets of magic 0 need (KAFKA-3160).
+    """
+    if codec == NONE:
+        return bytes(data)
+    if codec == GZIP:
+        packer = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+        return packer.compress(data) + packer.flush()
+    if codec == SNAPPY:
+        return _snappy_compress(data)
+    if codec == LZ4:
+        return _lz4_compress(data, 0 if level is None else level, broken_lz4_checksum)
+    if codec == ZSTD:
+        return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+    raise UnknownCodec(f"no codec has the number {codec}")
+
+
+def decompress(codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES, *, lenient_lz4: bool = False) -> bytes:
+    """The content of compressed `data`, at most `limit` bytes of it.
+
+    `lenient_lz4`: do not check the lz4 frame header's checksum (message sets of magic 0). Raises BadCompression.
+    """
+    if codec == NONE:
+        if len(data) > limit:
+            raise _too_large(limit)
+        return bytes(data)
+    if codec == LZ4:
+        return _lz4_decompress(data, limit, lenient_lz4)
+    decompressor = _DECOMPRESSORS.get(codec)
+    if decompressor is None:
+        raise UnknownCodec(f"no codec has the number {codec}")
+    return decompressor(data, limit)
+
+
+def _too_large(limit: int) -> BadCompression:
+    return BadCompression(f"decompresses to more than {limit} bytes")
+
+
+def _gzip_decompress(data: Buffer, limit: int) -> bytes:
+    """One or more gzip members; whatever follows the last is refused."""
+    out = bytearray()
+    rest: Buffer = data
+    while True:
+        unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        try:
+            out += unpacker.decompress(rest, limit + 1 - len(out))
+        except zlib.error as error:
+            raise BadCompression(f"gzip: {error}") from None
+        if len(out) > limit:
+            raise _too_large(limit)
+        if not unpacker.eof:
+            raise BadCompression("gzip: the stream is cut off")
+        rest = unpacker.unused_data
+        if not rest:
+            return bytes(out)
+
+
+def _snappy_compress(data: Buffer) -> bytes:
+    """As snappy-java's stream does: a header, then blocks of 32 KiB, each with its compressed length."""
+    view = memoryview(data)
+    out = bytearray(XERIAL_HEADER)
+    for at in range(0, len(view), SNAPPY_BLOCK_BYTES):
+        block = snappy.compress(bytes(view[at : at + SNAPPY_BLOCK_BYTES]))
+        out += len(block).to_bytes(4, "big")
+        out += block
+    return bytes(out)
+
+
+def _snappy_decompress(data: Buffer, limit: int) -> bytes:
+    """A snappy-java stream (some clients write such streams without end to end), or else one raw block."""
+    view = memoryview(data)
+    if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        return _snappy_block(view, limit)
+    if len(view) < len(XERIAL_HEADER):
+        raise BadCompression("snappy: the stream's header is cut off")
+    out = bytearray()
+    at = len(XERIAL_HEADER)
+    while at < len(view):
+        if bytes(view[at : at + len(XERIAL_MAGIC)]) == XERIAL_MAGIC:
+            at += len(XERIAL_HEADER)
+            continue
+        size = int.from_bytes(view[at : at + 4], "big")
+        block = view[at + 4 : at + 4 + size]
+        if len(view) - at < 4 or len(block) < size:
+            raise BadCompression("snappy: a block is cut off")
+        out += _snappy_block(block, limit - len(out))
+        at += 4 + size
+    return bytes(out)
+
+
+def _snappy_block(block: memoryview, limit: int) -> bytes:
+    """A raw block, which begins with the length of its content as a varint."""
+    length = 0
+    for index, group in enumerate(block[:5]):
+        length |= (group & 0x7F) << (7 * index)
+        if group < 0x80:
+            break
+    else:
+        raise BadCompression("snappy: a block without its length")
+    if length > limit:
+        raise _too_large(limit)
+    if length > MAX_SNAPPY_RATIO * len(block):
+        raise BadCompression(f"snappy: {len(block)} bytes cannot hold {length}")
+    try:
+        content: bytes = snappy.decompress(bytes(block))
+    except snappy.UncompressError as error:
+        raise BadCompression(f"snappy: {error}") from None
+    return content
+
+
+def _lz4_compress(data: Buffer, level: int, broken_checksum: bool) -> bytes:
+    """A frame of independent blocks of 64 KiB without checksums of content or blocks: what Java's reader takes."""
+    frame: bytes = lz4.frame.compress(
+        data,
+        compression_level=level,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        content_checksum=False,
+        store_size=False,
+    )
+    return break_header_checksum(frame) if broken_checksum else frame
+
+
+def _lz4_decompress(data: Buffer, limit: int, lenient: bool) -> bytes:
+    frame: Buffer = data
+    if lenient and len(data) > HEADER_CHECKSUM_BYTE:
+        frame = repair_header_checksum(data)
+    unpacker = lz4.frame.LZ4FrameDecompressor()
+    try:
+        content: bytes = unpacker.decompress(frame, max_length=limit + 1)
+    except RuntimeError as error:
+        raise BadCompression(f"lz4: {error}") from None
+    if len(content) > limit:
+        raise _too_large(limit)
+    if not unpacker.eof:
+        raise BadCompression("lz4: the frame is cut off")
+    return content
+
+
+def _zstd_decompress(data: Buffer, limit: int) -> bytes:
+    """One or more frames. Java writes no content size, so the content is read piece by piece."""
+    out = bytearray()
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+            while piece := reader.read(min(CHUNK_BYTES, limit + 1 - len(out))):
+                out += piece
+    except zstandard.ZstdError as error:
+        raise BadCompression(f"zstd: {error}") from None
+    if len(out) > limit:
+        raise _too_large(limit)
+    return bytes(out)
+
+
+_DECOMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {
+    GZIP: _gzip_decompress,
+    SNAPPY: _snappy_decompress,
+    ZSTD: _zstd_decompress,
+}

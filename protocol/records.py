@@ -1,0 +1,314 @@
+"""The records of a batch, by columns: offsets, timestamps, keys, values, headers.
+
+What one record costs counts here: the loops are plain and typed, nothing is made per record but its key and value,
+and this file stays clean for mypyc. The batch around the records is the business of record_batch.py.
+
+A record: length (varint of all that follows), attributes (unused), timestamp delta (varlong), offset delta, key
+length (-1 null) and key, value length and value, header count and headers: all numbers zigzag varints.
+Sources: Kafka's DefaultRecord, KIP-82, KIP-98.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from odradek.protocol import compression
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.primitives import Buffer, read_varint, read_varlong, write_varint
+from odradek.protocol.record_batch import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    MAX_INT32,
+    MAX_INT64,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    CorruptBatch,
+    read_header,
+    update_crc,
+)
+
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+"""A record's headers in their order; a key may come more than once."""
+
+NO_HEADERS: Final = b"\x00"
+"""A record's header section when it has none."""
+_NULL: Final = b"\x01"
+_SMALL: Final = 1024
+_VARINTS: Final[list[bytes]] = [write_varint(value) for value in range(_SMALL)]
+_SIGNED: Final[list[int]] = [(byte >> 1) ^ -(byte & 1) for byte in range(0x80)]
+"""What a varint of one byte means."""
+_INT64_SPAN: Final = 2**64
+
+
+class Columns:
+    """Records of one batch; the i-th of every list is of the i-th record."""
+
+    __slots__ = ("keys", "offsets", "raw_headers", "timestamps", "values")
+
+    def __init__(
+        self,
+        offsets: list[int],
+        timestamps: list[int],
+        keys: list[bytes | None],
+        values: list[bytes | None],
+        raw_headers: list[bytes] | None = None,
+    ) -> None:
+        """`raw_headers`: each record's header section as it is in the batch; None when no record has headers."""
+        self.offsets = offsets
+        self.timestamps = timestamps
+        self.keys = keys
+        self.values = values
+        self.raw_headers = raw_headers
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def headers(self, index: int) -> list[tuple[str, bytes | None]]:
+        """Headers of one record, decoded now. Raises CorruptBatch."""
+        return [] if self.raw_headers is None else decode_headers(self.raw_headers[index])
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """The header section of a record."""
+    if not headers:
+        return NO_HEADERS
+    out = bytearray(write_varint(len(headers)))
+    for key, value in headers:
+        name = key.encode()
+        out += write_varint(len(name))
+        out += name
+        if value is None:
+            out += _NULL
+        else:
+            out += write_varint(len(value))
+            out += value
+    return bytes(out)
+
+
+def decode_headers(section: bytes) -> list[tuple[str, bytes | None]]:
+    """The reverse of encode_headers; a key that is not UTF-8 gets replacement characters. Raises CorruptBatch."""
+    headers: list[tuple[str, bytes | None]] = []
+    try:
+        count, at = read_varint(section, 0)
+        for _ in range(count):
+            length, at = read_varint(section, at)
+            if length < 0:
+                raise CorruptBatch(0, "a header without a key")
+            key = section[at : at + length].decode("utf-8", "replace")
+            length, at = read_varint(section, at + length)
+            value = None if length < 0 else section[at : at + length]
+            at += max(0, length)
+            headers.append((key, value))
+    except MalformedMessage as error:
+        raise CorruptBatch(0, f"headers: {error}") from None
+    if count < 0 or at != len(section):
+        raise CorruptBatch(0, f"{count} headers do not fill their {len(section)} bytes")
+    return headers
+
+
+def append_record(
+    out: bytearray, offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, raw_headers: bytes
+) -> None:
+    """Add one encoded record to `out`."""
+    timestamp = _VARINTS[timestamp_delta] if 0 <= timestamp_delta < _SMALL else write_varint(timestamp_delta)
+    offset = _VARINTS[offset_delta] if offset_delta < _SMALL else write_varint(offset_delta)
+    if key is None:
+        key_length = _NULL
+        key = b""
+    else:
+        size = len(key)
+        key_length = _VARINTS[size] if size < _SMALL else write_varint(size)
+    if value is None:
+        value_length = _NULL
+        value = b""
+    else:
+        size = len(value)
+        value_length = _VARINTS[size] if size < _SMALL else write_varint(size)
+    body = b"".join((b"\x00", timestamp, offset, key_length, key, value_length, value, raw_headers))
+    size = len(body)
+    out += _VARINTS[size] if size < _SMALL else write_varint(size)
+    out += body
+
+
+def encode_batch(
+    base_offset: int,
+    timestamps: Sequence[int],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    headers: Sequence[Headers] | None = None,
+    *,
+    raw_headers: Sequence[bytes] | None = None,
+    offsets: Sequence[int] | None = None,
+    last_offset: int | None = None,
+    codec: int = compression.NONE,
+    level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    partition_leader_epoch: int = NO_LEADER_EPOCH,
+    log_append_time_ms: int | None = None,
+    delete_horizon_ms: int | None = None,
+) -> bytearray:
+    """One batch of at least one record.
+
+    `headers`, or the same as Columns has it in `raw_headers`. `offsets`: where they are not base_offset, base_offset
+    + 1, …; `last_offset`: where it is not the last record's (both: compaction keeps a batch's span and leaves gaps).
+    `level`: of the codec. `log_append_time_ms`: makes it a batch of LogAppendTime. `delete_horizon_ms`: compaction's.
+    """
+    count = len(timestamps)
+    assert count > 0 and len(keys) == count and len(values) == count, (count, len(keys), len(values))
+    if headers is not None:
+        raw_headers = [encode_headers(one) for one in headers]
+    base_timestamp = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms
+    section = bytearray()
+    for index in range(count):
+        append_record(
+            section,
+            index if offsets is None else offsets[index] - base_offset,
+            wrap_int64(timestamps[index] - base_timestamp),
+            keys[index],
+            values[index],
+            NO_HEADERS if raw_headers is None else raw_headers[index],
+        )
+    if last_offset is None:
+        last_offset = base_offset + count - 1 if offsets is None else offsets[count - 1]
+    attributes = batch_attributes(
+        codec, transactional, control, log_append_time_ms is not None, delete_horizon_ms is not None
+    )
+    header = BatchHeader(
+        base_offset,
+        0,
+        partition_leader_epoch,
+        MAGIC_V2,
+        0,
+        attributes,
+        last_offset - base_offset,
+        base_timestamp,
+        max(timestamps) if log_append_time_ms is None else log_append_time_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    return assemble(header, section if codec == compression.NONE else compression.compress(codec, section, level=level))
+
+
+def batch_attributes(codec: int, transactional: bool, control: bool, append_time: bool, delete_horizon: bool) -> int:
+    """The attribute bits of a header."""
+    return (
+        codec
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
+        | (LOG_APPEND_TIME_BIT if append_time else 0)
+        | (DELETE_HORIZON_BIT if delete_horizon else 0)
+    )
+
+
+def assemble(header: BatchHeader, section: Buffer = b"") -> bytearray:
+    """A batch of this header and these encoded (and compressed) records; length and checksum are filled in.
+
+    Without records: what compaction leaves of a batch whose producer's sequence is still needed (record_count 0).
+    """
+    batch = bytearray(HEADER_BYTES)
+    batch += section
+    HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD, crc=0))
+    update_crc(batch, 0)
+    return batch
+
+
+def wrap_int64(value: int) -> int:
+    """As Java's long does when a difference or a sum does not fit."""
+    return value if -MAX_INT64 <= value <= MAX_INT64 else (value + MAX_INT64 + 1) % _INT64_SPAN - MAX_INT64 - 1
+
+
+def decode_records(
+    batch: Buffer, at: int = 0, *, decompressed_limit: int = compression.MAX_DECOMPRESSED_BYTES
+) -> Columns:
+    """The records of the batch at `at` of a buffer that holds all of it. Raises CorruptBatch; checks no checksum."""
+    header = read_header(batch, at)
+    size = header.size_bytes
+    if len(batch) - at < size:
+        raise CorruptBatch(at, f"{size} bytes announced, {len(batch) - at} there")
+    section = memoryview(batch)[at + HEADER_BYTES : at + size]
+    try:
+        if header.codec == compression.NONE:
+            columns = decode_section(bytes(section), header.record_count, header.base_offset, header.base_timestamp)
+        else:
+            content = compression.decompress(header.codec, section, decompressed_limit)
+            columns = decode_section(content, header.record_count, header.base_offset, header.base_timestamp)
+    except (IndexError, MalformedMessage) as error:
+        raise CorruptBatch(at, f"records: {error}") from None
+    if header.is_log_append_time:
+        columns.timestamps = [header.max_timestamp] * len(columns)
+    return columns
+
+
+def _wide(data: bytes, at: int, first: int) -> tuple[int, int]:
+    """The signed varint at `at`, whose first byte says that there are more; and the position behind it."""
+    second = data[at + 1]
+    if second < 0x80:
+        number = (first & 0x7F) | (second << 7)
+        return (number >> 1) ^ -(number & 1), at + 2
+    return read_varlong(data, at)
+
+
+def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: int) -> Columns:
+    """`count` uncompressed records, which must fill `data`. Raises IndexError or MalformedMessage when they do not.
+
+    A varint's first byte is looked at in place: most numbers have no second one.
+    """
+    offsets: list[int] = []
+    timestamps: list[int] = []
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    raw_headers: list[bytes] | None = None
+    at = 0
+    for index in range(count):
+        number = data[at]
+        number, at = (_SIGNED[number], at + 1) if number < 0x80 else _wide(data, at, number)
+        end = at + number
+        number = data[at + 1]  # behind the attributes
+        number, at = (_SIGNED[number], at + 2) if number < 0x80 else _wide(data, at + 1, number)
+        timestamps.append(base_timestamp + number)
+        number = data[at]
+        number, at = (_SIGNED[number], at + 1) if number < 0x80 else _wide(data, at, number)
+        offsets.append(base_offset + number)
+        number = data[at]
+        number, at = (_SIGNED[number], at + 1) if number < 0x80 else _wide(data, at, number)
+        if number >= 0:
+            keys.append(data[at : at + number])
+            at += number
+        else:
+            keys.append(None)
+        number = data[at]
+        number, at = (_SIGNED[number], at + 1) if number < 0x80 else _wide(data, at, number)
+        if number >= 0:
+            values.append(data[at : at + number])
+            at += number
+        else:
+            values.append(None)
+        if data[at] != 0 or raw_headers is not None:
+            raw_headers = raw_headers or [NO_HEADERS] * index
+            raw_headers.append(data[at:end])
+            at = max(at + 1, end)
+        else:
+            at += 1
+        if at != end:
+            raise MalformedMessage(f"record {index} is not as long as it says")
+    if at != len(data):
+        raise MalformedMessage(f"{count} records do not fill {len(data)} bytes")
+    if count > 0 and max(offsets) - base_offset > MAX_INT32:
+        raise MalformedMessage("an offset delta is more than 32 bits")
+    if count > 0 and (max(timestamps) > MAX_INT64 or min(timestamps) < -MAX_INT64):
+        timestamps = [wrap_int64(timestamp) for timestamp in timestamps]
+    return Columns(offsets, timestamps, keys, values, raw_headers)
