@@ -1,0 +1,13 @@
+"""Settings of the administrative client."""
+
+from dataclasses import dataclass
+
+from odradek.client.config import CommonConfig, setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig(CommonConfig):
+    """Kafka's names, types and defaults (AdminClientConfig)."""
+
+    default_api_timeout_ms: int = setting(60_000, at_least=0)
+    retries: int = setting(2_147_483_647, at_least=0)

@@ -1,0 +1,126 @@
+"""Consumer groups: list, describe, offsets, lag, delete. Coroutines for the client's loop."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from odradek.client.admin.topics import raise_first
+from odradek.client.admin.values import GroupDescription, GroupListing, GroupMember, PartitionLag
+from odradek.client.calls import Deadline, ask_coordinator
+from odradek.client.cluster import Cluster
+from odradek.client.consumer.embedded import PROTOCOL_TYPE, decode_assignment
+from odradek.client.offsets import (
+    LATEST_TIMESTAMP,
+    commit_errors,
+    commit_request,
+    committed_offsets,
+    offsets_at,
+)
+from odradek.client.records import OffsetAndMetadata, TopicPartition
+from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
+from odradek.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from odradek.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from odradek.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from odradek.protocol.messages.offset_commit import OffsetCommitResponse
+
+NewDeadline = Callable[[], Deadline]
+READ_UNCOMMITTED = 0
+
+
+async def list_groups(cluster: Cluster, states: Sequence[str]) -> list[GroupListing]:
+    """All groups, of all brokers: each knows those that it coordinates. Sorted by name."""
+    await cluster.refresh()
+    request = ListGroupsRequest(states_filter=list(states))
+    answers = await asyncio.gather(
+        *(cluster.request(node_id, request, ListGroupsResponse) for node_id in cluster.view.nodes)
+    )
+    found: dict[str, GroupListing] = {}
+    for answer in answers:
+        if answer.error_code:
+            raise KafkaError(error_code(answer.error_code), "groups cannot be listed")
+        for one in answer.groups:
+            found[one.group_id] = GroupListing(one.group_id, one.protocol_type, one.group_state)
+    return [found[group_id] for group_id in sorted(found)]
+
+
+async def describe_group(cluster: Cluster, group_id: str, deadline: Deadline) -> GroupDescription:
+    """One group; state "Dead" when there is none. Raises KafkaError."""
+
+    def errors(answer: DescribeGroupsResponse) -> list[ErrorCode]:
+        return [error_code(one.error_code) for one in answer.groups]
+
+    request = DescribeGroupsRequest(groups=[group_id])
+    answer = await ask_coordinator(cluster, group_id, request, DescribeGroupsResponse, errors, deadline)
+    raise_first((one.group_id, one.error_code, None) for one in answer.groups)
+    coordinator = await cluster.find_coordinator(group_id)
+    return _description(answer.groups[0], coordinator)
+
+
+def _description(group: DescribedGroup, coordinator: int) -> GroupDescription:
+    members = [_member(one, group.protocol_type) for one in group.members]
+    return GroupDescription(
+        group.group_id, group.group_state, group.protocol_type, group.protocol_data, members, coordinator
+    )
+
+
+def _member(one: DescribedGroupMember, protocol_type: str) -> GroupMember:
+    partitions: list[TopicPartition] = []
+    if protocol_type == PROTOCOL_TYPE:
+        try:
+            partitions = decode_assignment(one.member_assignment)
+        except MalformedMessage:
+            partitions = []
+    return GroupMember(one.member_id, one.group_instance_id, one.client_id, one.client_host, tuple(partitions))
+
+
+async def group_lag(cluster: Cluster, group_id: str, new_deadline: NewDeadline) -> list[PartitionLag]:
+    """Committed offsets against log ends, of everything the group has an offset or an owner for."""
+    description = await describe_group(cluster, group_id, new_deadline())
+    committed = await committed_offsets(cluster, group_id, None, new_deadline())
+    owned = {tp for member in description.members for tp in member.partitions}
+    partitions = sorted(owned | set(committed))
+    await cluster.refresh()
+    known, _ = await cluster.describe({tp.topic for tp in partitions}) if partitions else (cluster.view, {})
+    alive = [tp for tp in partitions if known.partition(tp) is not None]
+    times = dict.fromkeys(alive, LATEST_TIMESTAMP)
+    ends = await offsets_at(cluster, times, READ_UNCOMMITTED, new_deadline()) if times else {}
+    return [_lag(tp, committed.get(tp), end.offset if end is not None else -1) for tp, end in sorted(ends.items())]
+
+
+def _lag(topic_partition: TopicPartition, committed: OffsetAndMetadata | None, log_end_offset: int) -> PartitionLag:
+    if committed is None or log_end_offset < 0:
+        return PartitionLag(topic_partition, committed.offset if committed else None, log_end_offset, None)
+    return PartitionLag(
+        topic_partition, committed.offset, log_end_offset, max(0, log_end_offset - committed.offset)
+    )
+
+
+async def alter_offsets(
+    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: Deadline
+) -> None:
+    """Set committed offsets of a group without members. Raises KafkaError (UNKNOWN_MEMBER_ID when it has some)."""
+    request = commit_request(group_id, offsets)
+    answer = await ask_coordinator(cluster, group_id, request, OffsetCommitResponse, commit_errors, deadline)
+    raise_first(
+        (f"{topic.name}-{one.partition_index}", one.error_code, None)
+        for topic in answer.topics
+        for one in topic.partitions
+    )
+
+
+async def delete_groups(cluster: Cluster, group_ids: Iterable[str], new_deadline: NewDeadline) -> None:
+    """Groups without members, with their offsets. All are tried; KafkaError when one has failed."""
+
+    def errors(answer: DeleteGroupsResponse) -> list[ErrorCode]:
+        return [error_code(one.error_code) for one in answer.results]
+
+    failures = []
+    for group_id in group_ids:
+        request = DeleteGroupsRequest(groups_names=[group_id])
+        answer = await ask_coordinator(cluster, group_id, request, DeleteGroupsResponse, errors, new_deadline())
+        failures += [(one.group_id, one.error_code, None) for one in answer.results]
+    raise_first(failures)

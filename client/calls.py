@@ -1,0 +1,118 @@
+"""Requests that must reach one particular broker, asked again until they do or the time is over.
+
+The retries that admin and consumer share: the controller, a group's coordinator, the leaders of partitions. A broker
+that says "not I" or cannot be reached is no failure yet; any other error is the caller's to judge.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from odradek.client.cluster import Cluster
+from odradek.client.errors import BrokerUnreachable, ClientTimeout
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.fields import Message
+
+Response = TypeVar("Response", bound=Message)
+
+ASK_AGAIN = frozenset(
+    {
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+
+
+class Deadline:
+    """The end of an operation's patience."""
+
+    def __init__(self, cluster: Cluster, timeout_ms: float, what: str, setting_name: str) -> None:
+        self._cluster = cluster
+        self._end_ms = cluster.clock.monotonic_ms() + timeout_ms
+        self._said = f"{what}: not done within {setting_name}={timeout_ms:g}"
+        self._last_reason: Exception | None = None
+
+    def left_ms(self) -> float:
+        """Never below 0."""
+        return max(0.0, self._end_ms - self._cluster.clock.monotonic_ms())
+
+    async def pause_after(self, reason: Exception) -> None:
+        """Wait for retry.backoff.ms, or raise ClientTimeout with the reason of the last failure."""
+        self._last_reason = reason
+        pause_ms = self._cluster.config.retry_backoff_ms
+        if self.left_ms() <= pause_ms:
+            raise ClientTimeout(f"{self._said}; last: {reason}") from reason
+        await self._cluster.sleep_ms(pause_ms)
+
+
+async def ask_controller(
+    cluster: Cluster,
+    message: Message,
+    response: type[Response],
+    errors: Callable[[Response], Iterable[ErrorCode]],
+    deadline: Deadline,
+) -> Response:
+    """Ask the controller; `errors` are those in an answer. Raises ClientTimeout."""
+    while True:
+        try:
+            if cluster.view.controller_id not in cluster.view.nodes:
+                await cluster.refresh()
+            node_id = cluster.view.controller_id
+            if node_id not in cluster.view.nodes:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at the moment")
+            answer = await cluster.request(node_id, message, response, timeout_ms=_patience_ms(cluster, deadline))
+            again = ASK_AGAIN.intersection(errors(answer))
+            if not again:
+                return answer
+            failure: Exception = KafkaError(next(iter(again)))
+        except BrokerUnreachable as error:
+            failure = error
+        except KafkaError as error:
+            if error.code not in ASK_AGAIN:
+                raise
+            failure = error
+        await deadline.pause_after(failure)
+        await _refresh_quietly(cluster)
+
+
+async def ask_coordinator(
+    cluster: Cluster,
+    group_id: str,
+    message: Message,
+    response: type[Response],
+    errors: Callable[[Response], Iterable[ErrorCode]],
+    deadline: Deadline,
+) -> Response:
+    """Ask a group's coordinator. Raises ClientTimeout, KafkaError (GROUP_AUTHORIZATION_FAILED …)."""
+    while True:
+        try:
+            node_id = await cluster.find_coordinator(group_id)
+            answer = await cluster.request(node_id, message, response, timeout_ms=_patience_ms(cluster, deadline))
+            again = ASK_AGAIN.intersection(errors(answer))
+            if not again:
+                return answer
+            failure: Exception = KafkaError(next(iter(again)), f"group {group_id}")
+        except BrokerUnreachable as error:
+            failure = error
+        except KafkaError as error:
+            if error.code not in ASK_AGAIN:
+                raise
+            failure = error
+        await deadline.pause_after(failure)
+
+
+def _patience_ms(cluster: Cluster, deadline: Deadline) -> float:
+    return max(1.0, min(cluster.config.request_timeout_ms, deadline.left_ms()))
+
+
+async def _refresh_quietly(cluster: Cluster) -> None:
+    """The next round asks anyway, and reports what is wrong then."""
+    try:
+        await cluster.refresh()
+    except BrokerUnreachable:
+        cluster.needs.stale()

@@ -1,0 +1,253 @@
+"""A client's way to the brokers of a cluster: connections by node, metadata, and who coordinates a group.
+
+The shell that all clients share, on one loop. It keeps no thread and reads no time by itself.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from odradek.client.backoff import backoff_ms
+from odradek.client.config import CommonConfig, addresses
+from odradek.client.connection import Connection, connect
+from odradek.client.errors import BrokerUnreachable, ClientClosed, NoBrokerReachable
+from odradek.client.metadata import ClusterView, MetadataNeeds, Node, updated
+from odradek.protocol.errors import ErrorCode, KafkaError, error_code
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from odradek.world.clock import Clock
+from odradek.world.network import Network
+
+Response = TypeVar("Response", bound=Message)
+
+GROUP_COORDINATOR = 0
+FIRST_BOOTSTRAP_ID = -2
+"""Bootstrap addresses stand in for node ids -2, -3, … until metadata gives the real ones, as in Kafka's clients."""
+TOPICS_WITHOUT_AUTO_CREATE_VERSION = 4
+
+
+class Link:
+    """The connection to one node, or the attempt to get one. `purpose` keeps some requests off the common one."""
+
+    __slots__ = ("attempt", "connection", "failures", "retry_at_ms")
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.attempt: asyncio.Task[Connection] | None = None
+        self.failures = 0
+        self.retry_at_ms = 0.0
+
+
+class Cluster:
+    """Brokers and metadata, for the loop's thread only."""
+
+    def __init__(self, network: Network, clock: Clock, random_source: random.Random, config: CommonConfig) -> None:
+        self.clock = clock
+        self.random = random_source
+        self.config = config
+        self.view = ClusterView()
+        self.needs = MetadataNeeds(config.metadata_max_age_ms, config.retry_backoff_ms)
+        self.allow_auto_create = False
+        self._network = network
+        found = addresses(config.bootstrap_servers)
+        self._bootstrap = [Node(FIRST_BOOTSTRAP_ID - n, host, port) for n, (host, port) in enumerate(found)]
+        self._links: dict[tuple[int, str], Link] = {}
+        self._refresh: asyncio.Task[None] | None = None
+        self._closed = False
+        self._idle_timer = self._plan_idle_check()
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        node_id: int,
+        message: Message,
+        response: type[Response],
+        *,
+        timeout_ms: float | None = None,
+        purpose: str = "",
+        highest_version: int | None = None,
+    ) -> Response:
+        """Ask one node. `timeout_ms` defaults to request.timeout.ms. Raises BrokerUnreachable, UnsupportedByBroker."""
+        connection = await self.connection(node_id, purpose)
+        wait_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        return await connection.request(message, response, wait_ms, highest_version=highest_version)
+
+    async def connection(self, node_id: int, purpose: str = "") -> Connection:
+        """The connection to a node, opened when needed. Raises BrokerUnreachable, at once while it is backing off."""
+        if self._closed:
+            raise ClientClosed("the client is closed")
+        link = self._links.setdefault((node_id, purpose), Link())
+        if link.connection is not None and not link.connection.closed:
+            return link.connection
+        if link.attempt is None:
+            node = self._node(node_id)
+            if self.clock.monotonic_ms() < link.retry_at_ms:
+                raise BrokerUnreachable(node.address, "the last attempt failed; waiting before the next one")
+            link.attempt = asyncio.ensure_future(self._open(link, node))
+        return await asyncio.shield(link.attempt)
+
+    def ready_in_ms(self, node_id: int, purpose: str = "") -> float:
+        """How long until a node that could not be reached may be tried again; 0 when it may."""
+        link = self._links.get((node_id, purpose))
+        return max(0.0, link.retry_at_ms - self.clock.monotonic_ms()) if link is not None else 0.0
+
+    def _node(self, node_id: int) -> Node:
+        if node_id in self.view.nodes:
+            return self.view.nodes[node_id]
+        for node in self._bootstrap:
+            if node.node_id == node_id:
+                return node
+        raise BrokerUnreachable(f"node {node_id}", "its address is not known")
+
+    async def _open(self, link: Link, node: Node) -> Connection:
+        config = self.config
+        try:
+            connection = await connect(
+                self._network,
+                self.clock,
+                node.host,
+                node.port,
+                config.client_id,
+                config.socket_connection_setup_timeout_ms,
+            )
+        except BrokerUnreachable:
+            link.failures += 1
+            pause_ms = backoff_ms(
+                config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, link.failures, self.random
+            )
+            link.retry_at_ms = self.clock.monotonic_ms() + pause_ms
+            self.needs.stale()
+            raise
+        finally:
+            link.attempt = None
+        if self._closed:
+            connection.close()
+            raise ClientClosed("the client is closed")
+        link.failures, link.retry_at_ms = 0, 0.0
+        link.connection = connection
+        return connection
+
+    def _plan_idle_check(self) -> Any:
+        idle_ms = self.config.connections_max_idle_ms
+        return self.clock.call_later(max(idle_ms / 4, 1_000), self._close_idle) if idle_ms >= 0 else None
+
+    def _close_idle(self) -> None:
+        limit_ms = self.clock.monotonic_ms() - self.config.connections_max_idle_ms
+        for link in self._links.values():
+            connection = link.connection
+            if connection is not None and connection.idle and connection.last_used_ms < limit_ms:
+                connection.close("idle for connections.max.idle.ms")
+        self._idle_timer = self._plan_idle_check()
+
+    def close(self) -> None:
+        """Close every connection; harmless twice."""
+        self._closed = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._refresh is not None:
+            self._refresh.cancel()
+        for link in self._links.values():
+            if link.attempt is not None:
+                link.attempt.cancel()
+            if link.connection is not None:
+                link.connection.close()
+
+    # -- any broker ----------------------------------------------------------------------------------------------------
+
+    def _candidates(self) -> list[int]:
+        """All brokers known, those with an open connection first, then by chance; the bootstrap ones last."""
+        known = list(self.view.nodes)
+        self.random.shuffle(known)
+        known.sort(key=lambda node_id: not self._connected(node_id))
+        bootstrap = [node.node_id for node in self._bootstrap]
+        if not known:
+            self.random.shuffle(bootstrap)
+        return known + bootstrap
+
+    def _connected(self, node_id: int) -> bool:
+        link = self._links.get((node_id, ""))
+        return link is not None and link.connection is not None and not link.connection.closed
+
+    async def request_any(self, message: Message, response: type[Response], timeout_ms: float | None = None) -> Response:
+        """Ask whichever broker answers first in turn. Raises NoBrokerReachable naming them all."""
+        failures: dict[str, str] = {}
+        for node_id in self._candidates():
+            try:
+                return await self.request(node_id, message, response, timeout_ms=timeout_ms)
+            except BrokerUnreachable as error:
+                failures.setdefault(error.address, error.reason)
+        reasons = "; ".join(f"{address} ({reason})" for address, reason in failures.items())
+        raise NoBrokerReachable("none of the cluster's", f"can be reached: {reasons}")
+
+    # -- metadata ------------------------------------------------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        """Ask for the metadata of all wanted topics; several callers share one request. Raises NoBrokerReachable."""
+        if self._refresh is None:
+            self._refresh = asyncio.ensure_future(self._ask_metadata())
+            self._refresh.add_done_callback(self._refreshed)
+        await asyncio.shield(self._refresh)
+
+    def _refreshed(self, task: "asyncio.Task[None]") -> None:
+        self._refresh = None
+        if not task.cancelled():
+            task.exception()
+
+    async def _ask_metadata(self) -> None:
+        self.needs.attempted(self.clock.monotonic_ms())
+        everything = self.needs.all_topics
+        wanted = self.needs.topics
+        try:
+            answer = await self.request_any(self._metadata_request(None if everything else wanted), MetadataResponse)
+        except BrokerUnreachable:
+            self.needs.failed()
+            raise
+        self.view = updated(self.view, answer, all_topics=everything)
+        complete = all(self._is_complete(topic) for topic in wanted)
+        self.needs.answered(self.clock.monotonic_ms(), complete=complete)
+
+    def _is_complete(self, topic: str) -> bool:
+        info = self.view.topics.get(topic)
+        return info is not None and all(one.leader in self.view.nodes for one in info.partitions)
+
+    def _metadata_request(self, topics: Iterable[str] | None) -> MetadataRequest:
+        asked = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+        return MetadataRequest(topics=asked, allow_auto_topic_creation=self.allow_auto_create)
+
+    async def describe(self, topics: Iterable[str] | None) -> tuple[ClusterView, dict[str, ErrorCode]]:
+        """A fresh view of some or all (None) topics, and the errors of those that have one. Raises NoBrokerReachable."""
+        answer = await self.request_any(self._metadata_request(topics), MetadataResponse)
+        errors = {one.name: error_code(one.error_code) for one in answer.topics if one.error_code and one.name}
+        fresh = updated(ClusterView(), answer, all_topics=True)
+        self.view = updated(self.view, answer)
+        return fresh, errors
+
+    # -- coordinators --------------------------------------------------------------------------------------------------
+
+    async def find_coordinator(self, group_id: str) -> int:
+        """The node id of a group's coordinator. Raises KafkaError (COORDINATOR_NOT_AVAILABLE …), NoBrokerReachable."""
+        request = FindCoordinatorRequest(key=group_id, key_type=GROUP_COORDINATOR, coordinator_keys=[group_id])
+        answer = await self.request_any(request, FindCoordinatorResponse)
+        found = answer.coordinators[0] if answer.coordinators else answer
+        if found.error_code:
+            message = found.error_message or f"group {group_id}: its coordinator is not available"
+            raise KafkaError(error_code(found.error_code), message)
+        if found.node_id not in self.view.nodes:
+            nodes = {**self.view.nodes, found.node_id: Node(found.node_id, found.host, found.port)}
+            self.view = ClusterView(self.view.cluster_id, self.view.controller_id, nodes, self.view.topics)
+        return found.node_id
+
+    async def sleep_ms(self, delay_ms: float) -> None:
+        """Wait on the clock that was passed in."""
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self.clock.call_later(delay_ms, lambda: None if waiting.done() else waiting.set_result(None))
+        try:
+            await waiting
+        finally:
+            timer.cancel()
+
+
+Step = Callable[[], Coroutine[Any, Any, Response]]

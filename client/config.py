@@ -1,0 +1,170 @@
+"""Settings of the clients: Kafka's names, types, ranges and defaults.
+
+A configuration is a frozen dataclass; the field `linger_ms` is Kafka's `linger.ms`. Users give keywords
+(`linger_ms=5`), or a mapping of Kafka's own names (`{"linger.ms": 5}`), or both; keywords win.
+"""
+
+import difflib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from odradek.client.errors import ConfigError
+
+NOT_BUILT_PREFIXES = ("ssl.", "sasl.", "transaction.", "transactional.")
+"""Settings of Kafka that these clients know but cannot obey; refused rather than ignored."""
+
+
+class Missing:
+    """The default of a setting that must be given."""
+
+
+MISSING = Missing()
+
+
+def setting(
+    default: Any = MISSING,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    choices: Sequence[str] | None = None,
+) -> Any:
+    """A field of a configuration. `choices` are compared without regard to case and kept as written here."""
+    metadata = {"default": default, "at_least": at_least, "at_most": at_most, "choices": choices}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonConfig:
+    """Settings that every client has."""
+
+    bootstrap_servers: list[str] = setting()
+    client_id: str = setting("")
+    request_timeout_ms: int = setting(30_000, at_least=0)
+    metadata_max_age_ms: int = setting(300_000, at_least=0)
+    connections_max_idle_ms: int = setting(540_000, at_least=-1)
+    reconnect_backoff_ms: int = setting(50, at_least=0)
+    reconnect_backoff_max_ms: int = setting(1_000, at_least=0)
+    retry_backoff_ms: int = setting(100, at_least=0)
+    retry_backoff_max_ms: int = setting(1_000, at_least=0)
+    send_buffer_bytes: int = setting(131_072, at_least=-1)
+    receive_buffer_bytes: int = setting(65_536, at_least=-1)
+    socket_connection_setup_timeout_ms: int = setting(10_000, at_least=1)
+    security_protocol: str = setting("PLAINTEXT", choices=["PLAINTEXT"])
+
+
+Config = TypeVar("Config", bound=CommonConfig)
+
+
+def load(config: type[Config], given: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> Config:
+    """Check everything given and fill in defaults. Raises ConfigError with one line that says which, what and why."""
+    known = {item.name.replace("_", "."): item for item in fields(config)}
+    hints = typing.get_type_hints(config)
+    merged = {name.replace("_", "."): value for name, value in {**(given or {}), **keywords}.items()}
+    values: dict[str, Any] = {}
+    for name, value in merged.items():
+        if name not in known:
+            raise ConfigError(_unknown(name, known))
+        item = known[name]
+        values[item.name] = _checked(name, value, hints[item.name], item.metadata)
+    for name, item in known.items():
+        if item.name not in values and item.metadata["default"] is MISSING:
+            raise ConfigError(f"{name} is missing: give it as {item.name}=… or {{'{name}': …}}")
+    return config(**values)
+
+
+def _unknown(name: str, known: Mapping[str, Any]) -> str:
+    if name.startswith(NOT_BUILT_PREFIXES):
+        return f"{name}: these clients cannot do that yet, so the setting is refused rather than ignored"
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"unknown setting {name}" + (f": did you mean {near[0]}?" if near else "")
+
+
+def _checked(name: str, value: Any, expected: Any, limits: Mapping[str, Any]) -> Any:
+    if value is None and _is_optional(expected):
+        return None
+    parsed = _parsed(name, value, _without_none(expected))
+    if limits["choices"] is not None:
+        return _chosen(name, parsed, limits["choices"])
+    low, high = limits["at_least"], limits["at_most"]
+    if low is not None and parsed < low:
+        raise ConfigError(f"{name} must be at least {low}, not {value!r}")
+    if high is not None and parsed > high:
+        raise ConfigError(f"{name} must be at most {high}, not {value!r}")
+    return parsed
+
+
+def _chosen(name: str, value: Any, choices: Sequence[str]) -> str:
+    for choice in choices:
+        if str(value).lower() == choice.lower():
+            return choice
+    raise ConfigError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+
+
+def _parsed(name: str, value: Any, expected: Any) -> Any:
+    if expected is bool:
+        return _boolean(name, value)
+    if expected in (int, float):
+        return _number(name, value, expected)
+    if expected is str:
+        if not isinstance(value, str):
+            raise ConfigError(f"{name} must be text, not {value!r}")
+        return value
+    if expected == list[str]:
+        return _texts(name, value)
+    return value
+
+
+def _boolean(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise ConfigError(f"{name} must be true or false, not {value!r}")
+
+
+def _number(name: str, value: Any, expected: type[int] | type[float]) -> float:
+    wanted = "a whole number" if expected is int else "a number"
+    refused = ConfigError(f"{name} must be {wanted}, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise refused
+    try:
+        parsed = expected(value)
+    except ValueError:
+        raise refused from None
+    if isinstance(value, float) and parsed != value:
+        raise refused
+    return parsed
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
+        raise ConfigError(f"{name} must be a list of texts or one text with commas, not {value!r}")
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _is_optional(expected: Any) -> bool:
+    return isinstance(expected, types.UnionType) and type(None) in typing.get_args(expected)
+
+
+def _without_none(expected: Any) -> Any:
+    if not _is_optional(expected):
+        return expected
+    rest = [choice for choice in typing.get_args(expected) if choice is not type(None)]
+    return rest[0] if len(rest) == 1 else Any
+
+
+def addresses(bootstrap_servers: Sequence[str]) -> list[tuple[str, int]]:
+    """`host:port` texts as pairs. An IPv6 host stands in brackets. Raises ConfigError naming the wrong one."""
+    found = []
+    for text in bootstrap_servers:
+        host, colon, port = text.rpartition(":")
+        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise ConfigError(f"bootstrap.servers: {text!r} is not host:port")
+        found.append((host.strip("[]"), int(port)))
+    if not found:
+        raise ConfigError("bootstrap.servers is empty: give at least one host:port")
+    return found

@@ -1,0 +1,207 @@
+"""One connection to one broker, on a loop: negotiates versions when it opens, then carries requests, pipelined.
+
+The shell around `protocol.connection.ClientConnection`. All methods are for the loop's thread only.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+from odradek.client.errors import BrokerUnreachable, RequestTimedOut
+from odradek.client.versions import API_VERSIONS_TRIED, Ranges, common_version, ranges_of
+from odradek.protocol.connection import ClientConnection
+from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.primitives import Part
+from odradek.world.clock import Clock, Timer
+from odradek.world.network import Endpoint, Network
+
+READ_BYTES = 1 << 18
+SOFTWARE_NAME = "odradek"
+SOFTWARE_VERSION = "0.1.0"
+UNSENT_BYTES_LIMIT = 512 * 1024 * 1024
+"""More than this not yet taken by the operating system means that the broker has stopped reading."""
+
+Response = TypeVar("Response", bound=Message)
+
+
+class Connection:
+    """An open connection. After `close`, or when it breaks, every open request fails with BrokerUnreachable."""
+
+    def __init__(self, endpoint: Endpoint, clock: Clock, address: str, client_id: str) -> None:
+        self.address = address
+        self.closed = False
+        self.last_used_ms = clock.monotonic_ms()
+        self.served: Ranges = {}
+        self._clock = clock
+        self._endpoint = endpoint
+        self._protocol = ClientConnection(client_id)
+        self._waiting: deque[tuple[asyncio.Future[Message], Timer]] = deque()
+        self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
+        self._writing = False
+        self._buffer = memoryview(bytearray(READ_BYTES))
+        self.on_close: Callable[[], object] | None = None
+        endpoint.on_readable(self._readable)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is asked."""
+        return not self._waiting
+
+    async def request(
+        self, message: Message, response: type[Response], timeout_ms: float, *, highest_version: int | None = None
+    ) -> Response:
+        """Ask in the highest common version. Raises BrokerUnreachable, RequestTimedOut, UnsupportedByBroker."""
+        version = common_version(type(message), self.served, self.address, highest_version)
+        answer = await self.ask(message, version, timeout_ms)
+        assert isinstance(answer, response), f"{type(answer).__name__} where {response.__name__} was due"
+        return answer
+
+    async def ask(self, message: Message, version: int, timeout_ms: float) -> Message:
+        """Ask in a version given."""
+        if self.closed:
+            raise BrokerUnreachable(self.address, "the connection is closed")
+        if not self._protocol.may_send():
+            raise BrokerUnreachable(self.address, f"{self._protocol.max_in_flight} requests are unanswered")
+        _, parts = self._protocol.request(message, version)
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        name = type(message).__name__
+        timer = self._clock.call_later(timeout_ms, lambda: self._timed_out(name, timeout_ms))
+        self._waiting.append((answer, timer))
+        self._send(parts)
+        return await answer
+
+    def tell(self, message: Message) -> None:
+        """Send a request that the broker does not answer (Produce with acks=0). Raises like `request`."""
+        version = common_version(type(message), self.served, self.address)
+        if self.closed:
+            raise BrokerUnreachable(self.address, "the connection is closed")
+        self._send(self._protocol.request(message, version, answered=False)[1])
+
+    def close(self, reason: str = "closed by the client") -> None:
+        """Harmless twice."""
+        self._break(BrokerUnreachable(self.address, reason))
+
+    def _send(self, parts: list[Part]) -> None:
+        self.last_used_ms = self._clock.monotonic_ms()
+        data = b"".join(parts)
+        self._unsent.append(memoryview(data))
+        self._unsent_bytes += len(data)
+        if self._unsent_bytes > UNSENT_BYTES_LIMIT:
+            self.close(f"the broker has not read {self._unsent_bytes} bytes that were sent to it")
+        elif not self._writing:
+            self._writable()
+
+    def _writable(self) -> None:
+        try:
+            while self._unsent:
+                sent = self._endpoint.send(self._unsent[0])
+                self._unsent_bytes -= sent
+                if sent == len(self._unsent[0]):
+                    self._unsent.popleft()
+                else:
+                    self._unsent[0] = self._unsent[0][sent:]
+        except BlockingIOError:
+            self._write_later(True)
+        except OSError as error:
+            self._break(BrokerUnreachable(self.address, f"sending failed: {error}"))
+        else:
+            self._write_later(False)
+
+    def _write_later(self, wanted: bool) -> None:
+        if wanted != self._writing and not self.closed:
+            self._writing = wanted
+            self._endpoint.on_writable(self._writable if wanted else None)
+
+    def _readable(self) -> None:
+        try:
+            count = self._endpoint.receive_into(self._buffer)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._break(BrokerUnreachable(self.address, f"receiving failed: {error}"))
+            return
+        if not count:
+            self._break(BrokerUnreachable(self.address, "the broker closed the connection"))
+            return
+        try:
+            received = self._protocol.received(self._buffer[:count])
+        except MalformedMessage as error:
+            self._break(BrokerUnreachable(self.address, f"sent something that is not Kafka's protocol: {error}"))
+            return
+        self.last_used_ms = self._clock.monotonic_ms()
+        for one in received:
+            answer, timer = self._waiting.popleft()
+            timer.cancel()
+            if not answer.done():
+                answer.set_result(one.message)
+
+    def _timed_out(self, name: str, timeout_ms: float) -> None:
+        self._break(RequestTimedOut(self.address, f"no answer to {name} within {timeout_ms:g} ms"))
+
+    def _break(self, error: BrokerUnreachable) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._endpoint.close()
+        self._unsent.clear()
+        for answer, timer in self._waiting:
+            timer.cancel()
+            if not answer.done():
+                answer.set_exception(error)
+        self._waiting.clear()
+        if self.on_close is not None:
+            self.on_close()
+
+
+async def connect(
+    network: Network, clock: Clock, host: str, port: int, client_id: str, timeout_ms: float
+) -> Connection:
+    """Open a connection and learn what the broker serves. Raises BrokerUnreachable."""
+    address = f"{host}:{port}"
+    newest, oldest = API_VERSIONS_TRIED
+    connection = await _opened(network, clock, host, port, client_id, timeout_ms)
+    try:
+        answer = await _ask_versions(connection, newest, timeout_ms)
+    except BrokerUnreachable:
+        if not connection.closed:
+            raise
+        connection = await _opened(network, clock, host, port, client_id, timeout_ms)
+        answer = await _ask_versions(connection, oldest, timeout_ms)
+    if answer.error_code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST):
+        answer = await _ask_versions(connection, oldest, timeout_ms)
+    if answer.error_code != ErrorCode.NONE:
+        connection.close()
+        raise BrokerUnreachable(address, f"refused to say its versions: {KafkaError(ErrorCode(answer.error_code))}")
+    connection.served = ranges_of(answer)
+    return connection
+
+
+async def _ask_versions(connection: Connection, version: int, timeout_ms: float) -> ApiVersionsResponse:
+    request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+    answer = await connection.ask(request, version, timeout_ms)
+    assert isinstance(answer, ApiVersionsResponse), type(answer).__name__
+    return answer
+
+
+async def _opened(
+    network: Network, clock: Clock, host: str, port: int, client_id: str, timeout_ms: float
+) -> Connection:
+    address = f"{host}:{port}"
+    attempt = asyncio.ensure_future(network.connect(host, port))
+    timer = clock.call_later(timeout_ms, attempt.cancel)
+    try:
+        endpoint = await attempt
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if current is not None and current.cancelling():
+            raise
+        raise BrokerUnreachable(address, f"no connection within {timeout_ms:g} ms") from None
+    except OSError as error:
+        raise BrokerUnreachable(address, f"cannot connect: {error.strerror or error}") from error
+    finally:
+        timer.cancel()
+    return Connection(endpoint, clock, address, client_id)

@@ -1,0 +1,1 @@
+"""The group consumer: assignors, membership, positions and fetching as pure cores; the engine runs them on a loop."""

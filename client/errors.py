@@ -1,0 +1,67 @@
+"""What a client's methods raise. Every message says what failed, where, and what to do about it.
+
+An error that a broker answered is a `KafkaError` with its code (`odradek.protocol.errors`); the classes here are for
+what goes wrong on the client's own side. All of them are `ClientError`, so one `except` catches either side's trouble:
+`except (KafkaError, ClientError)`.
+"""
+
+
+class ClientError(Exception):
+    """Something went wrong in a client."""
+
+
+class ConfigError(ClientError, ValueError):
+    """A setting is unknown, of the wrong type, or out of its range."""
+
+
+class BrokerUnreachable(ClientError, OSError):
+    """No connection to a broker, or it broke. `address` is `host:port`."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"broker {address}: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class NoBrokerReachable(BrokerUnreachable):
+    """None of the brokers that the client knows can be reached."""
+
+
+class RequestTimedOut(BrokerUnreachable):
+    """A broker did not answer in time; its connection is closed, since what it does about the request is unknown."""
+
+
+class UnsupportedByBroker(ClientError):
+    """The broker and this client have no version of an API in common."""
+
+
+class ClientTimeout(ClientError, TimeoutError):
+    """Waited as long as a setting allows. The message names the setting."""
+
+
+class ClientClosed(ClientError):
+    """The client was closed already."""
+
+
+class BufferExhausted(ClientTimeout):
+    """A producer's buffer.memory stayed full for max.block.ms."""
+
+
+class RecordTooLarge(ClientError):
+    """A record is larger than max.request.size or buffer.memory."""
+
+
+class DeserializationError(ClientError):
+    """A deserializer failed; names topic, partition and offset. `seek` beyond it to go on."""
+
+
+class GroupError(ClientError):
+    """Group membership was lost in a way that needs the application's attention."""
+
+
+class CommitFailed(GroupError):
+    """The group has moved on: its partitions belong to others now, so the offsets were not committed."""
+
+
+class NoOffsetForPartition(ClientError):
+    """auto.offset.reset=none and there is no committed offset, or the position is out of range."""

@@ -1,0 +1,208 @@
+"""What a client knows of the cluster, and when it should ask again. Pure.
+
+A view is replaced whole, never changed. Partition leaders of an older leader epoch than one already seen are ignored
+(KIP-320): a broker that lags behind must not send a client back.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from odradek.client.records import TopicPartition
+from odradek.protocol.errors import ErrorCode, error_code
+from odradek.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from odradek.protocol.primitives import ZERO_UUID
+
+TOPIC_EXPIRY_MS = 300_000
+"""A topic that a producer has not used for so long is no longer asked for (metadata.max.idle.ms)."""
+WANTED_TOPICS_LIMIT = 100_000
+
+
+class Node(NamedTuple):
+    """One broker, as clients reach it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        return f"{self.host}:{self.port}"
+
+
+class PartitionInfo(NamedTuple):
+    """One partition; `leader` is -1 when there is none."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """One topic. `partitions[n]` is partition n."""
+
+    name: str
+    topic_id: bytes
+    internal: bool
+    partitions: tuple[PartitionInfo, ...]
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The cluster at one moment."""
+
+    cluster_id: str | None = None
+    controller_id: int = -1
+    nodes: Mapping[int, Node] = field(default_factory=dict)
+    topics: Mapping[str, TopicInfo] = field(default_factory=dict)
+
+    def leader_of(self, topic_partition: TopicPartition) -> int | None:
+        """The leader's node id, when there is one and its address is known."""
+        info = self.partition(topic_partition)
+        return info.leader if info is not None and info.leader in self.nodes else None
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
+        """What is known of a partition."""
+        topic = self.topics.get(topic_partition.topic)
+        if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
+            return None
+        return topic.partitions[topic_partition.partition]
+
+    def partition_count(self, topic: str) -> int:
+        """0 when the topic is not known."""
+        info = self.topics.get(topic)
+        return len(info.partitions) if info is not None else 0
+
+    def available_partitions(self, topic: str) -> list[int]:
+        """Those with a leader, in order."""
+        info = self.topics.get(topic)
+        return [one.partition for one in info.partitions if one.leader in self.nodes] if info is not None else []
+
+    def without_topics(self, topics: Iterable[str]) -> "ClusterView":
+        """The same cluster, some of its topics forgotten."""
+        gone = set(topics)
+        return replace(self, topics={name: info for name, info in self.topics.items() if name not in gone})
+
+
+def updated(view: ClusterView, response: MetadataResponse, *, all_topics: bool = False) -> ClusterView:
+    """The view after an answer, which holds some topics, or, with `all_topics`, all there are."""
+    nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in response.brokers}
+    topics = {} if all_topics else dict(view.topics)
+    for topic in response.topics:
+        if topic.name is None:
+            continue
+        if error_code(topic.error_code) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            topics.pop(topic.name, None)
+        else:
+            topics[topic.name] = _topic(topic, view.topics.get(topic.name))
+    return ClusterView(response.cluster_id, response.controller_id, nodes, topics)
+
+
+def _topic(topic: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
+    name = topic.name
+    assert name is not None
+    if known is not None and ZERO_UUID != known.topic_id != topic.topic_id:
+        known = None
+    partitions = sorted(topic.partitions, key=lambda one: one.partition_index)
+    return TopicInfo(
+        name,
+        bytes(topic.topic_id),
+        topic.is_internal,
+        tuple(_partition(name, one, known) for one in partitions),
+        error_code(topic.error_code),
+    )
+
+
+def _partition(topic: str, answer: MetadataResponsePartition, known: TopicInfo | None) -> PartitionInfo:
+    if known is not None and answer.partition_index < len(known.partitions):
+        before = known.partitions[answer.partition_index]
+        if answer.leader_epoch >= 0 and before.leader_epoch > answer.leader_epoch:
+            return before
+    return PartitionInfo(
+        topic,
+        answer.partition_index,
+        answer.leader_id,
+        answer.leader_epoch,
+        tuple(answer.replica_nodes),
+        tuple(answer.isr_nodes),
+        tuple(answer.offline_replicas),
+        error_code(answer.error_code),
+    )
+
+
+class MetadataNeeds:
+    """Which topics a client wants to know of, and when to ask the next time.
+
+    Asked at once when somebody has said `stale()`, but not sooner than `retry_backoff_ms` after the last attempt; else
+    when the last answer is `max_age_ms` old.
+    """
+
+    def __init__(self, max_age_ms: float, retry_backoff_ms: float, *, expire_topics: bool = False) -> None:
+        self._max_age_ms = max_age_ms
+        self._retry_backoff_ms = retry_backoff_ms
+        self._expire_topics = expire_topics
+        self._last_used_ms: dict[str, float] = {}
+        self.all_topics = False
+        self._answered_ms = float("-inf")
+        self._attempted_ms = float("-inf")
+        self._stale = True
+
+    @property
+    def topics(self) -> list[str]:
+        """Sorted."""
+        return sorted(self._last_used_ms)
+
+    def want(self, topic: str, now_ms: float) -> None:
+        """A topic is used. A new one makes what is known stale."""
+        if topic not in self._last_used_ms:
+            assert len(self._last_used_ms) < WANTED_TOPICS_LIMIT, "more topics than a client may use"
+            self._stale = True
+        self._last_used_ms[topic] = now_ms
+
+    def want_exactly(self, topics: Iterable[str], now_ms: float) -> None:
+        """These and no others."""
+        wanted = set(topics)
+        for topic in [known for known in self._last_used_ms if known not in wanted]:
+            del self._last_used_ms[topic]
+        for topic in wanted:
+            self.want(topic, now_ms)
+
+    def stale(self) -> None:
+        """Something that was answered shows that the view is out of date."""
+        self._stale = True
+
+    def next_at_ms(self) -> float:
+        """When to ask."""
+        backed_off_ms = self._attempted_ms + self._retry_backoff_ms
+        return backed_off_ms if self._stale else max(backed_off_ms, self._answered_ms + self._max_age_ms)
+
+    def attempted(self, now_ms: float) -> None:
+        """Asked."""
+        self._attempted_ms = now_ms
+        self._stale = False
+
+    def answered(self, now_ms: float, *, complete: bool) -> None:
+        """`complete`: everything that was asked for is there; else it is asked for again after the backoff."""
+        self._answered_ms = now_ms
+        if not complete:
+            self._stale = True
+        if self._expire_topics:
+            for topic in [name for name, used in self._last_used_ms.items() if now_ms - used > TOPIC_EXPIRY_MS]:
+                del self._last_used_ms[topic]
+
+    def failed(self) -> None:
+        """No answer: ask again after the backoff."""
+        self._stale = True

@@ -1,0 +1,233 @@
+"""Offsets of partitions by time, and a group's committed offsets: what consumer and admin both ask for."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from odradek.client.calls import Deadline, ask_coordinator
+from odradek.client.cluster import Cluster
+from odradek.client.errors import BrokerUnreachable
+from odradek.client.metadata import ClusterView
+from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from odradek.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+CONSUMER_REPLICA_ID = -1
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers of each topic, in the order given."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+async def offsets_at(
+    cluster: Cluster, times: Mapping[TopicPartition, int], isolation_level: int, deadline: Deadline
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """The first offset at or after a time (or EARLIEST, LATEST) of each partition; None where there is none.
+
+    Raises KafkaError for what asking again does not mend, ClientTimeout for the rest.
+    """
+    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+    for topic in {tp.topic for tp in times}:
+        cluster.needs.want(topic, cluster.clock.monotonic_ms())
+    while True:
+        left = {tp: time for tp, time in times.items() if tp not in found}
+        failures = await _ask_leaders(cluster, left, isolation_level, found)
+        if not failures:
+            return found
+        cluster.needs.stale()
+        await deadline.pause_after(failures[0])
+        try:
+            await cluster.refresh()
+        except BrokerUnreachable:
+            cluster.needs.stale()
+
+
+async def _ask_leaders(
+    cluster: Cluster,
+    times: Mapping[TopicPartition, int],
+    isolation_level: int,
+    found: dict[TopicPartition, OffsetAndTimestamp | None],
+) -> list[Exception]:
+    """One round; results go to `found`, the reasons of what may be tried again are returned."""
+    failures: list[Exception] = []
+    by_leader: dict[int, dict[TopicPartition, int]] = {}
+    for topic_partition, time in times.items():
+        leader = cluster.view.leader_of(topic_partition)
+        if leader is None:
+            failures.append(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, _no_leader(cluster.view, topic_partition)))
+        else:
+            by_leader.setdefault(leader, {})[topic_partition] = time
+    calls = [
+        cluster.request(leader, _list_request(asked, isolation_level), ListOffsetsResponse)
+        for leader, asked in by_leader.items()
+    ]
+    for answer in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(answer, BrokerUnreachable):
+            failures.append(answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            failures += _take_offsets(answer, found)
+    return failures
+
+
+def _no_leader(view: ClusterView, topic_partition: TopicPartition) -> str:
+    count = view.partition_count(topic_partition.topic)
+    if not count:
+        return f"{topic_partition}: the topic is not known"
+    if topic_partition.partition >= count:
+        return f"{topic_partition}: the topic has only {count} partitions"
+    return f"{topic_partition}: the partition has no leader"
+
+
+def _list_request(times: Mapping[TopicPartition, int], isolation_level: int) -> ListOffsetsRequest:
+    topics = [
+        ListOffsetsTopic(
+            name=topic,
+            partitions=[
+                ListOffsetsPartition(partition_index=number, timestamp=times[TopicPartition(topic, number)])
+                for number in numbers
+            ],
+        )
+        for topic, numbers in by_topic(times).items()
+    ]
+    return ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, isolation_level=isolation_level, topics=topics)
+
+
+def _take_offsets(
+    answer: ListOffsetsResponse, found: dict[TopicPartition, OffsetAndTimestamp | None]
+) -> list[Exception]:
+    failures: list[Exception] = []
+    for topic in answer.topics:
+        for one in topic.partitions:
+            topic_partition = TopicPartition(topic.name, one.partition_index)
+            error = error_code(one.error_code)
+            if error == ErrorCode.NONE:
+                found[topic_partition] = _offset(one)
+            elif error in RETRIABLE:
+                failures.append(KafkaError(error, str(topic_partition)))
+            else:
+                raise KafkaError(error, str(topic_partition))
+    return failures
+
+
+def _offset(one: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | None:
+    if one.old_style_offsets:
+        return OffsetAndTimestamp(one.old_style_offsets[0], -1)
+    return OffsetAndTimestamp(one.offset, one.timestamp, one.leader_epoch) if one.offset >= 0 else None
+
+
+async def committed_offsets(
+    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition] | None, deadline: Deadline
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """A group's committed offsets, of these partitions or (None) of all that have one. Those without are left out."""
+    topics = None if partitions is None else by_topic(partitions)
+    request = OffsetFetchRequest(
+        group_id=group_id,
+        topics=topics
+        if topics is None
+        else [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()],
+        groups=[
+            OffsetFetchRequestGroup(
+                group_id=group_id,
+                topics=topics
+                if topics is None
+                else [OffsetFetchRequestTopics(name=name, partition_indexes=numbers) for name, numbers in topics.items()],
+            )
+        ],
+        require_stable=True,
+    )
+    while True:
+        answer = await ask_coordinator(cluster, group_id, request, OffsetFetchResponse, _fetch_errors, deadline)
+        group = answer.groups[0] if answer.groups else answer
+        if group.error_code:
+            raise KafkaError(error_code(group.error_code), f"group {group_id}")
+        found, unstable = _take_committed(group.topics)
+        if unstable is None:
+            return found
+        await deadline.pause_after(unstable)
+
+
+def _fetch_errors(answer: OffsetFetchResponse) -> list[ErrorCode]:
+    return [error_code(answer.error_code), *(error_code(group.error_code) for group in answer.groups)]
+
+
+def _take_committed(
+    topics: Iterable[object],
+) -> tuple[dict[TopicPartition, OffsetAndMetadata], KafkaError | None]:
+    """Offsets, and the error of a partition with a transaction still open, to be asked for again."""
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic in topics:
+        for one in topic.partitions:  # type: ignore[attr-defined]
+            topic_partition = TopicPartition(topic.name, one.partition_index)  # type: ignore[attr-defined]
+            error = error_code(one.error_code)
+            if error == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                return found, KafkaError(error, f"{topic_partition}: a transaction that commits its offset is open")
+            if error:
+                raise KafkaError(error, str(topic_partition))
+            if one.committed_offset >= 0:
+                found[topic_partition] = OffsetAndMetadata(
+                    one.committed_offset, one.metadata or "", one.committed_leader_epoch
+                )
+    return found, None
+
+
+def commit_request(
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    generation_id: int = -1,
+    member_id: str = "",
+    group_instance_id: str | None = None,
+) -> OffsetCommitRequest:
+    """An OffsetCommit: of a member, or with the defaults of somebody who is none."""
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=generation_id,
+        member_id=member_id,
+        group_instance_id=group_instance_id,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[_commit_partition(number, offsets[TopicPartition(topic, number)]) for number in numbers],
+            )
+            for topic, numbers in by_topic(offsets).items()
+        ],
+    )
+
+
+def _commit_partition(number: int, position: OffsetAndMetadata) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(
+        partition_index=number,
+        committed_offset=position.offset,
+        committed_leader_epoch=position.leader_epoch,
+        committed_metadata=position.metadata,
+    )
+
+
+def commit_errors(answer: OffsetCommitResponse) -> list[ErrorCode]:
+    """The errors of an OffsetCommit's partitions."""
+    return [error_code(one.error_code) for topic in answer.topics for one in topic.partitions if one.error_code]

@@ -1,0 +1,148 @@
+"""Records that wait to be sent: one queue of batches per partition, within one bound of memory.
+
+Pure: time comes in, nothing blocks. `append` says when there is no memory; the producer's shell waits for it then.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from odradek.client.errors import RecordTooLarge
+from odradek.client.producer.batch import BATCH_OVERHEAD_BYTES, ProducerBatch, record_size_bytes
+from odradek.client.records import Headers, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulatorLimits:
+    """The settings it obeys."""
+
+    batch_size_bytes: int
+    linger_ms: float
+    buffer_memory_bytes: int
+    max_request_size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a record went."""
+
+    batch: ProducerBatch
+    index: int
+    opened: bool
+    """It is the first of a new batch: the sender has a new time to wake up at."""
+    full: bool
+    """Its batch, or one before it, can be sent now."""
+
+
+class Accumulator:
+    """`queues[tp][0]` is the oldest batch; records are added to the last one. Empty queues are removed.
+
+    Invariant: `used_bytes` is the sum of the sizes of all batches appended and not yet `released`, whether they are in
+    a queue or on the wire, and never more than `buffer_memory_bytes`.
+    """
+
+    def __init__(self, limits: AccumulatorLimits) -> None:
+        self.limits = limits
+        self.queues: dict[TopicPartition, deque[ProducerBatch]] = {}
+        self.used_bytes = 0
+        self._opened = 0
+        self.unfinished = 0
+        """Batches appended and not yet released."""
+        self.memory_wanted = 0
+        """Senders that wait for memory: while there are any, batches do not linger."""
+        self.flushing = 0
+        """Flushes under way (and a close): likewise."""
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        now_ms: float,
+    ) -> Appended | None:
+        """Add a record, or None when there is no memory for it now. Raises RecordTooLarge when there never will be."""
+        size_bytes = record_size_bytes(key, value, headers)
+        queue = self.queues.get(topic_partition)
+        batch = queue[-1] if queue else None
+        if batch is None or batch.attempts or batch.size_bytes + size_bytes > self.limits.batch_size_bytes:
+            return self._append_to_new(topic_partition, timestamp_ms, key, value, headers, size_bytes, now_ms)
+        if self.used_bytes + size_bytes > self.limits.buffer_memory_bytes:
+            return None
+        self.used_bytes += size_bytes
+        index = batch.add(timestamp_ms, key, value, headers, size_bytes)
+        assert queue is not None
+        return Appended(batch, index, False, self._full(queue))
+
+    def _append_to_new(
+        self,
+        topic_partition: TopicPartition,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        size_bytes: int,
+        now_ms: float,
+    ) -> Appended | None:
+        needed_bytes = size_bytes + BATCH_OVERHEAD_BYTES
+        self._refuse_oversized(topic_partition, needed_bytes)
+        if self.used_bytes + needed_bytes > self.limits.buffer_memory_bytes:
+            return None
+        self.used_bytes += needed_bytes
+        self.unfinished += 1
+        self._opened += 1
+        batch = ProducerBatch(topic_partition, now_ms, (self._opened, 0))
+        index = batch.add(timestamp_ms, key, value, headers, size_bytes)
+        queue = self.queues.setdefault(topic_partition, deque())
+        queue.append(batch)
+        return Appended(batch, index, True, self._full(queue))
+
+    def _refuse_oversized(self, topic_partition: TopicPartition, needed_bytes: int) -> None:
+        for name, limit in (
+            ("max.request.size", self.limits.max_request_size_bytes),
+            ("buffer.memory", self.limits.buffer_memory_bytes),
+        ):
+            if needed_bytes > limit:
+                raise RecordTooLarge(
+                    f"{topic_partition}: the record takes {needed_bytes} bytes, more than {name}={limit}"
+                )
+
+    def _full(self, queue: deque[ProducerBatch]) -> bool:
+        return len(queue) > 1 or queue[0].size_bytes >= self.limits.batch_size_bytes
+
+    def due_at_ms(self, queue: deque[ProducerBatch]) -> float:
+        """When the oldest batch of a queue may be sent: at once when full or hurried, else when it has lingered."""
+        head = queue[0]
+        hurried = self._full(queue) or self.memory_wanted > 0 or self.flushing > 0 or head.attempts > 0
+        due_ms = head.created_ms if hurried else head.created_ms + self.limits.linger_ms
+        return max(due_ms, head.ready_at_ms)
+
+    def take(self, topic_partition: TopicPartition) -> ProducerBatch:
+        """Remove the oldest batch of a partition, to send it."""
+        queue = self.queues[topic_partition]
+        batch = queue.popleft()
+        if not queue:
+            del self.queues[topic_partition]
+        return batch
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Queue a batch again, before all that were opened after it."""
+        queue = self.queues.setdefault(batch.topic_partition, deque())
+        position = 0
+        while position < len(queue) and queue[position].order < batch.order:
+            position += 1
+        queue.insert(position, batch)
+
+    def replace(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
+        """A batch was split: its memory and place go to the halves."""
+        self.used_bytes += sum(half.size_bytes for half in halves) - batch.size_bytes
+        self.unfinished += 1
+        for half in reversed(halves):
+            self.put_back(half)
+
+    def release(self, batch: ProducerBatch) -> None:
+        """A batch is acknowledged or given up: its memory is free."""
+        self.used_bytes -= batch.size_bytes
+        self.unfinished -= 1
+        assert self.used_bytes >= 0 and self.unfinished >= 0, (self.used_bytes, self.unfinished)
+

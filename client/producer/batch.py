@@ -1,0 +1,119 @@
+"""One batch of records for one partition, by columns, until it is acknowledged or given up."""
+
+from odradek.client.producer.outcome import Callback, Outcome
+from odradek.client.records import Headers, TopicPartition
+
+BATCH_OVERHEAD_BYTES = 61
+RECORD_OVERHEAD_BYTES = 21
+"""The most that length, attributes, deltas and the two length fields of one record take (Kafka: DefaultRecord)."""
+HEADER_OVERHEAD_BYTES = 10
+
+
+def record_size_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """An upper bound of what a record takes in a batch, without compression."""
+    size = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+    for name, content in headers:
+        size += HEADER_OVERHEAD_BYTES + len(name.encode()) + (len(content) if content else 0)
+    return size
+
+
+class ProducerBatch:
+    """Columns of records, and how far they are on their way.
+
+    `base_sequence` is -1 until the first send of an idempotent producer; from then on it belongs to these records and
+    goes with them through every retry. Only the producer's thread touches anything but the columns.
+    """
+
+    __slots__ = (
+        "attempts",
+        "base_sequence",
+        "callbacks",
+        "created_ms",
+        "halves",
+        "headers",
+        "keys",
+        "order",
+        "outcome",
+        "producer_epoch",
+        "producer_id",
+        "ready_at_ms",
+        "sequence_was_reset",
+        "size_bytes",
+        "timestamps_ms",
+        "topic_partition",
+        "values",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, created_ms: float, order: tuple[int, int] = (0, 0)) -> None:
+        self.topic_partition = topic_partition
+        self.created_ms = created_ms
+        self.order = order
+        """Its place among all batches: the number of the batch, and of its first record in that (after a split)."""
+        self.size_bytes = BATCH_OVERHEAD_BYTES
+        self.timestamps_ms: list[int] = []
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.headers: list[Headers] = []
+        self.callbacks: list[tuple[int, Callback]] = []
+        self.outcome = Outcome(topic_partition)
+        self.halves: tuple[ProducerBatch, ProducerBatch] | None = None
+        self.attempts = 0
+        self.ready_at_ms = 0.0
+        """Not to be sent again before this time: the backoff after a failed attempt."""
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.base_sequence = -1
+        self.sequence_was_reset = False
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def add(
+        self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers, size_bytes: int
+    ) -> int:
+        """Append a record; its index."""
+        self.timestamps_ms.append(timestamp_ms)
+        self.keys.append(key)
+        self.values.append(value)
+        self.headers.append(headers)
+        self.size_bytes += size_bytes
+        return len(self.values) - 1
+
+    def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
+        """Two batches with the same records in the same order, for one that a broker found too large.
+
+        The sequences go with the records. Futures and callbacks follow by `halves`.
+        """
+        assert len(self) > 1, f"{self.topic_partition}: one record cannot be split"
+        middle = len(self) // 2
+        first, second = self._part(0, middle), self._part(middle, len(self))
+        for index, callback in self.callbacks:
+            half = first if index < middle else second
+            half.callbacks.append((index if index < middle else index - middle, callback))
+        self.halves = (first, second)
+        self.outcome.wake()
+        return first, second
+
+    def _part(self, start: int, end: int) -> "ProducerBatch":
+        part = ProducerBatch(self.topic_partition, self.created_ms, (self.order[0], self.order[1] + start))
+        for index in range(start, end):
+            size_bytes = record_size_bytes(self.keys[index], self.values[index], self.headers[index])
+            part.add(
+                self.timestamps_ms[index], self.keys[index], self.values[index], self.headers[index], size_bytes
+            )
+        part.attempts = self.attempts
+        part.producer_id, part.producer_epoch = self.producer_id, self.producer_epoch
+        part.sequence_was_reset = self.sequence_was_reset
+        if self.base_sequence >= 0:
+            part.base_sequence = following_sequence(self.base_sequence, start)
+        return part
+
+    @property
+    def last_sequence(self) -> int:
+        """Of its last record; -1 without sequences."""
+        return -1 if self.base_sequence < 0 else following_sequence(self.base_sequence, len(self) - 1)
+
+
+def following_sequence(sequence: int, count: int) -> int:
+    """`count` after `sequence`: after 2147483647 comes 0."""
+    return (sequence + count) & 0x7FFFFFFF

@@ -1,0 +1,134 @@
+"""How a batch ended, and what an application waits on.
+
+One batch holds one `Outcome`; the futures of its records share it, so that a record costs two references and no lock.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from odradek.client.errors import ClientTimeout
+from odradek.client.records import RecordMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from odradek.client.producer.batch import ProducerBatch
+
+Callback = Callable[[RecordMetadata | None, Exception | None], object]
+"""Called with (metadata, None) or (None, error), on the producer's own thread: it must not block."""
+
+
+class Outcome:
+    """Delivered at an offset, or failed; set once by the producer's thread, read by any."""
+
+    __slots__ = ("_decided", "base_offset", "error", "log_append_time_ms", "timestamps_ms", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self._decided = threading.Event()
+        self.topic_partition = topic_partition
+        self.base_offset = -1
+        self.log_append_time_ms = -1
+        self.timestamps_ms: list[int] = []
+        self.error: Exception | None = None
+
+    def deliver(self, base_offset: int, log_append_time_ms: int, timestamps_ms: list[int]) -> None:
+        """Acknowledged. `log_append_time_ms` is -1 unless the broker stamps records itself."""
+        assert not self._decided.is_set(), f"{self.topic_partition}: decided twice"
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.timestamps_ms = timestamps_ms
+        self._decided.set()
+
+    def fail(self, error: Exception) -> None:
+        """Given up."""
+        assert not self._decided.is_set(), f"{self.topic_partition}: decided twice"
+        self.error = error
+        self._decided.set()
+
+    def wake(self) -> None:
+        """The batch was split: let those who wait look at its halves."""
+        self._decided.set()
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is over."""
+        return self._decided.is_set()
+
+    def wait(self, timeout_seconds: float | None) -> bool:
+        """Until it is decided, or the time is over (False)."""
+        return self._decided.wait(timeout_seconds)
+
+    def metadata(self, index: int) -> RecordMetadata:
+        """Of the record at `index` of the batch. Only when it was delivered."""
+        topic, partition = self.topic_partition
+        offset = self.base_offset + index if self.base_offset >= 0 else -1
+        timestamp_ms = self.log_append_time_ms if self.log_append_time_ms >= 0 else self.timestamps_ms[index]
+        return RecordMetadata(topic, partition, offset, timestamp_ms)
+
+    def tell(self, index: int, callback: Callback) -> None:
+        """Hand the fate of the record at `index` to a callback. Only when it is decided."""
+        if self.error is not None:
+            callback(None, self.error)
+        else:
+            callback(self.metadata(index), None)
+
+
+class RecordFuture:
+    """What `send` returns: the fate of one record."""
+
+    __slots__ = ("_batch", "_index", "_lock")
+
+    def __init__(self, batch: "ProducerBatch", index: int, lock: threading.Lock) -> None:
+        self._batch = batch
+        self._index = index
+        self._lock = lock
+
+    def _place(self) -> "tuple[ProducerBatch, int]":
+        """The batch that holds the record now: one that was too large for the broker was split."""
+        batch, index = self._batch, self._index
+        while batch.halves is not None:
+            first, second = batch.halves
+            in_first = index < len(first)
+            batch, index = (first, index) if in_first else (second, index - len(first))
+        return batch, index
+
+    def _wait(self, timeout_seconds: float | None) -> "tuple[ProducerBatch, int]":
+        batch, index = self._place()
+        if not batch.outcome.wait(timeout_seconds):
+            raise ClientTimeout(
+                f"{batch.topic_partition}: record not acknowledged within the {timeout_seconds} s that were waited for"
+            )
+        return (batch, index) if batch.halves is None else self._wait(timeout_seconds)
+
+    def done(self) -> bool:
+        """Whether it is delivered or failed."""
+        return self._place()[0].outcome.decided
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait at most `timeout` seconds. Raises what the send failed with, ClientTimeout when it is still open."""
+        batch, index = self._wait(timeout)
+        if batch.outcome.error is not None:
+            raise batch.outcome.error
+        return batch.outcome.metadata(index)
+
+    get = result
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """What it failed with, or None; waits like `result`."""
+        return self._wait(timeout)[0].outcome.error
+
+    def add_callback(self, callback: Callable[[RecordMetadata], object]) -> "RecordFuture":
+        """Call it with the metadata once the record is delivered; at once when it is already."""
+        return self._add(lambda metadata, error: callback(metadata) if metadata is not None else None)
+
+    def add_errback(self, callback: Callable[[Exception], object]) -> "RecordFuture":
+        """Call it with the error once the record has failed; at once when it has already."""
+        return self._add(lambda metadata, error: callback(error) if error is not None else None)
+
+    def _add(self, callback: Callback) -> "RecordFuture":
+        with self._lock:
+            batch, index = self._place()
+            if not batch.outcome.decided:
+                batch.callbacks.append((index, callback))
+                return self
+        batch.outcome.tell(index, callback)
+        return self

@@ -1,0 +1,112 @@
+"""Which partition a record goes to.
+
+A partitioner is called for records that name no partition. Kafka's rule for keys, murmur2(key) mod n, is the one that
+all Kafka clients share, so records of one key meet in one partition whichever client wrote them.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+STICKY_CACHE_LIMIT = 10_000
+"""Topics whose current sticky partition or turn is remembered; past it, everything is forgotten and chosen anew."""
+
+
+class Partitioner(Protocol):
+    """How a custom partitioner looks."""
+
+    def partition(self, topic: str, key: bytes | None, all_partitions: int, available: Sequence[int]) -> int:
+        """A partition of 0 … all_partitions - 1. `available` are those with a leader, sorted; maybe none."""
+
+    def batch_closed(self, topic: str, partition: int) -> None:
+        """A batch of that partition is full or was sent: time for a sticky partitioner to move on."""
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit murmur2, as an unsigned number (org.apache.kafka.common.utils.Utils.murmur2)."""
+    length = len(data)
+    multiplier, mask = 0x5BD1E995, 0xFFFFFFFF
+    hashed = (0x9747B28C ^ length) & mask
+    whole = length & ~3
+    for position in range(0, whole, 4):
+        word = int.from_bytes(data[position : position + 4], "little") * multiplier & mask
+        word = (word ^ (word >> 24)) * multiplier & mask
+        hashed = (hashed * multiplier & mask) ^ word
+    if length > whole:
+        hashed = ((hashed ^ int.from_bytes(data[whole:], "little")) * multiplier) & mask
+    hashed = ((hashed ^ (hashed >> 13)) * multiplier) & mask
+    return hashed ^ (hashed >> 15)
+
+
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    """The partition that every Kafka client chooses for a key."""
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+class StickyPartitioner:
+    """Kafka's default: by key where there is one, else one partition until its batch is full (KIP-480)."""
+
+    def __init__(self, random_source: random.Random, *, ignore_keys: bool = False) -> None:
+        self._random = random_source
+        self._ignore_keys = ignore_keys
+        self._current: dict[str, int] = {}
+
+    def partition(self, topic: str, key: bytes | None, all_partitions: int, available: Sequence[int]) -> int:
+        if key is not None and not self._ignore_keys:
+            return partition_for_key(key, all_partitions)
+        current = self._current.get(topic)
+        if current is None or current >= all_partitions or (available and current not in available):
+            if len(self._current) >= STICKY_CACHE_LIMIT:
+                self._current.clear()
+            current = self._random.choice(available) if available else self._random.randrange(all_partitions)
+            self._current[topic] = current
+        return current
+
+    def batch_closed(self, topic: str, partition: int) -> None:
+        if self._current.get(topic) == partition:
+            del self._current[topic]
+
+
+class RoundRobinPartitioner:
+    """Each record to the next available partition, whatever its key."""
+
+    def __init__(self) -> None:
+        self._turn: dict[str, int] = {}
+
+    def partition(self, topic: str, key: bytes | None, all_partitions: int, available: Sequence[int]) -> int:
+        if topic not in self._turn and len(self._turn) >= STICKY_CACHE_LIMIT:
+            self._turn.clear()
+        turn = self._turn.get(topic, 0)
+        self._turn[topic] = turn + 1
+        return available[turn % len(available)] if available else turn % all_partitions
+
+    def batch_closed(self, topic: str, partition: int) -> None:
+        """Nothing: every record moves on."""
+
+
+class RandomPartitioner:
+    """By key where there is one, else any available partition."""
+
+    def __init__(self, random_source: random.Random) -> None:
+        self._random = random_source
+
+    def partition(self, topic: str, key: bytes | None, all_partitions: int, available: Sequence[int]) -> int:
+        if key is not None:
+            return partition_for_key(key, all_partitions)
+        return self._random.choice(available) if available else self._random.randrange(all_partitions)
+
+    def batch_closed(self, topic: str, partition: int) -> None:
+        """Nothing: every record moves on."""
+
+
+class FunctionPartitioner:
+    """A plain function `(key, all_partitions, available) -> partition`, the form that kafka-python has."""
+
+    def __init__(self, function: Callable[[bytes | None, Sequence[int], Sequence[int]], int]) -> None:
+        self._function = function
+
+    def partition(self, topic: str, key: bytes | None, all_partitions: int, available: Sequence[int]) -> int:
+        return self._function(key, range(all_partitions), available)
+
+    def batch_closed(self, topic: str, partition: int) -> None:
+        """Nothing: the function keeps its own mind."""

@@ -1,0 +1,160 @@
+"""Idempotence: producer id, epoch and the sequence of every batch (KIP-98, KIP-360; Java's TransactionManager).
+
+Pure. The rules, for one partition:
+- a batch gets the next sequence at its first send and keeps it through retries;
+- a batch that is sent again waits until it is the oldest one that is not acknowledged;
+- at most five batches are not acknowledged (a broker remembers five);
+- a gap that retries cannot close is closed by a higher producer epoch: once nothing of the partition is on the wire,
+  what is left of it is numbered again from 0. A broker accepts 0 from a new epoch and refuses the old one.
+"""
+
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+from odradek.client.producer.batch import ProducerBatch, following_sequence
+from odradek.client.records import TopicPartition
+from odradek.protocol.errors import RETRIABLE, ErrorCode
+
+BATCHES_REMEMBERED_BY_BROKER = 5
+HIGHEST_EPOCH = 32_767
+NO_SEQUENCE = -1
+
+
+@dataclass(slots=True)
+class PartitionSequences:
+    """One partition. `unacknowledged` is in order of sequence: batches on the wire, and those waiting for a retry."""
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+    next_sequence: int = 0
+    last_acknowledged: int = NO_SEQUENCE
+    unacknowledged: list[ProducerBatch] = field(default_factory=list)
+
+    def restart(self, producer_id: int, producer_epoch: int) -> None:
+        """Number everything that is left from 0, in the same order, under a new identity."""
+        self.producer_id, self.producer_epoch = producer_id, producer_epoch
+        self.next_sequence = 0
+        self.last_acknowledged = NO_SEQUENCE
+        for batch in self.unacknowledged:
+            batch.producer_id, batch.producer_epoch = producer_id, producer_epoch
+            batch.base_sequence = self.next_sequence
+            batch.sequence_was_reset = True
+            self.next_sequence = following_sequence(self.next_sequence, len(batch))
+
+    def expected(self) -> int:
+        """The sequence that the broker expects next, as far as acknowledgements tell."""
+        return 0 if self.last_acknowledged == NO_SEQUENCE else following_sequence(self.last_acknowledged, 1)
+
+
+class ProducerSequences:
+    """All partitions of one idempotent producer."""
+
+    def __init__(self) -> None:
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.partitions: dict[TopicPartition, PartitionSequences] = {}
+        self._unresolved: set[TopicPartition] = set()
+        """Partitions where a batch was given up and nobody knows whether the broker has it: nothing new goes out."""
+        self._restart_wanted: set[TopicPartition] = set()
+
+    @property
+    def has_identity(self) -> bool:
+        """Whether a producer id is there; without one nothing can be sent."""
+        return self.producer_id >= 0
+
+    def identify(self, producer_id: int, producer_epoch: int) -> None:
+        """InitProducerId was answered."""
+        self.producer_id, self.producer_epoch = producer_id, producer_epoch
+
+    def may_send(self, batch: ProducerBatch) -> bool:
+        """Whether this batch, the oldest that is queued, may go out now."""
+        if not self.has_identity or batch.topic_partition in self._restart_wanted:
+            return False
+        partition = self.partitions.get(batch.topic_partition)
+        if batch.base_sequence >= 0:
+            assert partition is not None, f"{batch.topic_partition}: a sequence from nowhere"
+            return partition.unacknowledged[0] is batch
+        room = partition is None or len(partition.unacknowledged) < BATCHES_REMEMBERED_BY_BROKER
+        return room and batch.topic_partition not in self._unresolved
+
+    def assign(self, batch: ProducerBatch) -> None:
+        """Give a batch its sequence, when it is sent for the first time."""
+        if batch.base_sequence >= 0:
+            return
+        partition = self.partitions.setdefault(batch.topic_partition, PartitionSequences())
+        same = (partition.producer_id, partition.producer_epoch) == (self.producer_id, self.producer_epoch)
+        if not same and not partition.unacknowledged:
+            partition.restart(self.producer_id, self.producer_epoch)
+        batch.producer_id, batch.producer_epoch = partition.producer_id, partition.producer_epoch
+        batch.base_sequence = partition.next_sequence
+        partition.next_sequence = following_sequence(partition.next_sequence, len(batch))
+        partition.unacknowledged.append(batch)
+
+    def acknowledged(self, batch: ProducerBatch) -> None:
+        """The broker has it (also when it is a duplicate, or when it was given up here before the answer came)."""
+        partition = self.partitions[batch.topic_partition]
+        if (batch.producer_id, batch.producer_epoch) == (partition.producer_id, partition.producer_epoch):
+            if _after(batch.last_sequence, partition.last_acknowledged):
+                partition.last_acknowledged = batch.last_sequence
+        self._forget(batch)
+
+    def replaced(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
+        """A batch was split; its halves share its sequences."""
+        waiting = self.partitions[batch.topic_partition].unacknowledged
+        place = next(index for index, other in enumerate(waiting) if other is batch)
+        waiting[place : place + 1] = halves
+
+    def may_retry(self, batch: ProducerBatch, error: ErrorCode) -> bool:
+        """Whether a refused batch is sent again; asks for a new epoch where retrying alone cannot help.
+
+        A broker that misses what comes before this batch, or has forgotten the producer, is to be asked again as long
+        as an earlier batch is still open: that one closes the gap. When this is the oldest, nothing will.
+        """
+        if error in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
+            if self.partitions[batch.topic_partition].unacknowledged[0] is batch:
+                self._restart_wanted.add(batch.topic_partition)
+            return True
+        return error in RETRIABLE
+
+    def gave_up(self, batch: ProducerBatch, *, refused: bool) -> None:
+        """A batch has failed for good. `refused`: the broker said that it does not have it, else nobody knows."""
+        if batch.base_sequence < 0:
+            return
+        self._forget(batch)
+        (self._restart_wanted if refused else self._unresolved).add(batch.topic_partition)
+
+    def settle(self, on_wire: Container[TopicPartition]) -> None:
+        """Before each round of sending: restart the partitions that need it and have nothing on the wire."""
+        for topic_partition in [tp for tp in self._unresolved if tp not in on_wire]:
+            partition = self.partitions[topic_partition]
+            if partition.unacknowledged:
+                continue
+            self._unresolved.discard(topic_partition)
+            if partition.expected() != partition.next_sequence:
+                self._restart_wanted.add(topic_partition)
+        restarted = [tp for tp in self._restart_wanted if tp not in on_wire]
+        if not restarted or not self._raise_epoch():
+            return
+        for topic_partition in restarted:
+            self._restart_wanted.discard(topic_partition)
+            self._unresolved.discard(topic_partition)
+            self.partitions[topic_partition].restart(self.producer_id, self.producer_epoch)
+
+    def _raise_epoch(self) -> bool:
+        """Whether there is an epoch to restart under: past the highest one, a new producer id is asked for first."""
+        if not self.has_identity:
+            return False
+        if self.producer_epoch >= HIGHEST_EPOCH:
+            self.producer_id = self.producer_epoch = -1
+            return False
+        self.producer_epoch += 1
+        return True
+
+    def _forget(self, batch: ProducerBatch) -> None:
+        waiting = self.partitions[batch.topic_partition].unacknowledged
+        self.partitions[batch.topic_partition].unacknowledged = [other for other in waiting if other is not batch]
+
+
+def _after(sequence: int, other: int) -> bool:
+    """Whether a sequence is later than another, on the circle where 0 follows the highest."""
+    return other == NO_SEQUENCE or 0 < ((sequence - other) & 0x7FFFFFFF) < 0x40000000

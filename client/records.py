@@ -1,0 +1,57 @@
+"""The values that applications hand in and get back."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed position: the offset of the next record to read."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first offset at or after a time."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int = -1
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was written."""
+
+    topic: str
+    partition: int
+    offset: int
+    """-1 when the broker does not say: acks=0, or a duplicate too old for it to remember where it is."""
+    timestamp_ms: int
+
+
+class ConsumerRecord(NamedTuple):
+    """One record as it was read."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: int
+    """0 CreateTime, 1 LogAppendTime."""
+    key: Any
+    value: Any
+    headers: Headers
+    leader_epoch: int
