@@ -7,8 +7,8 @@ GROUP_METADATA_TOPIC = "__consumer_offsets"
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a member that has never been answered may wait in a rebalance (GroupCoordinator.NewMemberJoinTimeoutMs)."""
 
-LOAD_SLICE_MS = 5.0
-"""How long loading a partition may hold the loop before others get their turn."""
+SLICE_MS = 5.0
+"""How long loading or expiry may hold the loop before others get their turn."""
 
 
 @dataclass(frozen=True, slots=True)

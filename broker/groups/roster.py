@@ -175,6 +175,10 @@ class Roster:
         protocol = self.protocol_name
         return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(protocol)) for m in self.members.values())
 
+    def reads(self, topic: str) -> bool:
+        """Whether a member is, or may be, subscribed to the topic."""
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
     def refresh_subscribed_topics(self) -> None:
         """Read the topics out of the members' metadata, where the group is one of consumers."""
         self.subscribed_topics = None

@@ -1,11 +1,15 @@
 """The one thing a coordinator reads in a member's metadata: which topics a consumer is subscribed to.
 
-Metadata is opaque to group membership. Expiry of offsets (KIP-211) and OffsetDelete need the topics, so the first
-fields of ConsumerProtocolSubscription, the same in all its versions, are read here: int16 version, array of topic names.
+Metadata is opaque to group membership. Expiry of offsets (KIP-211) and OffsetDelete need the topics, which stand first
+in all versions of ConsumerProtocolSubscription; whatever follows them is not looked at.
 """
 
-import struct
 from collections.abc import Iterable
+
+from odradek.protocol.codec import decoder
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.protocol.versioned import VERSION_BYTES, version_of
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -13,25 +17,11 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
     """The topics of all members; None when one of them does not hold a subscription."""
     topics: set[str] = set()
+    decode = decoder(ConsumerProtocolSubscription, 0)
     for one in metadata:
         try:
-            topics.update(_topics(one))
-        except (struct.error, UnicodeDecodeError, ValueError):
+            version_of(one)
+            topics.update(decode(one, VERSION_BYTES)[0].topics)
+        except MalformedMessage:
             return None
     return frozenset(topics)
-
-
-def _topics(metadata: bytes) -> list[str]:
-    version, count = struct.unpack_from(">hi", metadata)
-    if version < 0 or count < 0 or count > len(metadata):
-        raise ValueError(f"no subscription: version {version}, {count} topics")
-    at = 6
-    topics = []
-    for _ in range(count):
-        (length,) = struct.unpack_from(">h", metadata, at)
-        at += 2
-        if length < 0 or at + length > len(metadata):
-            raise ValueError(f"topic name of {length} bytes at {at}")
-        topics.append(metadata[at : at + length].decode())
-        at += length
-    return topics

@@ -1,0 +1,294 @@
+"""The group coordinator of one broker: finds the group that a request is for, or says why it cannot be served here.
+
+A request that may have to wait brings the callback that answers it, which is called once, perhaps before the call
+returns. Used on the loop only.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from uuid import UUID
+
+from odradek.broker.groups.attempts import JoinAttempt, SyncAttempt
+from odradek.broker.groups.config import GroupConfig
+from odradek.broker.groups.effects import UNKNOWN_MEMBER, JoinResult, JoinTicket, SyncResult, SyncTicket
+from odradek.broker.groups.live_group import CommitAnswer, CommitAttempt, LiveGroup, Surroundings
+from odradek.broker.groups.offsets import OffsetTable, TopicPartition
+from odradek.broker.groups.ownership import Ownership
+from odradek.broker.groups.partitioning import partition_for
+from odradek.broker.groups.roster import Roster
+from odradek.broker.groups.slices import run_in_slices
+from odradek.broker.groups.states import GroupState
+from odradek.broker.groups.storage import GroupStorage
+from odradek.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
+from odradek.broker.groups.views import (
+    CLASSIC,
+    FetchedOffset,
+    GroupDescription,
+    GroupListing,
+    description,
+    fetched,
+    listing,
+)
+from odradek.protocol.errors import ErrorCode
+from odradek.world.clock import Clock, Timer
+
+
+class GroupCoordinator:
+    """All groups of the partitions of `__consumer_offsets` that this broker leads.
+
+    `partition_count` says how many partitions that topic has (`offsets.topic.num.partitions` until it exists); it must
+    not change while groups exist.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        random: Random,
+        storage: GroupStorage,
+        config: GroupConfig,
+        partition_count: Callable[[], int],
+    ) -> None:
+        self._clock = clock
+        self._random = random
+        self._config = config
+        self._partition_count = partition_count
+        self._surroundings = Surroundings(clock, storage, config)
+        self._ownership = Ownership(clock, storage, config.offsets_load_buffer_size, self._install)
+        self._groups: dict[str, LiveGroup] = {}
+        self._active = False
+        self._expiry_timer: Timer | None = None
+
+    # life
+
+    def start(self) -> None:
+        """Serve from now on; before, and after `stop`, everybody is answered COORDINATOR_NOT_AVAILABLE."""
+        self._active = True
+        self._plan_expiry()
+
+    def stop(self) -> None:
+        """The broker goes down: answer all who wait, stop all timers."""
+        self._active = False
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        for group in list(self._groups.values()):
+            self._unload(group)
+
+    def on_elected(self, partition: int, epoch: int) -> None:
+        """This broker has become the leader of the partition: load its groups, in slices."""
+        self._ownership.elected(partition, epoch)
+
+    def on_resigned(self, partition: int, epoch: int | None) -> None:
+        """Another broker leads it, or none: forget its groups, and send those who wait to their new coordinator."""
+        if self._ownership.resigned(partition, epoch):
+            for group in [group for group in self._groups.values() if group.partition == partition]:
+                self._unload(group)
+
+    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """A topic has been deleted: what groups had committed for it means nothing any more."""
+        for group in list(self._groups.values()):
+            group.forget(group.offsets.remove(partitions))
+            self._drop_if_dead(group)
+
+    # membership
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that the group lives in, wherever that is led."""
+        return partition_for(group_id, self._partition_count())
+
+    def fresh_member_id(self, prefix: str) -> str:
+        """An id for a new member; the prefix is its group.instance.id or else its client id."""
+        return f"{prefix}-{UUID(int=self._random.getrandbits(128), version=4)}"
+
+    def join(self, group_id: str, attempt: JoinAttempt, ticket: JoinTicket) -> None:
+        """JoinGroup."""
+        error = self._check(group_id, may_be_empty=False)
+        shortest, longest = self._config.group_min_session_timeout_ms, self._config.group_max_session_timeout_ms
+        if error is ErrorCode.NONE and not shortest <= attempt.session_timeout_ms <= longest:
+            error = ErrorCode.INVALID_SESSION_TIMEOUT
+        group = self._groups.get(group_id)
+        if error is ErrorCode.NONE and group is None:
+            if attempt.member_id == UNKNOWN_MEMBER:
+                group = self._create(group_id)
+            else:
+                error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error is not ErrorCode.NONE or group is None:
+            ticket(JoinResult(error, attempt.member_id))
+            return
+        group.membership.join(attempt, ticket, self._clock.now_ms())
+        group.obey()
+
+    def sync(self, group_id: str, attempt: SyncAttempt, ticket: SyncTicket) -> None:
+        """SyncGroup. While the group is loading its state is unknown, and the member is told to join again."""
+        error = self._check(group_id, may_be_empty=False)
+        group = self._groups.get(group_id)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            ticket(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+        elif error is not ErrorCode.NONE:
+            ticket(SyncResult(error))
+        elif group is None:
+            ticket(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+        else:
+            group.membership.sync(attempt, ticket, self._clock.now_ms())
+            group.obey()
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Heartbeat. While the group is loading nobody's session runs, so the member may go on."""
+        error = self._check(group_id, may_be_empty=False)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return ErrorCode.NONE
+        if error is not ErrorCode.NONE:
+            return error
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = group.membership.heartbeat(member_id, instance_id, generation)
+        group.obey()
+        return error
+
+    def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]]) -> tuple[ErrorCode, list[ErrorCode]]:
+        """LeaveGroup by (member id, group.instance.id): one error for all, and one for each."""
+        error = self._check(group_id, may_be_empty=False)
+        if error is not ErrorCode.NONE:
+            return error, []
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
+        now_ms = self._clock.now_ms()
+        errors = [group.membership.leave(member_id, instance_id, now_ms) for member_id, instance_id in leaving]
+        group.obey()
+        return ErrorCode.NONE, errors
+
+    # offsets
+
+    def commit(self, group_id: str, attempt: CommitAttempt, answer: CommitAnswer) -> None:
+        """OffsetCommit. Without a generation, a group that does not exist is made: a consumer that assigns by hand."""
+        error = self._check(group_id, may_be_empty=True)
+        group = self._groups.get(group_id)
+        if error is ErrorCode.NONE and group is None:
+            if attempt.generation < 0:
+                group = self._create(group_id)
+            else:
+                error = ErrorCode.ILLEGAL_GENERATION
+        if error is not ErrorCode.NONE or group is None:
+            answer(dict.fromkeys(attempt.offsets, error))
+        else:
+            group.commit(attempt, answer)
+
+    def fetch_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
+    ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
+        """OffsetFetch; None asks for all partitions that the group has committed."""
+        error = self._check(group_id, may_be_empty=True)
+        if error is not ErrorCode.NONE:
+            return error, {}
+        group = self._groups.get(group_id)
+        offsets = OffsetTable() if group is None else group.offsets
+        asked = [partition for partition, _ in offsets.items()] if partitions is None else partitions
+        return error, {at: fetched(offsets, at, require_stable=require_stable) for at in asked}
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
+        """OffsetDelete: all of an empty group's, or those of topics that a group of consumers does not read."""
+        error = self._check(group_id, may_be_empty=False)
+        if error is not ErrorCode.NONE:
+            return error, {}
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND, {}
+        roster = group.roster
+        if roster.state is not GroupState.EMPTY and roster.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return ErrorCode.NON_EMPTY_GROUP, {}
+        errors = dict.fromkeys(partitions, ErrorCode.NONE)
+        if roster.state is not GroupState.EMPTY:
+            subscribed = [at for at in partitions if roster.reads(at[0])]
+            errors |= dict.fromkeys(subscribed, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+        removable = [partition for partition, refusal in errors.items() if refusal is ErrorCode.NONE]
+        if removable:
+            group.forget(group.offsets.remove(removable))
+            self._drop_if_dead(group)
+        return ErrorCode.NONE, errors
+
+    # administration
+
+    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[GroupListing]]:
+        """ListGroups: this broker's groups, of these states and types (in any case; none named: all)."""
+        if not self._active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._ownership.is_loading else ErrorCode.NONE
+        if types and CLASSIC not in {name.lower() for name in types}:
+            return error, []
+        wanted = {name.lower() for name in states}
+        rosters = [group.roster for group in self._groups.values()]
+        return error, [listing(roster) for roster in rosters if not wanted or roster.state.value.lower() in wanted]
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """DescribeGroups, for one group."""
+        error = self._check(group_id, may_be_empty=True)
+        if error is not ErrorCode.NONE:
+            return GroupDescription(error)
+        group = self._groups.get(group_id)
+        return description(None if group is None else group.roster)
+
+    def delete(self, group_id: str) -> ErrorCode:
+        """DeleteGroups, for one group, which must be without members."""
+        error = self._check(group_id, may_be_empty=True)
+        if error is not ErrorCode.NONE:
+            return error
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.roster.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        group.delete()
+        self._drop_if_dead(group)
+        return ErrorCode.NONE
+
+    # inside
+
+    def _check(self, group_id: str, *, may_be_empty: bool) -> ErrorCode:
+        """Whether requests for the group can be served here; the empty id is legal where it always was."""
+        if not group_id and not may_be_empty:
+            return ErrorCode.INVALID_GROUP_ID
+        if not self._active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self._ownership.check(self.partition_for(group_id))
+
+    def _create(self, group_id: str) -> LiveGroup:
+        group = LiveGroup(
+            Roster(group_id, state_since_ms=self._clock.now_ms()),
+            OffsetTable(),
+            self.partition_for(group_id),
+            self._surroundings,
+        )
+        self._groups[group_id] = group
+        return group
+
+    def _install(self, partition: int, roster: Roster, offsets: OffsetTable) -> None:
+        group = LiveGroup(roster, offsets, partition, self._surroundings)
+        self._groups[roster.group_id] = group
+        group.membership.loaded(self._clock.now_ms())
+        group.obey()
+
+    def _unload(self, group: LiveGroup) -> None:
+        del self._groups[group.roster.group_id]
+        group.die(ErrorCode.NOT_COORDINATOR)
+
+    def _drop_if_dead(self, group: LiveGroup) -> None:
+        if group.roster.state is GroupState.DEAD:
+            self._groups.pop(group.roster.group_id, None)
+
+    def _plan_expiry(self) -> None:
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        self._expiry_timer = self._clock.call_later(interval_ms, self._expire)
+
+    def _expire(self) -> None:
+        run_in_slices(self._clock, self._expiry_steps(), lambda: self._active)
+
+    def _expiry_steps(self) -> Iterator[None]:
+        for group in list(self._groups.values()):
+            if group.roster.state is not GroupState.DEAD:
+                group.remove_expired_offsets()
+                self._drop_if_dead(group)
+            yield
+        self._plan_expiry()

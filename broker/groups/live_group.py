@@ -1,0 +1,181 @@
+"""One group that this broker coordinates: carries out what its rules ask for, with timers and the log.
+
+The shell around `Membership` and `OffsetTable`. Used on the loop only.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from odradek.broker.groups.append_errors import commit_error, group_error
+from odradek.broker.groups.config import GroupConfig
+from odradek.broker.groups.effects import AnswerJoin, StartTimer, StopTimer, StoreGroup, TimerKind
+from odradek.broker.groups.expiry import expired
+from odradek.broker.groups.membership import Membership
+from odradek.broker.groups.offsets import CommittedOffset, OffsetTable, TopicPartition
+from odradek.broker.groups.records import Record, batch_of, group_key, group_value, offset_key, offset_value
+from odradek.broker.groups.roster import Roster
+from odradek.broker.groups.states import GroupState
+from odradek.broker.groups.storage import GroupStorage
+from odradek.protocol.errors import ErrorCode
+from odradek.world.clock import Clock, Timer
+
+log = logging.getLogger(__name__)
+
+TOMBSTONES_PER_BATCH = 1000
+"""Keeps a batch of them below any reasonable max.message.bytes."""
+
+CommitAnswer = Callable[[dict[TopicPartition, ErrorCode]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAttempt:
+    """An OffsetCommit request, without the differences between versions."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    offsets: Mapping[TopicPartition, CommittedOffset]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all groups of a coordinator share."""
+
+    clock: Clock
+    storage: GroupStorage
+    config: GroupConfig
+
+
+class LiveGroup:
+    """One group. `partition`: the partition of `__consumer_offsets` it lives in."""
+
+    def __init__(self, roster: Roster, offsets: OffsetTable, partition: int, surroundings: Surroundings) -> None:
+        self.offsets = offsets
+        self.partition = partition
+        self.membership = Membership(roster, surroundings.config)
+        self._clock = surroundings.clock
+        self._storage = surroundings.storage
+        self._config = surroundings.config
+        self._timers: dict[tuple[TimerKind, str], Timer] = {}
+
+    @property
+    def roster(self) -> Roster:
+        """Who is in it; for reading."""
+        return self.membership.roster
+
+    def obey(self) -> None:
+        """Carry out the effects that the last call of a rule left. An answer or an append may lead to further ones."""
+        effects = self.membership.outbox.effects
+        while effects:
+            effect = effects.popleft()
+            if isinstance(effect, StartTimer):
+                self._start_timer(effect)
+            elif isinstance(effect, StopTimer):
+                self._stop_timer(effect.kind, effect.member_id)
+            elif isinstance(effect, StoreGroup):
+                self._store(effect)
+            elif isinstance(effect, AnswerJoin):
+                effect.ticket(effect.result)
+            else:
+                effect.ticket(effect.result)
+
+    def die(self, error: ErrorCode) -> None:
+        """Deleted or moved away: nobody is kept waiting and no timer is left."""
+        self.membership.die(error, self._clock.now_ms())
+        self.obey()
+        assert not self._timers, (self.roster.group_id, list(self._timers))
+
+    def commit(self, attempt: CommitAttempt, answer: CommitAnswer) -> None:
+        """OffsetCommit. Answered when the log has it; what is too large is refused by itself."""
+        error = self.membership.commit(attempt.member_id, attempt.instance_id, attempt.generation)
+        self.obey()
+        if error is not ErrorCode.NONE:
+            answer(dict.fromkeys(attempt.offsets, error))
+            return
+        limit = self._config.offset_metadata_max_bytes
+        fitting = {at: committed for at, committed in attempt.offsets.items() if len(committed.metadata) <= limit}
+        errors = dict.fromkeys(attempt.offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        if not fitting:
+            answer(errors)
+            return
+        sequence = self.offsets.stage(fitting)
+
+        def done(append_error: ErrorCode) -> None:
+            self._commit_ended(sequence, fitting, append_error)
+            answer(errors | dict.fromkeys(fitting, commit_error(append_error)))
+
+        group_id = self.roster.group_id
+        self._append([(offset_key(group_id, at), offset_value(offset)) for at, offset in fitting.items()], done)
+
+    def remove_expired_offsets(self) -> None:
+        """Forget what is older than the retention, and the whole group when nothing is left of it."""
+        now_ms = self._clock.now_ms()
+        over = expired(self.roster, self.offsets, now_ms, self._config.offsets_retention_ms)
+        self.forget(self.offsets.remove(over))
+
+    def forget(self, removed: list[TopicPartition]) -> None:
+        """Write tombstones for offsets that were just removed; an empty group without any offset dies with them."""
+        if self.roster.state is GroupState.EMPTY and self.offsets.is_empty():
+            self._bury(removed)
+        else:
+            self._write_tombstones(removed)
+
+    def delete(self) -> None:
+        """The end of an empty group, with all that is in the log of it."""
+        assert self.roster.state is GroupState.EMPTY, (self.roster.group_id, self.roster.state)
+        self._bury(self.offsets.remove_all())
+
+    def _bury(self, removed: list[TopicPartition]) -> None:
+        self.die(ErrorCode.NOT_COORDINATOR)
+        was_written = self.roster.generation > 0
+        self._write_tombstones(removed, [(group_key(self.roster.group_id), None)] if was_written else [])
+
+    def _write_tombstones(self, removed: list[TopicPartition], further: Sequence[Record] = ()) -> None:
+        group_id = self.roster.group_id
+        tombstones: list[Record] = [(offset_key(group_id, partition), None) for partition in removed]
+        tombstones.extend(further)
+        for at in range(0, len(tombstones), TOMBSTONES_PER_BATCH):
+            self._append(tombstones[at : at + TOMBSTONES_PER_BATCH], self._tombstones_ended)
+
+    def _commit_ended(self, sequence: int, offsets: Mapping[TopicPartition, CommittedOffset], error: ErrorCode) -> None:
+        if self.roster.state is GroupState.DEAD:
+            return
+        if error is ErrorCode.NONE:
+            self.offsets.acknowledge(sequence, offsets)
+        else:
+            self.offsets.fail(sequence, offsets)
+
+    def _tombstones_ended(self, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            log.warning("group %s: tombstones were not written: %s", self.roster.group_id, error.name)
+
+    def _store(self, effect: StoreGroup) -> None:
+        def done(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                log.warning("group %s: its metadata was not written: %s", self.roster.group_id, error.name)
+            self.membership.stored(effect.write, group_error(error), self._clock.now_ms())
+            self.obey()
+
+        value = group_value(self.roster, effect.assignment)
+        self._append([(group_key(self.roster.group_id), value)], done)
+
+    def _append(self, records: list[Record], done: Callable[[ErrorCode], None]) -> None:
+        batch = batch_of(records, self._clock.now_ms(), self._config.offsets_topic_compression_codec)
+        self._storage.append(self.partition, batch, self._config.offsets_commit_timeout_ms, done)
+
+    def _start_timer(self, effect: StartTimer) -> None:
+        key = (effect.kind, effect.member_id)
+        self._stop_timer(*key)
+
+        def fired() -> None:
+            del self._timers[key]
+            self.membership.expire(*key, self._clock.now_ms())
+            self.obey()
+
+        self._timers[key] = self._clock.call_later(effect.delay_ms, fired)
+
+    def _stop_timer(self, kind: TimerKind, member_id: str) -> None:
+        timer = self._timers.pop((kind, member_id), None)
+        if timer is not None:
+            timer.cancel()

@@ -1,0 +1,135 @@
+"""The offsets of one group: what it has committed, and what is on its way into the log.
+
+A commit is staged when its append begins and becomes visible when the append is acknowledged, never before. Appends of
+one partition are acknowledged in any order, so each carries a sequence number, and the later append wins. A commit in a
+transaction becomes visible when the transaction is committed.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+NO_EPOCH = -1
+NO_EXPIRY = -1
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """One committed position: the offset of the next record to read."""
+
+    offset: int
+    commit_timestamp_ms: int
+    leader_epoch: int = NO_EPOCH
+    metadata: str = ""
+    expire_timestamp_ms: int = NO_EXPIRY
+    """When it expires if the client asked for its own retention (OffsetCommit 2-4), else NO_EXPIRY."""
+
+
+class _Appended(NamedTuple):
+    committed: CommittedOffset
+    sequence: int
+
+
+class OffsetTable:
+    """One group's offsets. Pure bookkeeping: the shell appends, and says how it went."""
+
+    def __init__(self) -> None:
+        self._visible: dict[TopicPartition, _Appended] = {}
+        self._staged: dict[TopicPartition, int] = {}
+        self._open_transactions: dict[int, dict[TopicPartition, _Appended]] = {}
+        self._next_sequence = 0
+
+    # commits
+
+    def stage(self, partitions: Iterable[TopicPartition]) -> int:
+        """An append of commits for these partitions begins; the sequence number to end it with."""
+        sequence = self._next_sequence
+        self._next_sequence += 1
+        for partition in partitions:
+            self._staged[partition] = sequence
+        return sequence
+
+    def acknowledge(self, sequence: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """The append is in the log of every replica in sync. Partitions removed meanwhile stay removed."""
+        for partition, committed in offsets.items():
+            if partition not in self._staged:
+                continue
+            visible = self._visible.get(partition)
+            if visible is None or visible.sequence < sequence:
+                self._visible[partition] = _Appended(committed, sequence)
+        self.fail(sequence, offsets)
+
+    def fail(self, sequence: int, partitions: Iterable[TopicPartition]) -> None:
+        """The append has ended; without `acknowledge`, nothing of it becomes visible."""
+        for partition in partitions:
+            if self._staged.get(partition) == sequence:
+                del self._staged[partition]
+
+    # loading and transactions
+
+    def load(self, partition: TopicPartition, committed: CommittedOffset, sequence: int) -> None:
+        """A commit that was read from the log; `sequence` is the offset of its batch."""
+        self._visible[partition] = _Appended(committed, sequence)
+        self._next_sequence = max(self._next_sequence, sequence + 1)
+
+    def load_transactional(
+        self, producer_id: int, partition: TopicPartition, committed: CommittedOffset | None, sequence: int
+    ) -> None:
+        """A commit (or its removal) that was read from the log and belongs to a transaction."""
+        transaction = self._open_transactions.setdefault(producer_id, {})
+        if committed is None:
+            transaction.pop(partition, None)
+        else:
+            transaction[partition] = _Appended(committed, sequence)
+        self._next_sequence = max(self._next_sequence, sequence + 1)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """The transaction's marker is in the log: its commits become visible unless later ones already are."""
+        for partition, appended in self._open_transactions.pop(producer_id, {}).items():
+            visible = self._visible.get(partition)
+            if committed and (visible is None or visible.sequence < appended.sequence):
+                self._visible[partition] = appended
+
+    # reading
+
+    def get(self, partition: TopicPartition) -> CommittedOffset | None:
+        """What the group has committed for the partition."""
+        appended = self._visible.get(partition)
+        return None if appended is None else appended.committed
+
+    def items(self) -> list[tuple[TopicPartition, CommittedOffset]]:
+        """All visible offsets."""
+        return [(partition, appended.committed) for partition, appended in self._visible.items()]
+
+    def is_stable(self, partition: TopicPartition) -> bool:
+        """Whether no commit of the partition is under way or in an open transaction (KIP-447)."""
+        if partition in self._staged:
+            return False
+        return all(partition not in transaction for transaction in self._open_transactions.values())
+
+    def is_staged(self, partition: TopicPartition) -> bool:
+        """Whether a commit of the partition is on its way into the log."""
+        return partition in self._staged
+
+    def is_empty(self) -> bool:
+        """Whether nothing is, or may become, visible."""
+        return not (self._visible or self._staged or any(self._open_transactions.values()))
+
+    # removal
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Forget these; those that have records in the log, visible or not, are returned, for their tombstones."""
+        removed = []
+        for partition in partitions:
+            for transaction in self._open_transactions.values():
+                transaction.pop(partition, None)
+            was_staged = self._staged.pop(partition, None) is not None
+            if self._visible.pop(partition, None) is not None or was_staged:
+                removed.append(partition)
+        return removed
+
+    def remove_all(self) -> list[TopicPartition]:
+        """Forget every offset that is visible or on its way."""
+        return self.remove(list(self._visible | self._staged))

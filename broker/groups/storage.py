@@ -1,0 +1,25 @@
+"""What the coordinator needs of the rest of the broker: the log of `__consumer_offsets`."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from odradek.protocol.errors import ErrorCode
+
+
+class GroupStorage(Protocol):
+    """The partitions of `__consumer_offsets` as this broker has them."""
+
+    def append(self, partition: int, records: bytearray, timeout_ms: int, done: Callable[[ErrorCode], None]) -> None:
+        """Append one batch as the leader with acks=all. `done` is called once, perhaps before this returns.
+
+        NONE: every replica in sync has it. Any error of Produce otherwise; NOT_LEADER_OR_FOLLOWER when not the leader.
+        """
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
+        """Whole batches from `offset` on, at least one if there is any, and the log end offset.
+
+        Raises KafkaError when there is no such log, OSError or KafkaError when it cannot be read.
+        """
+
+    def log_start_offset(self, partition: int) -> int:
+        """The first offset that can be read; raises KafkaError when there is no such log."""
