@@ -1,0 +1,32 @@
+"""Ports of this machine."""
+
+import socket
+
+
+class PortInUse(Exception):  # noqa: N818 (a sentence for a person)
+    """Somebody listens there already."""
+
+    def __init__(self, what: str, host: str, port: int) -> None:
+        super().__init__(f"port {port} on {host}, wanted for {what}, is in use")
+
+
+def check_port_free(host: str, port: int, what: str) -> None:
+    """Raises PortInUse."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise PortInUse(what, host, port) from error
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """Ports that nobody uses now, all different. For tests: nothing keeps them free."""
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind((host, 0))
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()

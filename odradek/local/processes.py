@@ -1,0 +1,86 @@
+"""Child processes in process groups of their own, with a log file and a pid file."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+KILL_AFTER_SECONDS = 10.0
+
+
+class Child:
+    """One process that this one started. Ctrl-C in the terminal does not reach it: it is stopped in its turn."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, pid_file: Path, log_file: Path) -> None:
+        self.name = name
+        self.process = process
+        self.pid = process.pid
+        self.pid_file = pid_file
+        self.log_file = log_file
+
+    @classmethod
+    async def start(cls, name: str, command: Sequence[str], directory: Path) -> "Child":
+        """Run it with `directory/logs/NAME.log` (appended to) as its output and `directory/run/NAME.pid`."""
+        log_file = directory / "logs" / f"{name}.log"
+        pid_file = directory / "run" / f"{name}.pid"
+        for path in (log_file, pid_file):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with log_file.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        pid_file.write_text(f"{process.pid}\n")
+        return cls(name, process, pid_file, log_file)
+
+    @property
+    def alive(self) -> bool:
+        return self.process.returncode is None
+
+    def describe_end(self) -> str:
+        """How it ended, for a person."""
+        code = self.process.returncode
+        if code is None:
+            return "is running"
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+
+    async def wait(self) -> None:
+        """Return when it has ended; takes its pid file away."""
+        await self.process.wait()
+        self.pid_file.unlink(missing_ok=True)
+
+    async def stop(self, grace_seconds: float = KILL_AFTER_SECONDS) -> bool:
+        """SIGTERM, and SIGKILL for the whole group when that is not enough. False when it had to be killed."""
+        if self.alive:
+            self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace_seconds):
+                await self.wait()
+        except TimeoutError:
+            self._signal(signal.SIGKILL)
+            await self.wait()
+            return False
+        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return
+
+    def last_line(self) -> str:
+        """The last line of its log that says something."""
+        lines = self.log_file.read_text(errors="replace").splitlines() if self.log_file.exists() else []
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def read_pid(pid_file: Path) -> int | None:
+    """The pid in a file, if there is one and that process lives."""
+    try:
+        pid = int(pid_file.read_text())
+        os.kill(pid, 0)
+    except (FileNotFoundError, ValueError, ProcessLookupError):
+        return None
+    except PermissionError:
+        return pid
+    return pid

@@ -1,0 +1,100 @@
+"""The embedded ZooKeeper: one Apache ZooKeeper 3.9 server for one machine, in a Java process of its own."""
+
+import asyncio
+from pathlib import Path
+
+from odradek.local.handshake import is_ready
+from odradek.local.java import NoZooKeeper, find_jars, find_java
+from odradek.local.ports import check_port_free
+from odradek.local.processes import Child
+
+NAME = "zookeeper"
+HEAP_MB = 96
+TICK_TIME_MS = 500
+"""Sessions may last 2 to 20 ticks: 1 to 10 seconds."""
+READY_TIMEOUT_SECONDS = 30.0
+POLL_SECONDS = 0.03
+
+SETTINGS = """\
+tickTime={tick_time_ms}
+dataDir={data}
+clientPort={port}
+clientPortAddress={host}
+maxClientCnxns=0
+admin.enableServer=false
+4lw.commands.whitelist=srvr,ruok,mntr
+autopurge.snapRetainCount=3
+autopurge.purgeInterval=1
+"""
+
+JVM_FLAGS = (
+    "-Xms32m",
+    f"-Xmx{HEAP_MB}m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-XX:-UsePerfData",
+    "-Djava.awt.headless=true",
+    "-Dlog4j2.level=INFO",
+    # A crash of this machine may cost the last writes, a crash of a process does not; files grow in small steps.
+    "-Dzookeeper.forceSync=no",
+    "-Dzookeeper.preAllocSize=4096",
+)
+
+
+class EmbeddedZooKeeper:
+    """Data in `directory/zookeeper`, settings in `directory/config`, log in `directory/logs/zookeeper.log`."""
+
+    def __init__(self, directory: Path, port: int, host: str = "127.0.0.1") -> None:
+        self.directory = directory.resolve()
+        self.host = host
+        self.port = port
+        self.child: Child | None = None
+
+    @property
+    def connect(self) -> str:
+        """As in `zookeeper.connect`."""
+        return f"{self.host}:{self.port}"
+
+    async def launch(self) -> None:
+        """Start the process; `wait_ready` says when it serves. Raises NoZooKeeper, PortInUse."""
+        check_port_free(self.host, self.port, "ZooKeeper")
+        command = self._command(find_java(), find_jars())
+        self.child = await Child.start(NAME, command, self.directory)
+
+    async def wait_ready(self) -> None:
+        """Return when it gives out sessions. Raises NoZooKeeper when it ends or takes too long."""
+        assert self.child is not None, "launch() first"
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_SECONDS):
+                while not await is_ready(self.host, self.port):
+                    self._check_alive(self.child)
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError:
+            raise NoZooKeeper(
+                f"ZooKeeper did not serve within {READY_TIMEOUT_SECONDS:.0f} s: see {self.child.log_file}"
+            ) from None
+        self._check_alive(self.child)
+
+    async def start(self) -> None:
+        """Launch it and wait until it is ready."""
+        await self.launch()
+        await self.wait_ready()
+
+    async def stop(self) -> None:
+        """Harmless when it does not run."""
+        if self.child is not None:
+            await self.child.stop()
+
+    def _check_alive(self, child: Child) -> None:
+        if not child.alive:
+            raise NoZooKeeper(f"ZooKeeper {child.describe_end()}: {child.last_line()} (see {child.log_file})")
+
+    def _command(self, java: str, jars: list[str]) -> list[str]:
+        data = self.directory / "zookeeper"
+        data.mkdir(parents=True, exist_ok=True)
+        settings = self.directory / "config" / "zookeeper.properties"
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text(SETTINGS.format(tick_time_ms=TICK_TIME_MS, data=data, port=self.port, host=self.host))
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        return [java, *JVM_FLAGS, "-cp", ":".join(jars), main, str(settings)]

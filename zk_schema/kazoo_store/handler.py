@@ -1,0 +1,136 @@
+"""How kazoo's threads hand over to the asyncio loop: one queue, so that ZooKeeper's order is kept.
+
+kazoo's own handlers run answers and watch callbacks in two threads, and what a server sent in one order is then seen
+in another. Here both go through one queue, filled by kazoo's connection thread and emptied by the loop.
+"""
+
+import asyncio
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.serialization import int_struct, long_struct, write_string
+
+DRAIN_MAX = 500
+"""Pieces of work done in one turn of the loop."""
+
+
+class LoopQueue:
+    """Work put in by any thread, done in order on the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._scheduled = False
+        self._draining_thread: int | None = None
+
+    def put(self, work: Callable[[], object]) -> None:
+        """Do it on the loop. What is put in by work that is just being done there is part of it and done at once:
+        kazoo makes some answers out of others, and they must not lose their place."""
+        if threading.get_ident() == self._draining_thread:
+            work()
+            return
+        self._waiting.append(work)
+        if not self._scheduled:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        self._scheduled = False
+        self._draining_thread = threading.get_ident()
+        try:
+            for _ in range(min(len(self._waiting), DRAIN_MAX)):
+                self._waiting.popleft()()
+        finally:
+            self._draining_thread = None
+            if self._waiting and not self._scheduled:
+                self._schedule()
+
+
+class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's handler without its two worker threads. Also notes when the server was last heard."""
+
+    name = "odradek_loop_handler"
+
+    def __init__(self, queue: LoopQueue) -> None:
+        super().__init__()
+        self.callback_queue = self.completion_queue = queue
+        self._wake_up_sockets: set[socket.socket] = set()
+        self._last_heard = time.monotonic()
+        self._longest_silence = 0.0
+
+    @property
+    def running(self) -> bool:
+        """Always: even what ends with the client is told on the loop."""
+        return True
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
+        pair: tuple[socket.socket, socket.socket] = super().create_socket_pair()
+        self._wake_up_sockets = set(pair)
+        return pair
+
+    def select(self, *args: Any, **kwargs: Any) -> Any:
+        """In kazoo's connection thread: waits for its sockets."""
+        ready = super().select(*args, **kwargs)
+        if any(readable not in self._wake_up_sockets for readable in ready[0]):
+            now = time.monotonic()
+            self._longest_silence = max(self._longest_silence, now - self._last_heard)
+            self._last_heard = now
+        return ready
+
+    def silence_ms(self) -> float:
+        """The longest time without a word from the server since `begin_listening`, the present one included.
+
+        An earlier one counts too: a process that was stopped for a minute may hear the server again before it
+        looks at this. While connected kazoo asks the server for a word every third of the session.
+        """
+        return max(self._longest_silence, time.monotonic() - self._last_heard) * 1000.0
+
+    def begin_listening(self) -> None:
+        """A new session begins."""
+        self._longest_silence = 0.0
+        self._last_heard = time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class SetWatches:
+    """ZooKeeper's request (type 101) to go on with the watches of a broken connection, which kazoo does not have.
+
+    The server fires at once those whose znodes changed after the transaction `relative_zxid`.
+    """
+
+    relative_zxid: int
+    data: list[str]
+    """Watched and known to exist."""
+    exist: list[str]
+    """Watched and known not to exist."""
+    children: list[str]
+
+    type: ClassVar[int] = 101
+
+    def serialize(self) -> bytearray:
+        data = bytearray(long_struct.pack(self.relative_zxid))
+        for paths in (self.data, self.exist, self.children):
+            data += int_struct.pack(len(paths))
+            for path in paths:
+                data += write_string(path)
+        return data
+
+    @classmethod
+    def deserialize(cls, data: bytes, offset: int) -> None:
+        """The answer is empty."""

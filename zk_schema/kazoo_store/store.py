@@ -1,0 +1,360 @@
+"""The client itself. What kazoo does otherwise than a `Store` must, and what is done about it:
+
+- It runs answers and watches in two threads: handler.LoopHandler has one queue into the loop.
+- It forgets all watches when the connection breaks: they are kept here too, and set again with SetWatches before the
+  loop learns of the new connection.
+- It tells of an expired session only after a reconnect, which may be never. The handler notes when the server was last
+  heard; when that is as long ago as the session lasts, the session counts as gone (`Expired`), whatever kazoo thinks.
+  ZooKeeper counts from the last thing that it heard of us, which is earlier than what we heard of it by about one
+  round trip; so for that long, and no longer, another process may hold what this one still believes to hold.
+- After such a verdict the session may turn out to live (ZooKeeper itself was away, say, and gives all sessions a new
+  timeout when it is back). It is closed then, which deletes its ephemeral znodes, and a new one is made: nobody has
+  to know two kinds of ending, and `Connected` after `Expired` always has a new session id.
+- The chroot is put before each path here, not by kazoo, and made when it is missing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState, WatchedEvent
+
+from odradek.world.clock import Clock, Timer
+from odradek.zk_schema.kazoo_store.handler import LoopHandler, LoopQueue
+from odradek.zk_schema.kazoo_store.values import (
+    KINDS,
+    Watched,
+    create_error,
+    multi_results,
+    split_connect,
+    stat_of,
+    store_error,
+)
+from odradek.zk_schema.store import (
+    ANY_VERSION,
+    Check,
+    Connected,
+    ConnectionLost,
+    Create,
+    Delete,
+    Expired,
+    NoNode,
+    Operation,
+    OperationResult,
+    SessionExpired,
+    SetData,
+    Stat,
+    StoreEvent,
+    Suspended,
+    WatchFired,
+    create_parents,
+)
+
+DEFAULT_SESSION_TIMEOUT_MS = 18_000
+SILENCE_CHECKS_PER_SESSION = 20
+RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
+
+log = logging.getLogger("odradek.zookeeper")
+_kazoo_log = logging.getLogger("odradek.zookeeper.kazoo")
+_kazoo_log.setLevel(logging.CRITICAL)
+
+
+class KazooStore:
+    """One client; its session is renewed for ever until `close()`.
+
+    `connect` is as in `zookeeper.connect`: `host:port,host:port/chroot`.
+    """
+
+    def __init__(self, connect: str, clock: Clock, *, session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS) -> None:
+        self._hosts, self._chroot = split_connect(connect)
+        self._clock = clock
+        self._session_timeout_ms = session_timeout_ms
+        self._session_id = 0
+        self._condemned = 0
+        self._connected = False
+        self._chroot_exists = not self._chroot
+        self._closing = False
+        self._listeners: list[Callable[[StoreEvent], None]] = []
+        self._watched = Watched()
+        self._last_event: WatchedEvent | None = None
+        self._renewal: asyncio.Task[None] | None = None
+        self._silence_check: Timer | None = None
+        self._client: Any = None
+        self._loop: asyncio.AbstractEventLoop
+        self._started: asyncio.Future[None]
+        self._handler: LoopHandler
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        return self._session_timeout_ms
+
+    @property
+    def connected(self) -> bool:
+        return self._connected
+
+    def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
+        self._listeners.append(listener)
+
+    async def start(self, timeout_ms: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._started = self._loop.create_future()
+        self._client = self._new_client()
+        self._client.start_async()
+        timer = self._clock.call_later(timeout_ms, self._give_up_starting)
+        try:
+            await self._started
+        except ConnectionLost:
+            await self.close()
+            raise
+        finally:
+            timer.cancel()
+        self._check_silence()
+
+    def _new_client(self) -> Any:
+        queue = LoopQueue(self._loop)
+        self._handler = LoopHandler(queue)
+        client = KazooClient(
+            hosts=self._hosts,
+            timeout=self._session_timeout_ms / 1000.0,
+            handler=self._handler,
+            connection_retry=dict(RECONNECT),
+            logger=_kazoo_log,
+        )
+        client.add_listener(lambda state: queue.put(partial(self._on_state, state, client._session_id)))
+        connection = client._connection
+        connection._invoke = self._noting_granted_timeout(connection._invoke)
+        return client
+
+    def _noting_granted_timeout(self, invoke: Callable[..., Any]) -> Callable[..., Any]:
+        """kazoo keeps the timeout that the server granted to itself: it is in the answer to its Connect request."""
+
+        def noting(*args: Any, **kwargs: Any) -> Any:
+            answer = invoke(*args, **kwargs)
+            granted_ms = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
+            if granted_ms > 0:
+                self._session_timeout_ms = granted_ms
+            return answer
+
+        return noting
+
+    def _give_up_starting(self) -> None:
+        if not self._started.done():
+            self._started.set_exception(ConnectionLost("/"))
+
+    async def close(self) -> None:
+        if self._closing or self._client is None:
+            return
+        self._closing = True
+        self._connected = False
+        if self._silence_check is not None:
+            self._silence_check.cancel()
+        if self._renewal is not None:
+            await self._renewal
+        await asyncio.to_thread(self._stop_client)
+        self._session_id = 0
+
+    def _stop_client(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+    # Calls.
+
+    async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
+        full = self._full(path)
+        ask = partial(self._client.get_async, full, watch=self._on_watch if watch else None)
+        noted = partial(self._watched.existing, full) if watch else None
+        data, stat = await self._ask(path, ask, noted)
+        return data or b"", stat_of(stat)
+
+    async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
+        full = self._full(path)
+        ask = partial(self._client.exists_async, full, watch=self._on_watch if watch else None)
+        stat = await self._ask(path, ask, partial(self._watched.existing_or_not, full) if watch else None)
+        return None if stat is None else stat_of(stat)
+
+    async def children(self, path: str, *, watch: bool = False) -> list[str]:
+        full = self._full(path)
+        ask = partial(self._client.get_children_async, full, watch=self._on_watch if watch else None)
+        names: list[str] = await self._ask(path, ask, partial(self._watched.children, full) if watch else None)
+        return names
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
+    ) -> str:
+        ask = partial(self._client.create_async, self._full(path), data, ephemeral=ephemeral, sequence=sequential)
+        try:
+            made = await self._ask(path, ask)
+        except NoNode as error:
+            if not parents:
+                raise create_error(error, path) from error
+            await create_parents(self, path)
+            made = await self._ask(path, ask)
+        return str(made)[len(self._chroot) :]
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        return stat_of(await self._ask(path, partial(self._client.set_async, self._full(path), data, version)))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._ask(path, partial(self._client.delete_async, self._full(path), version))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        if not operations:
+            return []
+        transaction = self._client.transaction()
+        for operation in operations:
+            path = self._full(operation.path)
+            match operation:
+                case Create():
+                    transaction.create(path, operation.data, None, operation.ephemeral, operation.sequential)
+                case SetData():
+                    transaction.set_data(path, operation.data, operation.version)
+                case Delete():
+                    transaction.delete(path, operation.version)
+                case Check():
+                    transaction.check(path, operation.version)
+        return multi_results(operations, await self._ask(operations[0].path, transaction.commit_async), self._chroot)
+
+    async def _ask(self, path: str, ask: Callable[[], Any], noted: Callable[[Any], object] | None = None) -> Any:
+        """kazoo's answer; `noted` sees the value in its place among the events, before the caller does."""
+        if not self._connected:
+            raise SessionExpired(path) if self._condemned and not self._session_id else ConnectionLost(path)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        ask().rawlink(partial(self._answered, path, future, noted))
+        return await future
+
+    def _answered(
+        self, path: str, future: "asyncio.Future[Any]", noted: Callable[[Any], object] | None, result: Any
+    ) -> None:
+        if result.exception is None:
+            if noted is not None:
+                noted(result.value)
+            if not future.done():
+                future.set_result(result.value)
+            return
+        error = store_error(result.exception, path)
+        if isinstance(error, ConnectionLost):
+            self._lose_connection()
+        if not future.done():
+            future.set_exception(error)
+
+    def _full(self, path: str) -> str:
+        return (self._chroot or "/") if path == "/" else self._chroot + path
+
+    # Events. Everything below runs on the loop, in the order of the queue.
+
+    def _emit(self, event: StoreEvent) -> None:
+        # One turn later, so that coroutines which got an earlier answer in this turn run first.
+        self._loop.call_soon(self._tell, event)
+
+    def _tell(self, event: StoreEvent) -> None:
+        if not self._closing:
+            for listener in self._listeners:
+                listener(event)
+
+    def _on_watch(self, event: WatchedEvent) -> None:
+        # A deletion comes twice, the very same object, to who watched both data and children.
+        if event is self._last_event or event.type not in KINDS or not self._session_id:
+            return
+        self._last_event = event
+        kind = KINDS[event.type]
+        self._watched.fired(kind, event.path)
+        self._emit(WatchFired(kind, event.path[len(self._chroot) :] or "/"))
+
+    def _on_state(self, state: str, session_id: int | None) -> None:
+        if self._closing:
+            return
+        if state == KazooState.CONNECTED:
+            self._on_connected(session_id or 0)
+            return
+        self._lose_connection()
+        if state == KazooState.LOST:
+            self._expire()
+
+    def _on_connected(self, session_id: int) -> None:
+        if self._session_id and self._silent_too_long():
+            self._expire()
+        if session_id == self._condemned:
+            self._renew()
+        elif not self._chroot_exists:
+            self._make_chroot(session_id)
+        else:
+            self._announce(session_id)
+
+    def _announce(self, session_id: int) -> None:
+        if session_id != self._session_id:
+            self._handler.begin_listening()
+        self._session_id = session_id
+        self._connected = True
+        self._set_watches_again()
+        log.info("connected to ZooKeeper at %s, session 0x%x", self._hosts, session_id)
+        self._emit(Connected(session_id))
+        if not self._started.done():
+            self._started.set_result(None)
+
+    def _make_chroot(self, session_id: int) -> None:
+        """All its parts at once: whichever exists already says so, and that is as good."""
+        names = self._chroot.strip("/").split("/")
+        paths = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
+        answers = [self._client.create_async(path) for path in paths]
+        answers[-1].rawlink(partial(self._on_chroot, session_id))
+
+    def _on_chroot(self, session_id: int, result: Any) -> None:
+        error = result.exception and store_error(result.exception, self._chroot)
+        if isinstance(error, ConnectionLost | SessionExpired):
+            return
+        self._chroot_exists = True
+        if not self._connected and self._client.connected:
+            self._announce(session_id)
+
+    def _set_watches_again(self) -> None:
+        """Before any new call: an event of the time away must come before what is read now."""
+        client = self._client
+        for path in self._watched.data_paths():
+            client._data_watchers[path].add(self._on_watch)
+        for path in self._watched.children_paths():
+            client._child_watchers[path].add(self._on_watch)
+        for request in self._watched.requests(client.last_zxid):
+            client._call(request, client.handler.async_result())
+
+    def _lose_connection(self) -> None:
+        if self._connected:
+            self._connected = False
+            log.warning("ZooKeeper at %s is away", self._hosts)
+            self._emit(Suspended())
+
+    def _expire(self) -> None:
+        if self._session_id:
+            log.warning("the ZooKeeper session 0x%x has expired", self._session_id)
+            self._condemned, self._session_id = self._session_id, 0
+            self._watched.clear()
+            self._emit(Expired())
+
+    def _check_silence(self) -> None:
+        """The session's end by our own clock."""
+        self._silence_check = self._clock.call_later(
+            self._session_timeout_ms / SILENCE_CHECKS_PER_SESSION, self._check_silence
+        )
+        if self._session_id and self._silent_too_long():
+            self._lose_connection()
+            self._expire()
+            if self._client.connected:
+                self._renew()
+
+    def _silent_too_long(self) -> bool:
+        return self._handler.silence_ms() > self._session_timeout_ms
+
+    def _renew(self) -> None:
+        """Close kazoo's session, if it can be, and begin another."""
+        if self._renewal is None or self._renewal.done():
+            self._renewal = self._loop.create_task(asyncio.to_thread(self._begin_again))
+
+    def _begin_again(self) -> None:
+        self._client.stop()
+        self._client.start_async()

@@ -1,0 +1,163 @@
+"""kazoo's values in the store's words: errors, stats, events, results of a multi, and which watches are out."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kazoo import exceptions
+
+from odradek.zk_schema.kazoo_store.handler import SetWatches
+from odradek.zk_schema.store import (
+    BadVersion,
+    ConnectionLost,
+    Create,
+    MultiFailed,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotAuthorized,
+    NotEmpty,
+    Operation,
+    OperationResult,
+    SessionExpired,
+    SetData,
+    Stat,
+    StoreError,
+    WatchKind,
+    parent,
+)
+
+SET_WATCHES_PATHS_MAX = 1000
+"""Paths in one SetWatches: far below the 1 MB that ZooKeeper takes in one request."""
+
+KINDS = {
+    "CREATED": WatchKind.CREATED,
+    "DELETED": WatchKind.DELETED,
+    "CHANGED": WatchKind.CHANGED,
+    "CHILD": WatchKind.CHILDREN,
+}
+
+ERRORS: dict[type[Exception], type[StoreError]] = {
+    exceptions.NoNodeError: NoNode,
+    exceptions.NodeExistsError: NodeExists,
+    exceptions.BadVersionError: BadVersion,
+    exceptions.NotEmptyError: NotEmpty,
+    exceptions.NoChildrenForEphemeralsError: NoChildrenForEphemerals,
+    exceptions.NoAuthError: NotAuthorized,
+    exceptions.AuthFailedError: NotAuthorized,
+    exceptions.InvalidACLError: NotAuthorized,
+    exceptions.SessionExpiredError: SessionExpired,
+    exceptions.ConnectionLoss: ConnectionLost,
+    exceptions.OperationTimeoutError: ConnectionLost,
+    exceptions.SessionMovedError: ConnectionLost,
+    exceptions.ConnectionClosedError: ConnectionLost,
+}
+
+NOT_THE_CAUSE = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
+"""What ZooKeeper answers for the operations of a multi that failed only because another one did."""
+
+
+def split_connect(connect: str) -> tuple[str, str]:
+    """Hosts and chroot ("" for none) of `host:port,host:port/chroot`, as in `zookeeper.connect`."""
+    hosts, slash, chroot = connect.partition("/")
+    return hosts, (slash + chroot).rstrip("/")
+
+
+def store_error(error: Exception, path: str) -> StoreError:
+    """What a call about `path` raises when kazoo has raised `error`."""
+    return ERRORS.get(type(error), StoreError)(path)
+
+
+def create_error(error: StoreError, path: str) -> StoreError:
+    """A create that found no znode missed the parent."""
+    return NoNode(parent(path)) if isinstance(error, NoNode) else error
+
+
+def stat_of(stat: Any) -> Stat:
+    """From kazoo's ZnodeStat."""
+    return Stat(
+        version=stat.version,
+        czxid=stat.czxid,
+        mzxid=stat.mzxid,
+        ephemeral_owner=stat.ephemeralOwner,
+        children_version=stat.cversion,
+        created_ms=stat.ctime,
+        modified_ms=stat.mtime,
+    )
+
+
+def multi_results(operations: Sequence[Operation], answers: Sequence[Any], chroot: str) -> list[OperationResult]:
+    """What each operation gave; raises MultiFailed when they were not done."""
+    for index, (operation, answer) in enumerate(zip(operations, answers, strict=True)):
+        if isinstance(answer, Exception) and not isinstance(answer, NOT_THE_CAUSE):
+            cause = store_error(answer, operation.path)
+            raise MultiFailed(index, create_error(cause, operation.path) if isinstance(operation, Create) else cause)
+    return [_result(operation, answer, chroot) for operation, answer in zip(operations, answers, strict=True)]
+
+
+def _result(operation: Operation, answer: Any, chroot: str) -> OperationResult:
+    match operation:
+        case Create():
+            return str(answer)[len(chroot) :]
+        case SetData():
+            return stat_of(answer)
+        case _:
+            return None
+
+
+class Watched:
+    """The watches that are out, by what ZooKeeper must be told to set them again. Paths with the chroot."""
+
+    def __init__(self) -> None:
+        self._data: set[str] = set()
+        self._exist: set[str] = set()
+        self._children: set[str] = set()
+
+    def existing(self, path: str, _: object = None) -> None:
+        """The data of a znode that exists."""
+        self._exist.discard(path)
+        self._data.add(path)
+
+    def existing_or_not(self, path: str, stat: object) -> None:
+        """A znode that exists when there is a stat, and else is waited for."""
+        if stat is not None:
+            self.existing(path)
+            return
+        self._data.discard(path)
+        self._exist.add(path)
+
+    def children(self, path: str, _: object = None) -> None:
+        self._children.add(path)
+
+    def fired(self, kind: WatchKind, path: str) -> None:
+        """ZooKeeper has used these up."""
+        if kind is not WatchKind.CHILDREN:
+            self._data.discard(path)
+            self._exist.discard(path)
+        if kind in (WatchKind.CHILDREN, WatchKind.DELETED):
+            self._children.discard(path)
+
+    def clear(self) -> None:
+        """The session has ended."""
+        for paths in (self._data, self._exist, self._children):
+            paths.clear()
+
+    def data_paths(self) -> set[str]:
+        return self._data | self._exist
+
+    def children_paths(self) -> set[str]:
+        return set(self._children)
+
+    def requests(self, relative_zxid: int) -> Iterator[SetWatches]:
+        """What sets all of them again."""
+        for data in _slices(self._data):
+            yield SetWatches(relative_zxid, data, [], [])
+        for exist in _slices(self._exist):
+            yield SetWatches(relative_zxid, [], exist, [])
+        for children in _slices(self._children):
+            yield SetWatches(relative_zxid, [], [], children)
+
+
+def _slices(paths: set[str]) -> Iterator[list[str]]:
+    ordered = sorted(paths)
+    for begin in range(0, len(ordered), SET_WATCHES_PATHS_MAX):
+        yield ordered[begin : begin + SET_WATCHES_PATHS_MAX]
