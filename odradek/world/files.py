@@ -19,9 +19,6 @@ class File(Protocol):
     def pread(self, size: int, position: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
 
-    def pwrite(self, data: Buffer, position: int) -> None:
-        """Write all of `data` at `position`."""
-
     def size(self) -> int:
         """Length in bytes."""
 
@@ -47,8 +44,11 @@ class Files(Protocol):
     def read(self, path: str) -> bytes:
         """All of a file's content."""
 
-    def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace the whole file: temporary name, sync, rename, sync of the directory. A crash leaves old or new."""
+    def write_atomically(self, path: str, data: Buffer, *, sync: bool = True) -> None:
+        """Replace the whole file: temporary name, sync, rename, sync of the directory. A crash leaves old or new.
+
+        Without `sync` that holds when the process is killed; when the machine stops the file may be torn or gone.
+        """
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory has that name."""
@@ -80,5 +80,26 @@ class Files(Protocol):
     def sync_directory(self, path: str) -> None:
         """Return when creations, renames and removals in it are on the disk."""
 
+    def lock(self, path: str) -> File:
+        """Create the file and hold it alone until the File is closed; BlockingIOError when somebody else does."""
+
     def free_bytes(self, path: str) -> tuple[int, int]:
         """Total and usable bytes of the file system that holds `path`."""
+
+
+class FileRange:
+    """Bytes of a file that are to be sent from where they are. Holding it keeps the file readable, deleted or not."""
+
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def read(self) -> bytes:
+        """The bytes themselves."""
+        return self.file.pread(self.length, self.position)

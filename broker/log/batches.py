@@ -1,0 +1,128 @@
+"""Walking over the batches of a segment file by their headers.
+
+The header of a v2 batch (magic 2) and the common part of v0/v1 messages; payloads are looked at only to check the CRC.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from odradek.protocol.record_batch import (
+    CONTROL_BIT,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    TRANSACTIONAL_BIT,
+    CorruptBatch,
+    compute_crc,
+)
+from odradek.world.files import Buffer, File
+
+OLD_HEADER = struct.Struct(">qiIbb")
+OLD_TIMESTAMP = struct.Struct(">q")
+OLD_TIMESTAMP_AT = 18
+OLD_CRC_FROM = 16
+SMALLEST_LENGTH = {0: 14, 1: 22}
+"""By magic: the least that the length field may say."""
+
+SCAN_CHUNK_BYTES = 16 * 1024
+VALIDATE_CHUNK_BYTES = 1024 * 1024
+
+
+class Batch(NamedTuple):
+    """A header and where it stands. Of a v0/v1 message `base_offset` is the last offset (the first is not known)."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def next_position(self) -> int:
+        return self.position + self.size_bytes
+
+
+def decode_header(data: Buffer, at: int, position: int) -> Batch:
+    """The header at `data[at:]`, which must have 61 bytes (padded where a v0/v1 message is shorter). CorruptBatch."""
+    magic = data[at + MAGIC_AT]
+    if magic == 2:
+        (
+            base, length, epoch, _, crc, attributes, delta, first, largest,
+            producer_id, producer_epoch, sequence, count,
+        ) = HEADER.unpack_from(data, at)  # fmt: skip
+        if length < HEADER_BYTES - LOG_OVERHEAD or delta < 0:
+            raise CorruptBatch(position, f"batch of length {length} with last offset delta {delta}")
+        return Batch(
+            position, length + LOG_OVERHEAD, base, base + delta, epoch, magic, crc, attributes, first, largest,
+            producer_id, producer_epoch, sequence, count,
+        )  # fmt: skip
+    if magic > 2:
+        raise CorruptBatch(position, f"magic {magic}")
+    offset, length, crc, _, attributes = OLD_HEADER.unpack_from(data, at)
+    if length < SMALLEST_LENGTH[magic]:
+        raise CorruptBatch(position, f"message of length {length}")
+    timestamp = OLD_TIMESTAMP.unpack_from(data, at + OLD_TIMESTAMP_AT)[0] if magic == 1 else -1
+    size = length + LOG_OVERHEAD
+    return Batch(position, size, offset, offset, -1, magic, crc, attributes, timestamp, timestamp, -1, -1, -1, 1)
+
+
+def iterate_headers(file: File, position: int, end: int) -> Iterator[Batch]:
+    """The batches between two positions of a file. Raises CorruptBatch at the first that is not one, or not whole."""
+    while position < end:
+        data = file.pread(min(SCAN_CHUNK_BYTES, end - position), position)
+        if not data:
+            raise CorruptBatch(position, f"the file ends before byte {end}")
+        at, limit = 0, len(data) - HEADER_BYTES
+        if position + len(data) >= end:
+            data, limit = data + bytes(HEADER_BYTES), len(data) - 1
+        while at <= limit:
+            batch = decode_header(data, at, position + at)
+            if batch.next_position > end:
+                raise CorruptBatch(position + at, f"batch of {batch.size_bytes} bytes goes past byte {end}")
+            yield batch
+            at += batch.size_bytes
+        position += at
+
+
+def iterate_valid(file: File, position: int, end: int) -> Iterator[tuple[Batch, bytes]]:
+    """The batches with their bytes, each CRC checked. Raises CorruptBatch at the first that does not pass."""
+    data, begin = b"", position
+    for batch in iterate_headers(file, position, end):
+        at = batch.position - begin
+        if at + batch.size_bytes > len(data):
+            begin, at = batch.position, 0
+            data = file.pread(max(min(VALIDATE_CHUNK_BYTES, end - begin), batch.size_bytes), begin)
+        content = data[at : at + batch.size_bytes]
+        if len(content) < batch.size_bytes:
+            raise CorruptBatch(batch.position, "the file ends within the batch")
+        computed = checksum_of(content)
+        if computed != batch.crc:
+            raise CorruptBatch(batch.position, f"checksum is {computed}, stored {batch.crc}")
+        yield batch, content
+
+
+def checksum_of(batch: Buffer) -> int:
+    """The checksum that belongs into this batch: CRC-32C of all after the field, or CRC-32 in v0 and v1."""
+    if batch[MAGIC_AT] == 2:
+        return compute_crc(batch, 0, len(batch))
+    return zlib.crc32(memoryview(batch)[OLD_CRC_FROM:])

@@ -1,0 +1,70 @@
+"""Kafka's small text files of offsets: a version line, a count line, one line per entry.
+
+One per log directory: `recovery-point-offset-checkpoint`, `replication-offset-checkpoint` (high watermarks),
+`log-start-offset-checkpoint`, `cleaner-offset-checkpoint`. One per partition: `leader-epoch-checkpoint`.
+Source: org.apache.kafka.server.common.CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from odradek.broker.log.failure import CorruptFile
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+
+VERSION = 0
+
+Offsets = dict[tuple[str, int], int]
+"""(topic, partition) → offset."""
+
+
+def _encode(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in [str(VERSION), str(len(lines)), *lines]).encode()
+
+
+def _decode(data: bytes, fields: int) -> Iterable[list[str]]:
+    """Split the entries; CorruptFile when version, count or a line is not as it should be. Empty is no entries."""
+    if not data:
+        return []
+    try:
+        lines = data.decode().splitlines()
+        version, count = int(lines[0]), int(lines[1]) if len(lines) > 1 else 0
+    except ValueError as error:
+        raise CorruptFile(f"not a checkpoint: {error}") from None
+    if version != VERSION:
+        raise CorruptFile(f"checkpoint version {version}, expected {VERSION}")
+    entries = [line.split() for line in lines[2:]]
+    if len(entries) != count or not data.endswith(b"\n"):
+        raise CorruptFile(f"{len(entries)} entries, expected {count}")
+    if any(len(entry) != fields for entry in entries):
+        raise CorruptFile(f"a line has not {fields} fields")
+    return entries
+
+
+def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
+    """A checkpoint of offsets by partition."""
+    return _encode([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+
+
+def decode_offsets(data: bytes) -> Offsets:
+    """Raises CorruptFile."""
+    try:
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in _decode(data, 3)}
+    except ValueError as error:
+        raise CorruptFile(f"not a number: {error}") from None
+
+
+def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
+    """A checkpoint of (leader epoch, start offset)."""
+    return _encode([f"{epoch} {start_offset}" for epoch, start_offset in epochs])
+
+
+def decode_epochs(data: bytes) -> list[tuple[int, int]]:
+    """Raises CorruptFile."""
+    try:
+        return [(int(epoch), int(start_offset)) for epoch, start_offset in _decode(data, 2)]
+    except ValueError as error:
+        raise CorruptFile(f"not a number: {error}") from None

@@ -1,0 +1,23 @@
+"""Trouble with the disk. Trouble with what a client sent is a KafkaError with a code."""
+
+
+class StorageFailure(Exception):  # noqa: N818 - the word the whole broker uses
+    """A read or write failed: the log directory is offline from now on, and every log in it with it."""
+
+    def __init__(self, directory: str, cause: OSError) -> None:
+        super().__init__(f"log directory {directory}: {cause}")
+        self.directory = directory
+        self.cause = cause
+
+
+class UnusableDirectory(Exception):  # noqa: N818 - says what it is
+    """A log directory that cannot be taken at start: not writable, locked by another broker, of another cluster."""
+
+    def __init__(self, directory: str, reason: str) -> None:
+        super().__init__(f"log directory {directory} cannot be used: {reason}")
+        self.directory = directory
+        self.reason = reason
+
+
+class CorruptFile(Exception):  # noqa: N818 - says what it is
+    """One of our small files does not decode; whoever reads it falls back to what the log itself says."""

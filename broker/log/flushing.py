@@ -1,0 +1,102 @@
+"""Bringing a log to the disk. The order is the promise: files first, then the recovery point moves.
+
+Leader epochs are synced with the data that was written in them, so a recovery point never passes an epoch that a
+crash could take away.
+"""
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from odradek.broker.log.checkpoints import LEADER_EPOCHS
+from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
+from odradek.world.files import File, Files
+
+if TYPE_CHECKING:
+    from odradek.broker.log.log import Log
+
+
+class Flush:
+    """What has to be synced so that everything before `offset` is safe. Made on the loop; `sync` runs anywhere."""
+
+    __slots__ = ("_directory", "_files", "_opened", "_paths", "offset", "truncations")
+
+    def __init__(self, log: "Log") -> None:
+        self.offset = log.log_end_offset
+        self.truncations = log.truncations
+        self._files: Files = log.storage.files
+        self._directory: str | None = None
+        self._opened: list[File] = []
+        self._paths: list[str] = []
+        first = max(0, log.segment_number(log.recovery_point))
+        for segment in log.segments[first:]:
+            self._opened.append(segment.file)
+            self._paths.append(segment.path(TRANSACTION_INDEX))
+            if segment is not log.active:
+                self._paths += [segment.path(OFFSET_INDEX), segment.path(TIME_INDEX)]
+            if segment.base_offset >= log.recovery_point:
+                self._paths.append(log.snapshots.path(segment.base_offset))
+                self._directory = log.directory
+        if log.epochs_unsynced:
+            log.epochs_unsynced = False
+            self._paths.append(f"{log.directory}/{LEADER_EPOCHS}")
+            self._directory = log.directory
+
+    def sync(self) -> None:
+        """Blocks. Files that were deleted meanwhile do not matter any more. Raises OSError."""
+        for file in self._opened:
+            file.sync()
+        for path in self._paths:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.open(path).sync()
+        if self._directory is not None:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.sync_directory(self._directory)
+
+
+def _done(log: "Log", flush: Flush) -> None:
+    """Everything before its offset is safe, unless the log was truncated while it ran."""
+    if flush.truncations == log.truncations:
+        log.recovery_point = max(log.recovery_point, flush.offset)
+    log.last_flush_ms = log.storage.clock.now_ms()
+
+
+def now(log: "Log") -> None:
+    """Flush and return when that is done. Raises StorageFailure."""
+    try:
+        flush = Flush(log)
+        flush.sync()
+    except OSError as error:
+        raise log.failed(error) from error
+    _done(log, flush)
+
+
+def in_background(log: "Log") -> None:
+    """Flush while the loop goes on; a failure goes to the log manager. Raises OSError when it cannot even begin."""
+    flush = Flush(log)
+
+    def done(result: OSError | None) -> None:
+        if isinstance(result, OSError):
+            log.failed(result)
+        else:
+            _done(log, flush)
+
+    log.storage.background.run(flush.sync, done)
+
+
+def close(log: "Log") -> None:
+    """The end of a clean shutdown: nothing is left to be rebuilt at the next start. Raises StorageFailure."""
+    try:
+        log.producers.map_end_offset = log.log_end_offset
+        log.snapshots.write(log.producers)
+        log.active.become_inactive()
+        flush = Flush(log)
+        flush.sync()
+        active, snapshot = log.active, log.snapshots.path(log.log_end_offset)
+        for path in (active.path(OFFSET_INDEX), active.path(TIME_INDEX), snapshot):
+            with contextlib.suppress(FileNotFoundError):
+                log.storage.files.open(path).sync()
+        log.storage.files.sync_directory(log.directory)
+    except OSError as error:
+        raise log.failed(error) from error
+    _done(log, flush)
+    log.abandon()

@@ -1,0 +1,193 @@
+"""The two sparse indexes of a segment, kept in memory and written in Kafka's format.
+
+Entries wait in memory and reach the file when the segment is flushed, rolled or closed: nothing reads the file before
+that, and after an unclean stop the indexes of unflushed segments are rebuilt from the log in any case. Kafka's own
+broker preallocates the file of the active segment and fills it through a memory map; both readers accept both.
+"""
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from typing import NamedTuple
+
+from odradek.broker.log.failure import CorruptFile
+from odradek.world.files import Files
+
+LARGEST_RELATIVE_OFFSET = 2**31 - 1
+
+OFFSET_ENTRY = struct.Struct(">iI")
+TIME_ENTRY = struct.Struct(">qi")
+
+
+class TimeEntry(NamedTuple):
+    """The largest timestamp of a segment up to a place, and the last offset of the batch that has it."""
+
+    timestamp_ms: int
+    offset: int
+
+
+class _IndexFile:
+    """What both share: a file of fixed-size entries, of which the first `_written` are there already."""
+
+    __slots__ = ("_written", "base_offset")
+
+    ENTRY: struct.Struct
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self._written = 0
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def _pack(self, first: int) -> bytes:
+        raise NotImplementedError
+
+    def write(self, files: Files, path: str, *, sync: bool = False) -> None:
+        """Bring the file up to date; creates it."""
+        count = len(self)
+        file = files.open(path, create=True)
+        if file.size() != self._written * self.ENTRY.size:
+            file.truncate(self._written * self.ENTRY.size)
+        if count > self._written:
+            file.append(self._pack(self._written))
+            self._written = count
+        if sync:
+            file.sync()
+
+    def _forget_written(self) -> None:
+        self._written = min(self._written, len(self))
+
+
+class OffsetIndex(_IndexFile):
+    """(last offset of a batch, position where it begins) about every `index.interval.bytes`."""
+
+    __slots__ = ("_positions", "_relative_offsets")
+    ENTRY = OFFSET_ENTRY
+
+    def __init__(self, base_offset: int) -> None:
+        super().__init__(base_offset)
+        self._relative_offsets = array("I")
+        self._positions = array("I")
+
+    @classmethod
+    def decode(cls, data: bytes, base_offset: int, log_size_bytes: int) -> "OffsetIndex":
+        """Raises CorruptFile unless offsets and positions rise and lie within the segment."""
+        index = cls(base_offset)
+        if len(data) % OFFSET_ENTRY.size:
+            raise CorruptFile(f"offset index of {len(data)} bytes: not a multiple of {OFFSET_ENTRY.size}")
+        numbers = array("I")
+        numbers.frombytes(data)
+        numbers.byteswap()
+        index._relative_offsets, index._positions = numbers[::2], numbers[1::2]
+        index._check(log_size_bytes)
+        index._written = len(index)
+        return index
+
+    def _check(self, log_size_bytes: int) -> None:
+        offsets, positions = self._relative_offsets, self._positions
+        if not offsets:
+            return
+        if positions[-1] >= log_size_bytes or offsets[-1] > LARGEST_RELATIVE_OFFSET:
+            raise CorruptFile(f"offset index ends at {offsets[-1]}@{positions[-1]} of {log_size_bytes} bytes")
+        rising = all(a < b for a, b in pairwise(offsets))
+        if not rising or any(a >= b for a, b in pairwise(positions)):
+            raise CorruptFile("offset index does not rise")
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def _pack(self, first: int) -> bytes:
+        numbers = array("I", bytes(8 * (len(self) - first)))
+        numbers[::2], numbers[1::2] = self._relative_offsets[first:], self._positions[first:]
+        numbers.byteswap()
+        return numbers.tobytes()
+
+    def append(self, offset: int, position: int) -> None:
+        """`offset` is the last of the batch at `position`; both larger than all before."""
+        self._relative_offsets.append(offset - self.base_offset)
+        self._positions.append(position)
+
+    def position_before(self, offset: int) -> int:
+        """A position at or before the batch that holds `offset`: where to begin to scan."""
+        slot = bisect_right(self._relative_offsets, offset - self.base_offset) - 1
+        return self._positions[slot] if slot >= 0 else 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget entries at or after `offset`."""
+        slot = bisect_left(self._relative_offsets, max(offset - self.base_offset, 0))
+        del self._relative_offsets[slot:]
+        del self._positions[slot:]
+        self._forget_written()
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(offset, position) of all."""
+        return [(self.base_offset + a, b) for a, b in zip(self._relative_offsets, self._positions, strict=True)]
+
+
+class TimeIndex(_IndexFile):
+    """(largest timestamp so far, offset) wherever that timestamp has grown since the entry before."""
+
+    __slots__ = ("_relative_offsets", "_timestamps")
+    ENTRY = TIME_ENTRY
+
+    def __init__(self, base_offset: int) -> None:
+        super().__init__(base_offset)
+        self._timestamps = array("q")
+        self._relative_offsets = array("I")
+
+    @classmethod
+    def decode(cls, data: bytes, base_offset: int, end_offset: int | None = None) -> "TimeIndex":
+        """Raises CorruptFile unless timestamps rise, offsets do not fall and lie within the segment."""
+        index = cls(base_offset)
+        if len(data) % TIME_ENTRY.size:
+            raise CorruptFile(f"time index of {len(data)} bytes: not a multiple of {TIME_ENTRY.size}")
+        previous = (-1, -1)
+        for entry in TIME_ENTRY.iter_unpack(data):
+            if entry[0] <= previous[0] or entry[1] < max(previous[1], 0):
+                raise CorruptFile("time index does not rise")
+            index._timestamps.append(entry[0])
+            index._relative_offsets.append(entry[1])
+            previous = entry
+        if end_offset is not None and base_offset + previous[1] >= end_offset and len(index):
+            raise CorruptFile(f"time index ends at offset {base_offset + previous[1]}, the segment before {end_offset}")
+        index._written = len(index)
+        return index
+
+    def __len__(self) -> int:
+        return len(self._timestamps)
+
+    def _pack(self, first: int) -> bytes:
+        pairs = zip(self._timestamps[first:], self._relative_offsets[first:], strict=True)
+        return b"".join([TIME_ENTRY.pack(*pair) for pair in pairs])
+
+    def append_if_larger(self, timestamp_ms: int, offset: int) -> None:
+        """Add an entry unless the newest says as much already; -1 (no timestamp) never is."""
+        if timestamp_ms > (self._timestamps[-1] if self._timestamps else -1):
+            self._timestamps.append(timestamp_ms)
+            self._relative_offsets.append(offset - self.base_offset)
+
+    @property
+    def last(self) -> TimeEntry:
+        """(-1, base offset) when empty."""
+        if not self._timestamps:
+            return TimeEntry(-1, self.base_offset)
+        return TimeEntry(self._timestamps[-1], self.base_offset + self._relative_offsets[-1])
+
+    def offset_before(self, timestamp_ms: int) -> int:
+        """The offset of the newest entry whose timestamp is not larger: where to begin to scan."""
+        slot = bisect_right(self._timestamps, timestamp_ms) - 1
+        return self.base_offset + self._relative_offsets[slot] if slot >= 0 else self.base_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget entries at or after `offset`."""
+        slot = bisect_left(self._relative_offsets, max(offset - self.base_offset, 0))
+        del self._timestamps[slot:]
+        del self._relative_offsets[slot:]
+        self._forget_written()
+
+    def entries(self) -> list[TimeEntry]:
+        """All of them, offsets absolute."""
+        pairs = zip(self._timestamps, self._relative_offsets, strict=True)
+        return [TimeEntry(timestamp, self.base_offset + offset) for timestamp, offset in pairs]

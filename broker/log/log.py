@@ -1,0 +1,512 @@
+"""One partition replica's log: a list of segments, the last of which takes the appends.
+
+Everything here runs on the loop; only the syncs of a flush go to the background. Trouble with the disk is raised as
+StorageFailure after the log manager has heard of it; trouble with what a client sent is a KafkaError.
+Source of the behaviour: UnifiedLog.scala and LocalLog.scala of Kafka 3.9.
+"""
+
+import errno
+import struct
+from bisect import bisect_right
+from typing import NamedTuple
+
+from odradek.broker.log import flushing, listing, retention, rewriting, truncation
+from odradek.broker.log.append import Appended, Origin, checked_fields
+from odradek.broker.log.batches import Batch, checksum_of, decode_header
+from odradek.broker.log.checkpoints import LEADER_EPOCHS, encode_epochs
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.control import decode_end_of_transaction, learn
+from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.leader_epochs import LeaderEpochs
+from odradek.broker.log.producer_state import CompletedTransaction, ProducerState, RememberedBatch, sequence_after
+from odradek.broker.log.segment import Segment
+from odradek.broker.log.snapshots import Snapshots
+from odradek.broker.log.storage import Storage
+from odradek.broker.log.transaction_index import AbortedTransaction
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.record_batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MIN_LEGACY_LENGTH,
+    TRANSACTIONAL_BIT,
+    CorruptBatch,
+)
+from odradek.world.files import Buffer, FileRange
+
+__all__ = ["Appended", "FileRange", "Log", "LogConfig", "LogSlice", "Origin"]
+
+PATCH = struct.Struct(">qii")
+"""Base offset, length, leader epoch: the first 16 bytes of a batch."""
+KNOWN_POSITIONS = 64
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class LogSlice(NamedTuple):
+    """What a read found. Every batch but possibly the last is whole; `len(records)` is the number of bytes."""
+
+    records: FileRange | bytes
+    first_batch_incomplete: bool = False
+    """The first batch is larger than `max_bytes` and was cut: the reader needs a larger limit."""
+
+
+EMPTY = LogSlice(b"")
+
+
+class Log:
+    """Opened by `recovery.open_log`. All offsets are absolute; `recovery_point` is what the disk has for certain."""
+
+    __slots__ = (
+        "_base_offsets",
+        "_known_positions",
+        "_rewrites",
+        "config",
+        "directory",
+        "epochs",
+        "epochs_unsynced",
+        "last_flush_ms",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "recovery_point",
+        "segments",
+        "snapshots",
+        "storage",
+        "topic",
+        "truncations",
+    )
+
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        *,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+        snapshots: Snapshots,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self.storage = storage
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.config = config
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = producers
+        self.snapshots = snapshots
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.last_flush_ms = storage.clock.now_ms()
+        self._rewrites = rewriting.needed(config)
+        self._base_offsets = [segment.base_offset for segment in segments]
+        self._known_positions: dict[int, int] = {}
+        self.truncations = 0
+        self.epochs_unsynced = False
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+    @property
+    def active(self) -> Segment:
+        """The segment that takes the appends."""
+        return self.segments[-1]
+
+    def segment_number(self, offset: int) -> int:
+        """Of the segment that `offset` is or would be in; -1 before the first."""
+        return bisect_right(self._base_offsets, offset) - 1
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch known here; -1 when none."""
+        return self.epochs.latest
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def log_directory(self) -> str:
+        """The entry of `log.dirs` this log is in."""
+        return self.directory.rpartition("/")[0]
+
+    def failed(self, cause: OSError) -> StorageFailure:
+        """Tell the manager that the disk failed; the exception to raise."""
+        self.storage.failed(self.log_directory, cause)
+        return StorageFailure(self.log_directory, cause)
+
+    # appending
+
+    def append_as_leader(
+        self, records: memoryview | bytearray, leader_epoch: int, *, origin: Origin = Origin.CLIENT
+    ) -> Appended:
+        """Give offsets to whole v2 batches and write them with one call, all or none. `records` is patched in place.
+
+        Raises KafkaError, nothing written: what `checked_fields` and `ProducerState.check` raise, RECORD_LIST_TOO_LARGE
+        when they exceed `segment.bytes`, KAFKA_STORAGE_ERROR when the disk is full. Raises StorageFailure.
+        """
+        config = self.config
+        view = memoryview(records)
+        append_time_ms = -1
+        if self._rewrites:
+            view, append_time_ms = rewriting.rewrite(config, view, self.storage.clock.now_ms())
+        first_offset = next_offset = self.log_end_offset
+        batches: list[Batch] = []
+        at, end = 0, len(view)
+        while at < end:
+            fields = checked_fields(view, at, config, origin)
+            _, length, _, magic, crc, attributes, delta, first_ms, max_ms, producer_id, epoch, sequence, count = fields
+            size = length + LOG_OVERHEAD
+            if producer_id >= 0:
+                duplicate = self._check_producer(fields, view[at : at + size], origin, len(view) == size)
+                if duplicate is not None:
+                    return Appended(duplicate.first_offset, duplicate.last_offset, -1, self.log_start_offset, True)
+            PATCH.pack_into(view, at, next_offset, length, leader_epoch)
+            last_offset = next_offset + delta
+            batches.append(
+                Batch(
+                    at, size, next_offset, last_offset, leader_epoch, magic, crc, attributes, first_ms, max_ms,
+                    producer_id, epoch, sequence, count,
+                )
+            )  # fmt: skip
+            next_offset = last_offset + 1
+            at += size
+        if not batches:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "no record batch at all")
+        self._write(view, batches)
+        return Appended(first_offset, next_offset - 1, append_time_ms, self.log_start_offset)
+
+    def append_as_follower(self, records: Buffer) -> Appended:
+        """Write batches as the leader gave them, offsets and epochs in them; a cut-off last one is left out.
+
+        Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, OFFSET_OUT_OF_RANGE when they do not continue this log.
+        Raises StorageFailure.
+        """
+        view = memoryview(records)
+        batches = _batches_of(view)
+        if not batches:
+            return Appended(self.log_end_offset, self.log_end_offset - 1, -1, self.log_start_offset)
+        first, last = batches[0], batches[-1]
+        if first.base_offset < self.log_end_offset:
+            self._start_within(first)
+        self._write(view[: last.next_position], batches)
+        return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset)
+
+    def _start_within(self, batch: Batch) -> None:
+        """An empty log whose start lies within the leader's first batch begins with that batch (Kafka KAFKA-6361)."""
+        start = self.log_start_offset
+        if start == self.log_end_offset and batch.magic == 2 and batch.last_offset >= start:
+            self.truncate_fully_and_start_at(batch.base_offset)
+            self.log_start_offset = start
+        else:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic}-{self.partition}: offset {batch.base_offset} does not continue {self.log_end_offset}",
+            )
+
+    def _check_producer(
+        self, fields: tuple[int, ...], batch: memoryview, origin: Origin, alone: bool
+    ) -> RememberedBatch | None:
+        """May the producer write this? The remembered batch when it is a duplicate. Raises KafkaError."""
+        attributes, delta, producer_id, epoch, sequence = fields[5], fields[6], fields[9], fields[10], fields[11]
+        if not alone:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "batches with a producer id have to be appended one by one")
+        if attributes & CONTROL_BIT:
+            end = decode_end_of_transaction(batch)
+            if end is not None:
+                self.producers.check_marker(producer_id, epoch, end.coordinator_epoch)
+            return None
+        last_sequence = sequence_after(sequence, delta)
+        return self.producers.check(
+            producer_id,
+            epoch,
+            sequence,
+            last_sequence,
+            transactional=bool(attributes & TRANSACTIONAL_BIT),
+            client=origin is Origin.CLIENT,
+        )
+
+    def _write(self, view: memoryview, batches: list[Batch]) -> None:
+        """One append to the active segment, or to a new one; then everything that is remembered of batches."""
+        first, last, size = batches[0], batches[-1], len(view)
+        max_timestamp_ms = first.max_timestamp_ms
+        if first is not last:
+            max_timestamp_ms = max(batch.max_timestamp_ms for batch in batches)
+        if size > self.config.segment_bytes:
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes exceed segment.bytes")
+        try:
+            segment = self.segments[-1]
+            if segment.should_roll(self.config, size, last.last_offset, max_timestamp_ms, self.storage.clock):
+                segment = self.roll(first.base_offset)
+            position = segment.size_bytes
+            segment.append(view)
+        except OSError as error:
+            if error.errno in DISK_FULL:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: {error}") from error
+            raise self.failed(error) from error
+        self.log_end_offset = last.last_offset + 1
+        known = self._known_positions
+        if len(known) >= KNOWN_POSITIONS:
+            known.clear()
+        known[first.base_offset] = position
+        for batch in batches:
+            segment.note(batch.last_offset, position + batch.position, batch.size_bytes, batch.max_timestamp_ms)
+            if batch.leader_epoch > self.epochs.latest:
+                self.assign_epoch(batch.leader_epoch, batch.base_offset)
+            if batch.producer_id >= 0:
+                self._learn(segment, batch, view)
+        self.producers.map_end_offset = self.log_end_offset
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
+
+    def _learn(self, segment: Segment, batch: Batch, view: memoryview) -> None:
+        completed = learn(self.producers, batch, view[batch.position : batch.next_position])
+        if completed is not None:
+            self.complete_transaction(segment, completed)
+
+    def complete_transaction(self, segment: Segment, completed: CompletedTransaction) -> None:
+        """Note an aborted one in the segment's index; then it holds back readers only until it is replicated."""
+        if completed.aborted:
+            stable = self.producers.stable_offset_after(completed)
+            try:
+                segment.append_aborted(AbortedTransaction(*completed[:3], stable))
+            except OSError as error:
+                raise self.failed(error) from error
+        self.producers.complete(completed)
+
+    def roll(self, first_offset: int = 0) -> Segment:
+        """Begin a new segment at the log end, or later when the next batch does. Raises OSError."""
+        base_offset = max(first_offset, self.log_end_offset)
+        segment = self.active
+        if segment.base_offset == base_offset:
+            return segment
+        segment.become_inactive()
+        self.producers.map_end_offset = base_offset
+        self.snapshots.write(self.producers)
+        segment = listing.new_segment(self.storage, self.directory, base_offset, self.config)
+        self.segments.append(segment)
+        self._base_offsets.append(base_offset)
+        self._known_positions.clear()
+        flushing.in_background(self)
+        return segment
+
+    # reading
+
+    def read(self, offset: int, max_bytes: int, end_offset: int, *, whole_first_batch: bool) -> LogSlice:
+        """Batches from the one that holds `offset` up to, not including, `end_offset`, at most `max_bytes`.
+
+        `whole_first_batch` gives the first batch even when it is larger. Raises KafkaError OFFSET_OUT_OF_RANGE outside
+        of [log start, log end], CORRUPT_MESSAGE when the segment is damaged there; StorageFailure.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.topic}-{self.partition}, which has "
+                f"{self.log_start_offset} to {self.log_end_offset}",
+            )
+        if offset >= end_offset:
+            return EMPTY
+        try:
+            return self._read(offset, max_bytes, end_offset, whole_first_batch)
+        except CorruptBatch as bad:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.partition}: {bad}") from bad
+        except OSError as error:
+            raise self.failed(error) from error
+
+    def _read(self, offset: int, max_bytes: int, end_offset: int, whole_first_batch: bool) -> LogSlice:
+        segments = self.segments
+        number = self.segment_number(offset)
+        while number < len(segments):
+            segment = segments[number]
+            position = self._position(segment, offset)
+            end = self._end_position(number, end_offset)
+            if position < end:
+                return _slice(segment, position, end - position, max_bytes, whole_first_batch)
+            if end < segment.size_bytes:
+                return EMPTY
+            number += 1
+        return EMPTY
+
+    def _position(self, segment: Segment, offset: int) -> int:
+        """`Segment.locate`, remembering the answer in the active segment, whose end most readers follow."""
+        if segment is not self.segments[-1]:
+            self.storage.open_segments.use(segment)
+            return segment.locate(offset)
+        known = self._known_positions.get(offset)
+        if known is None:
+            known = self._known_positions[offset] = segment.locate(offset)
+        return known
+
+    def _end_position(self, number: int, end_offset: int) -> int:
+        """Where a reader who may see offsets before `end_offset` has to stop in that segment."""
+        segment = self.segments[number]
+        last = number + 1 == len(self.segments)
+        if end_offset >= (self.log_end_offset if last else self._base_offsets[number + 1]):
+            return segment.size_bytes
+        return self._position(segment, end_offset) if end_offset > segment.base_offset else 0
+
+    # epochs, transactions and offsets by time
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """A leader's epoch begins at that offset: a new leader's first act. Raises StorageFailure."""
+        if self.epochs.assign(epoch, start_offset):
+            self.write_epochs()
+
+    def write_epochs(self) -> None:
+        """Bring the checkpoint up to date. It is synced with the next flush, before the recovery point moves."""
+        try:
+            path = f"{self.directory}/{LEADER_EPOCHS}"
+            self.storage.files.write_atomically(path, encode_epochs(self.epochs.entries()), sync=False)
+        except OSError as error:
+            raise self.failed(error) from error
+        self.epochs_unsynced = True
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch known that is not above; (-1, -1) when there is no telling."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to where readers of committed data may read."""
+        unstable = self.producers.first_unstable_offset(high_watermark)
+        return high_watermark if unstable is None else min(high_watermark, max(unstable, self.log_start_offset))
+
+    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Those that readers of [offset, end_offset) have to skip (LocalLog.collectAbortedTransactions)."""
+        found: list[AbortedTransaction] = []
+        for segment in self.segments[max(0, self.segment_number(offset)) :]:
+            for aborted in segment.aborted_transactions():
+                if aborted.last_offset >= offset and aborted.first_offset < end_offset:
+                    found.append(aborted)
+                if aborted.last_stable_offset >= end_offset:
+                    return found
+        return found
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record at or after that time; None when there is none."""
+        return listing.first_at_or_after(self, timestamp_ms)
+
+    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the record with the largest timestamp; None when there is none."""
+        return listing.with_max_timestamp(self)
+
+    def offsets_before(self, timestamp_ms: int, limit: int) -> list[int]:
+        """ListOffsets version 0: starts of segments written before that time (-1 latest, -2 earliest), newest first."""
+        return listing.segment_offsets_before(self, timestamp_ms, limit)
+
+    # changing what is there
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop everything at or after `offset`; whether there was any. Raises StorageFailure."""
+        return truncation.truncate_to(self, offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the next batch comes at `offset`. Raises StorageFailure."""
+        truncation.start_over(self, offset)
+
+    def segments_changed(self) -> None:
+        """Called by whoever changed `segments`."""
+        self._base_offsets = [segment.base_offset for segment in self.segments]
+        self._known_positions.clear()
+
+    def went_back_to(self, offset: int) -> None:
+        """Called after a truncation: nothing from `offset` on is on the disk, whatever a running flush believes."""
+        self.truncations += 1
+        if self.recovery_point > offset:
+            self.recovery_point = offset
+            self.storage.truncated(self)
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        """Hide records before `offset` (DeleteRecords, the leader's log start); whole segments go with the next
+        retention. The caller has checked it against the high watermark. Raises KafkaError OFFSET_OUT_OF_RANGE above
+        the log end."""
+        if offset > self.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"log start {offset} after log end {self.log_end_offset}")
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            if self.epochs.truncate_from_start(offset):
+                self.write_epochs()
+
+    def delete_old_segments(self, high_watermark: int) -> int:
+        """Apply `retention.ms`, `retention.bytes` and the log start offset; how many segments went."""
+        try:
+            return retention.delete_old_segments(self, high_watermark)
+        except OSError as error:
+            raise self.failed(error) from error
+
+    def expire_producers(self) -> None:
+        """Forget producers that were silent for `producer.id.expiration.ms`."""
+        self.producers.expire(self.storage.clock.now_ms(), self.storage.producer_expiration_ms)
+
+    def configure(self, config: LogConfig) -> None:
+        """Take other settings from now on."""
+        self.config = config
+        self._rewrites = rewriting.needed(config)
+
+    # to the disk
+
+    def flush(self) -> None:
+        """Return when everything is on the disk. Raises StorageFailure."""
+        flushing.now(self)
+
+    def flush_in_background(self) -> None:
+        """Begin to bring everything to the disk; `recovery_point` moves when it is there."""
+        try:
+            flushing.in_background(self)
+        except OSError as error:
+            raise self.failed(error) from error
+
+    def close(self) -> None:
+        """Everything to the disk, with a snapshot of the producers, and the descriptors back. Raises StorageFailure."""
+        flushing.close(self)
+
+    def abandon(self) -> None:
+        """Give the descriptors back and write nothing: the log is to be deleted, or its directory is offline."""
+        for segment in self.segments:
+            self.storage.open_segments.forget(segment)
+            segment.release()
+
+
+def _slice(segment: Segment, position: int, length: int, max_bytes: int, whole_first_batch: bool) -> LogSlice:
+    """The range of the file, cut to `max_bytes` with Kafka's exception for the first batch."""
+    incomplete = False
+    if length > max_bytes:
+        first = segment.batch_size_at(position)
+        incomplete = first > max_bytes and not whole_first_batch
+        length = min(length, max(max_bytes, first) if whole_first_batch else max_bytes)
+        if length <= 0:
+            return LogSlice(b"", incomplete)
+    return LogSlice(FileRange(segment.file, position, length), incomplete)
+
+
+def _batches_of(view: memoryview) -> list[Batch]:
+    """The whole batches in fetched bytes, checked. Raises KafkaError CORRUPT_MESSAGE."""
+    batches: list[Batch] = []
+    at, end, last_offset = 0, len(view), -1
+    try:
+        while end - at >= LOG_OVERHEAD:
+            size = int.from_bytes(view[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD
+            if size > end - at:
+                break
+            if size < LOG_OVERHEAD + MIN_LEGACY_LENGTH:
+                raise CorruptBatch(at, f"{size} bytes are too few")
+            content = view[at : at + size]
+            header = content if size >= HEADER_BYTES else bytes(content) + bytes(HEADER_BYTES)
+            batch = decode_header(header, 0, at)
+            if checksum_of(content) != batch.crc:
+                raise CorruptBatch(at, f"stored checksum {batch.crc} is not that of the batch")
+            if batch.base_offset <= last_offset:
+                raise CorruptBatch(at, f"offset {batch.base_offset} after {last_offset}")
+            last_offset = batch.last_offset
+            batches.append(batch)
+            at += size
+    except CorruptBatch as bad:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(bad)) from None
+    return batches

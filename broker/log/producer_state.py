@@ -1,0 +1,227 @@
+"""What is remembered of each idempotent or transactional producer of a partition (KIP-98).
+
+Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerStateEntry and ProducerAppendInfo of 3.9.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from odradek.protocol.errors import ErrorCode, KafkaError
+
+BATCHES_REMEMBERED = 5
+LARGEST_SEQUENCE = 2**31 - 1
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+
+class RememberedBatch(NamedTuple):
+    """One of a producer's latest batches: enough to answer a duplicate of it."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class Producer:
+    """One producer id; `transaction_first_offset` is -1 when no transaction is open."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp_ms",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int, epoch: int = NO_EPOCH) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: list[RememberedBatch] = []
+        self.coordinator_epoch = -1
+        self.last_timestamp_ms = -1
+        self.transaction_first_offset = NO_OFFSET
+
+    @property
+    def last_sequence(self) -> int:
+        """-1 when no batch of this epoch is remembered."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    def adopt_epoch(self, epoch: int) -> None:
+        """A new epoch forgets the batches of the one before."""
+        if epoch != self.epoch:
+            self.batches.clear()
+            self.epoch = epoch
+
+    def remember(self, batch: RememberedBatch) -> None:
+        """The newest batch; the oldest of more than five goes."""
+        if len(self.batches) == BATCHES_REMEMBERED:
+            del self.batches[0]
+        self.batches.append(batch)
+        self.last_timestamp_ms = batch.timestamp_ms
+
+
+class CompletedTransaction(NamedTuple):
+    """What a marker ended: data from `first_offset` on, marker at `last_offset`."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+def sequence_after(sequence: int, count: int) -> int:
+    """`count` later; after 2147483647 comes 0."""
+    return (sequence + count) & LARGEST_SEQUENCE
+
+
+class ProducerState:
+    """All producers of one partition, and the transactions that hold back the last stable offset.
+
+    `map_end_offset` is the offset up to which this state was built: what a snapshot taken now is named after.
+    """
+
+    __slots__ = ("_ongoing", "_unreplicated", "map_end_offset", "producers")
+
+    def __init__(self, map_end_offset: int = 0, producers: Iterable[Producer] = ()) -> None:
+        self.map_end_offset = map_end_offset
+        self.producers = {producer.producer_id: producer for producer in producers}
+        self._ongoing: dict[int, int] = {}
+        self._unreplicated: dict[int, int] = {}
+        for producer in self.producers.values():
+            if producer.transaction_first_offset >= 0:
+                self._ongoing[producer.transaction_first_offset] = producer.producer_id
+
+    def check(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        *,
+        transactional: bool,
+        client: bool,
+    ) -> RememberedBatch | None:
+        """May this batch be appended? The batch it repeats, when it is a duplicate.
+
+        `client` is False for what coordinators write, which carries no sequences. Raises KafkaError:
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. Changes nothing.
+        """
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            return None
+        if client and epoch == producer.epoch:
+            for batch in producer.batches:
+                if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                    return batch
+        self.check_epoch(producer, epoch)
+        if client:
+            self._check_sequence(producer, epoch, first_sequence)
+        if producer.transaction_first_offset >= 0 and not transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {producer_id} has a transaction open since offset {producer.transaction_first_offset}",
+            )
+        return None
+
+    @staticmethod
+    def check_epoch(producer: Producer, epoch: int) -> None:
+        """Raises KafkaError INVALID_PRODUCER_EPOCH for an epoch that a newer one has fenced."""
+        if epoch < producer.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer.producer_id}: epoch {epoch} is older than {producer.epoch}",
+            )
+
+    @staticmethod
+    def _check_sequence(producer: Producer, epoch: int, first_sequence: int) -> None:
+        if epoch != producer.epoch:
+            expected = 0 if producer.epoch != NO_EPOCH else first_sequence
+        elif producer.epoch == NO_EPOCH:
+            return
+        else:
+            expected = sequence_after(producer.last_sequence, 1)
+        if first_sequence != expected:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer.producer_id} epoch {epoch}: sequence {first_sequence}, expected {expected}",
+            )
+
+    def append_data(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        first_offset: int,
+        last_offset: int,
+        timestamp_ms: int,
+        *,
+        transactional: bool,
+    ) -> None:
+        """A data batch was written."""
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            producer = self.producers[producer_id] = Producer(producer_id)
+        producer.adopt_epoch(epoch)
+        last_sequence = sequence_after(first_sequence, last_offset - first_offset) if first_sequence >= 0 else -1
+        producer.remember(RememberedBatch(first_sequence, last_sequence, first_offset, last_offset, timestamp_ms))
+        if transactional and producer.transaction_first_offset < 0:
+            producer.transaction_first_offset = first_offset
+            self._ongoing[first_offset] = producer_id
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+        """May a coordinator write this end of a transaction? KafkaError when a newer one has fenced it."""
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            return
+        self.check_epoch(producer, epoch)
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"producer {producer_id}: coordinator epoch {coordinator_epoch} is older than "
+                f"{producer.coordinator_epoch}",
+            )
+
+    def append_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp_ms: int, *, aborted: bool
+    ) -> CompletedTransaction | None:
+        """The end of a transaction was written; None when it had no data here."""
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            producer = self.producers[producer_id] = Producer(producer_id)
+        first_offset = producer.transaction_first_offset
+        producer.adopt_epoch(epoch)
+        producer.coordinator_epoch = coordinator_epoch
+        producer.last_timestamp_ms = timestamp_ms
+        producer.transaction_first_offset = NO_OFFSET
+        if first_offset < 0:
+            return None
+        return CompletedTransaction(producer_id, first_offset, offset, aborted)
+
+    def stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """The last stable offset once `completed` is replicated: what the transaction index records with it."""
+        others = [first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id]
+        return min(others, default=completed.last_offset + 1)
+
+    def complete(self, completed: CompletedTransaction) -> None:
+        """Its marker holds back the last stable offset until the high watermark passes it."""
+        self._ongoing.pop(completed.first_offset, None)
+        self._unreplicated[completed.first_offset] = completed.last_offset
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where readers of committed data have to stop; None when nothing is open."""
+        for first_offset, last_offset in list(self._unreplicated.items()):
+            if last_offset < high_watermark:
+                del self._unreplicated[first_offset]
+        if not self._ongoing and not self._unreplicated:
+            return None
+        return min((*self._ongoing, *self._unreplicated))
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers without an open transaction that wrote nothing for that long."""
+        for producer_id, producer in list(self.producers.items()):
+            idle = now_ms - producer.last_timestamp_ms >= expiration_ms
+            if idle and producer.transaction_first_offset < 0:
+                del self.producers[producer_id]

@@ -1,0 +1,85 @@
+"""Which segments may go, and letting them go. Source: UnifiedLog.deleteOldSegments of Kafka 3.9."""
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from odradek.broker.log.segment import Segment
+from odradek.broker.log.storage import Storage
+
+if TYPE_CHECKING:
+    from odradek.broker.log.log import Log
+
+logger = logging.getLogger(__name__)
+
+
+def delete_old_segments(log: "Log", high_watermark: int) -> int:
+    """Segments before the log start always go; by size and by age when the policy says delete. Raises OSError."""
+    deleted = _delete_while(log, high_watermark, lambda _, end: end <= log.log_start_offset, "log start offset")
+    if not log.config.deletes:
+        return deleted
+    excess = log.size_bytes - log.config.retention_bytes
+
+    def too_large(segment: Segment, _: int) -> bool:
+        nonlocal excess
+        excess -= segment.size_bytes
+        return excess >= 0
+
+    if log.config.retention_bytes >= 0:
+        deleted += _delete_while(log, high_watermark, too_large, "retention.bytes")
+    if log.config.retention_ms >= 0:
+        oldest_ms = log.storage.clock.now_ms() - log.config.retention_ms
+        deleted += _delete_while(
+            log, high_watermark, lambda segment, _: segment.retention_timestamp_ms() < oldest_ms, "retention.ms"
+        )
+    return deleted
+
+
+def _delete_while(log: "Log", high_watermark: int, may_go: Callable[[Segment, int], bool], reason: str) -> int:
+    """From the oldest on while `may_go(segment, offset after it)`; never beyond the high watermark."""
+    count = 0
+    for number, segment in enumerate(log.segments):
+        last = number + 1 == len(log.segments)
+        end = log.log_end_offset if last else log.segments[number + 1].base_offset
+        if (last and (segment.size_bytes == 0 or reason == "log start offset")) or end > high_watermark:
+            break
+        if not may_go(segment, end):
+            break
+        count = number + 1
+    if count:
+        if count == len(log.segments):
+            log.roll()
+        logger.info(
+            "%s: deleting %d segments before offset %d: %s", log, count, log.segments[count].base_offset, reason
+        )
+        log.advance_log_start_offset(log.segments[count].base_offset)
+        remove_segments(log, log.segments[:count])
+        log.snapshots.remove_before(log.segments[0].base_offset)
+    return count
+
+
+def remove_segments(log: "Log", gone: list[Segment]) -> None:
+    """Take them out of the log; their files go after `file.delete.delay.ms`. Raises OSError."""
+    log.segments = [segment for segment in log.segments if segment not in gone]
+    log.segments_changed()
+    marked = []
+    for segment in gone:
+        log.storage.open_segments.forget(segment)
+        marked += segment.mark_deleted()
+    remove_later(log.storage, marked, log.config.file_delete_delay_ms)
+
+
+def remove_later(storage: Storage, paths: list[str], delay_ms: float) -> None:
+    """Files that were renamed to `.deleted`. What fails is left to the next start."""
+
+    def remove() -> None:
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                storage.files.remove(path)
+
+    def done(result: OSError | None) -> None:
+        if isinstance(result, OSError):
+            logger.warning("cannot remove deleted segments: %s", result)
+
+    storage.clock.call_later(delay_ms, lambda: storage.background.run(remove, done))

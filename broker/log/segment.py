@@ -1,0 +1,335 @@
+"""One segment of a log: a `.log` file, its two sparse indexes and its transaction index.
+
+Source for what is written when: org.apache.kafka.storage.internals.log.LogSegment of 3.9.
+"""
+
+import errno
+import logging
+from collections.abc import Iterator
+
+from odradek.broker.log.batches import SCAN_CHUNK_BYTES, Batch, iterate_headers
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.index import (
+    LARGEST_RELATIVE_OFFSET,
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    OffsetIndex,
+    TimeEntry,
+    TimeIndex,
+)
+from odradek.broker.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
+from odradek.protocol.record_batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC_AT, CorruptBatch
+from odradek.world.clock import Clock
+from odradek.world.files import Buffer, File, Files
+
+log = logging.getLogger(__name__)
+
+LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
+SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+DELETED = ".deleted"
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """`00000000000000000042.log`."""
+    return f"{offset:020d}{suffix}"
+
+
+class Segment:
+    """Append and look up; which segment, and whether, is the log's business. Methods raise OSError as the disk does.
+
+    Indexes are loaded when first needed and rebuilt from the log when they are missing or wrong.
+    """
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_created_ms",
+        "_file",
+        "_files",
+        "_first_timestamp_ms",
+        "_index_interval_bytes",
+        "_largest",
+        "_offset_index",
+        "_prefix",
+        "_time_index",
+        "base_offset",
+        "roll_jitter_ms",
+        "size_bytes",
+    )
+
+    def __init__(self, files: Files, directory: str, base_offset: int, config: LogConfig, created_ms: int) -> None:
+        """A new, empty segment; nothing is written yet. `load_size` makes it one that exists."""
+        self.base_offset = base_offset
+        self.size_bytes = 0
+        self.roll_jitter_ms = 0
+        self._files = files
+        self._prefix = f"{directory}/{base_offset:020d}"
+        self._index_interval_bytes = config.index_interval_bytes
+        self._created_ms = created_ms
+        self._file: File | None = None
+        self._offset_index: OffsetIndex | None = OffsetIndex(base_offset)
+        self._time_index: TimeIndex | None = TimeIndex(base_offset)
+        self._largest: TimeEntry | None = TimeEntry(-1, base_offset)
+        self._first_timestamp_ms: int | None = None
+        self._bytes_since_index_entry = 0
+
+    def load_size(self) -> None:
+        """Take the file as it is on the disk, indexes to be loaded when needed."""
+        self.size_bytes = self._files.size(self.path(LOG))
+        self._offset_index = self._time_index = None
+        self._largest = None
+
+    def path(self, suffix: str) -> str:
+        """Where a file of this segment is."""
+        return self._prefix + suffix
+
+    @property
+    def file(self) -> File:
+        """The `.log` file, opened when needed; creates it when the segment is new."""
+        file = self._file
+        if file is None:
+            file = self._file = self._files.open(self.path(LOG), create=self.size_bytes == 0)
+        return file
+
+    # indexes
+
+    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        try:
+            offsets = OffsetIndex.decode(self._files.read(self.path(OFFSET_INDEX)), self.base_offset, self.size_bytes)
+            times = TimeIndex.decode(self._files.read(self.path(TIME_INDEX)), self.base_offset)
+        except (CorruptFile, FileNotFoundError) as error:
+            if self.size_bytes:
+                log.warning("%s: rebuilding the indexes: %s", self.path(LOG), error)
+            rebuilt = self.rebuild_indexes()
+            self.write_indexes()
+            return rebuilt
+        self._offset_index, self._time_index = offsets, times
+        return offsets, times
+
+    def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """From the headers of all batches; stops before the first that is not one."""
+        offsets, times = self.reset_indexes()
+        try:
+            for batch in iterate_headers(self.file, 0, self.size_bytes):
+                self.note(batch.last_offset, batch.position, batch.size_bytes, batch.max_timestamp_ms)
+        except CorruptBatch as bad:
+            log.error("%s is damaged %s", self.path(LOG), bad)
+        times.append_if_larger(*self.largest_timestamp)
+        return offsets, times
+
+    def reset_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Begin anew, as before the first batch."""
+        offsets = self._offset_index = OffsetIndex(self.base_offset)
+        times = self._time_index = TimeIndex(self.base_offset)
+        self._largest = TimeEntry(-1, self.base_offset)
+        self._bytes_since_index_entry = 0
+        return offsets, times
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._offset_index
+        return index if index is not None else self._load_indexes()[0]
+
+    @property
+    def time_index(self) -> TimeIndex:
+        index = self._time_index
+        return index if index is not None else self._load_indexes()[1]
+
+    def write_indexes(self, *, sync: bool = False) -> None:
+        """Bring the index files up to date; nothing to do when they were not even loaded."""
+        if self._offset_index is not None and self._time_index is not None:
+            self._offset_index.write(self._files, self.path(OFFSET_INDEX), sync=sync)
+            self._time_index.write(self._files, self.path(TIME_INDEX), sync=sync)
+
+    def note(self, last_offset: int, position: int, size_bytes: int, max_timestamp_ms: int) -> None:
+        """A batch was written at `position`: remember its timestamp, and index it when it is time for that."""
+        assert self._largest is not None and self._offset_index is not None and self._time_index is not None
+        if position == 0:
+            self._first_timestamp_ms = max_timestamp_ms
+        if max_timestamp_ms > self._largest[0]:
+            self._largest = TimeEntry(max_timestamp_ms, last_offset)
+        if self._bytes_since_index_entry > self._index_interval_bytes:
+            self._offset_index.append(last_offset, position)
+            self._time_index.append_if_larger(*self._largest)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size_bytes
+
+    # appending
+
+    def append(self, data: Buffer) -> None:
+        """Write at the end. When that fails the file is cut back, so that no part of `data` stays; else it is EIO."""
+        file = self._file
+        if file is None:
+            file = self.file
+        size = self.size_bytes
+        try:
+            file.append(data)
+        except OSError as error:
+            try:
+                file.truncate(size)
+            except OSError as second:
+                raise OSError(errno.EIO, f"half a write stays at byte {size}: {error}, {second}", file.path) from error
+            raise
+        self.size_bytes = size + len(data)
+
+    def should_roll(
+        self, config: LogConfig, size_bytes: int, last_offset: int, max_timestamp_ms: int, clock: Clock
+    ) -> bool:
+        """Whether a batch like this belongs into a new segment (LogSegment.shouldRoll of 3.9)."""
+        size = self.size_bytes
+        if last_offset - self.base_offset > LARGEST_RELATIVE_OFFSET:
+            return True
+        if size == 0:
+            return False
+        if size > config.segment_bytes - size_bytes:
+            return True
+        first = self._first_timestamp_ms
+        if first is None:
+            first = self._load_first_timestamp()
+        waited = max_timestamp_ms - first if first >= 0 else clock.now_ms() - self._created_ms
+        if waited > config.segment_ms - self.roll_jitter_ms:
+            return True
+        limit = config.segment_index_bytes
+        return (
+            len(self.offset_index) >= limit // OFFSET_ENTRY.size or len(self.time_index) >= limit // TIME_ENTRY.size - 1
+        )
+
+    def _load_first_timestamp(self) -> int:
+        first = next(iterate_headers(self.file, 0, self.size_bytes))
+        self._first_timestamp_ms = first.max_timestamp_ms
+        return first.max_timestamp_ms
+
+    def become_inactive(self) -> None:
+        """A newer segment takes the appends: the last time entry, and the index files, are written."""
+        self.time_index.append_if_larger(*self.largest_timestamp)
+        self.write_indexes()
+
+    # looking up
+
+    def locate(self, offset: int) -> int:
+        """Where the first batch begins whose last offset is not before `offset`; the size when there is none.
+
+        Raises CorruptBatch when the segment is damaged on the way.
+        """
+        position = self.offset_index.position_before(offset)
+        file, size = self.file, self.size_bytes
+        while position < size:
+            data = file.pread(SCAN_CHUNK_BYTES, position)
+            at, limit = 0, len(data) - HEADER_BYTES
+            if position + len(data) >= size:
+                data, limit = data + bytes(HEADER_BYTES), len(data) - 1
+            while at <= limit:
+                fields = HEADER.unpack_from(data, at)
+                last = fields[0] + fields[6] if data[at + MAGIC_AT] == 2 else fields[0]
+                if last >= offset:
+                    return position + at
+                if fields[1] <= 0:
+                    raise CorruptBatch(position + at, f"length {fields[1]} in {self.path(LOG)}")
+                at += fields[1] + LOG_OVERHEAD
+            if at == 0:
+                raise CorruptBatch(position, f"{self.path(LOG)} ends within a batch")
+            position += at
+        return size
+
+    def batches_from(self, offset: int) -> Iterator[Batch]:
+        """Headers from the one that holds `offset` on."""
+        return iterate_headers(self.file, self.locate(offset), self.size_bytes)
+
+    def batch_size_at(self, position: int) -> int:
+        """Bytes of the batch that begins there."""
+        data = self.file.pread(LOG_OVERHEAD, position)
+        return int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD
+
+    def next_offset(self) -> int:
+        """One after the last batch; the base offset when empty. Also learns the largest timestamp on its way."""
+        position = self.offset_index.position_before(self.base_offset + LARGEST_RELATIVE_OFFSET)
+        largest = self.time_index.last
+        following = self.base_offset
+        for batch in iterate_headers(self.file, position, self.size_bytes) if self.size_bytes else ():
+            following = batch.last_offset + 1
+            if batch.max_timestamp_ms > largest.timestamp_ms:
+                largest = TimeEntry(batch.max_timestamp_ms, batch.last_offset)
+        self._largest = largest
+        self._bytes_since_index_entry = self.size_bytes - position
+        return following
+
+    @property
+    def largest_timestamp(self) -> TimeEntry:
+        """(largest timestamp, last offset of its batch); (-1, base offset) when no batch has one."""
+        if self._largest is None:
+            self._largest = self.time_index.last
+        return self._largest
+
+    def retention_timestamp_ms(self) -> int:
+        """What `retention.ms` counts from: the largest timestamp, else the time of the last change."""
+        largest = self.largest_timestamp.timestamp_ms
+        return largest if largest >= 0 else self._files.modified_ms(self.path(LOG))
+
+    def modified_ms(self) -> int:
+        """When the file was last written."""
+        return self._files.modified_ms(self.path(LOG))
+
+    # transactions
+
+    def append_aborted(self, aborted: AbortedTransaction) -> None:
+        """To the transaction index, which begins to exist with its first entry."""
+        self._files.open(self.path(TRANSACTION_INDEX), create=True).append(encode_aborted(aborted))
+
+    def aborted_transactions(self) -> list[AbortedTransaction]:
+        """All of this segment; empty when there is no file."""
+        try:
+            return decode_aborted(self._files.read(self.path(TRANSACTION_INDEX)))
+        except FileNotFoundError:
+            return []
+
+    def keep_aborted_before(self, offset: int) -> None:
+        """Forget those whose marker is at or after `offset`."""
+        entries = self.aborted_transactions()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) < len(entries):
+            path = self.path(TRANSACTION_INDEX)
+            self._files.write_atomically(path, b"".join(map(encode_aborted, kept)), sync=False)
+
+    # ending
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Cut before the batch that holds `offset`; the offset at which the next batch may come."""
+        position = self.locate(offset)
+        end = offset
+        if position < self.size_bytes:
+            end = min(offset, next(iterate_headers(self.file, position, self.size_bytes)).base_offset)
+        self.offset_index.truncate_to(end)
+        self.time_index.truncate_to(end)
+        self.keep_aborted_before(end)
+        self.file.truncate(position)
+        self.size_bytes = position
+        if position == 0:
+            self._created_ms, self._first_timestamp_ms = now_ms, None
+        self.next_offset()
+        self._bytes_since_index_entry = 0
+        return end
+
+    def cut(self, size_bytes: int) -> None:
+        """Drop everything from a byte on: recovery, which notes every batch again."""
+        self.file.truncate(size_bytes)
+        self.size_bytes = size_bytes
+
+    def release(self) -> None:
+        """Give up the descriptor and the indexes; whoever still sends from the file keeps it."""
+        self._file = None
+        self._offset_index = self._time_index = None
+
+    def sync(self) -> None:
+        """The `.log` to the disk."""
+        self.file.sync()
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files, which stay readable for who has them open; the paths to remove later."""
+        marked = []
+        for suffix in SUFFIXES:
+            path = self.path(suffix)
+            if self._files.exists(path):
+                self._files.rename(path, path + DELETED)
+                marked.append(path + DELETED)
+        self.release()
+        return marked

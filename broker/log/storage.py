@@ -1,0 +1,73 @@
+"""What all logs of a broker share: the outside world, and the few files of old segments that are kept open."""
+
+import random
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from odradek.world.background import Background
+from odradek.world.clock import Clock
+from odradek.world.files import Files
+
+if TYPE_CHECKING:
+    from odradek.broker.log.log import Log
+    from odradek.broker.log.segment import Segment
+
+OPEN_OLD_SEGMENTS = 500
+"""Inactive segments with an open file and loaded indexes (of a full 1 GB segment these are up to 4 MB)."""
+
+
+class OpenSegments:
+    """Inactive segments that were read lately; the one unused for longest is released when there are too many."""
+
+    def __init__(self, limit: int = OPEN_OLD_SEGMENTS) -> None:
+        self._limit = limit
+        self._segments: OrderedDict[Segment, None] = OrderedDict()
+
+    def use(self, segment: "Segment") -> None:
+        """It is being read."""
+        self._segments[segment] = None
+        self._segments.move_to_end(segment)
+        if len(self._segments) > self._limit:
+            oldest, _ = self._segments.popitem(last=False)
+            oldest.release()
+
+    def forget(self, segment: "Segment") -> None:
+        """It was deleted or closed."""
+        self._segments.pop(segment, None)
+
+
+class Storage:
+    """Passed to every log. The two callbacks are the log manager's."""
+
+    __slots__ = (
+        "background",
+        "clock",
+        "failed",
+        "files",
+        "open_segments",
+        "producer_expiration_ms",
+        "random",
+        "truncated",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        background: Background,
+        random_source: random.Random,
+        *,
+        failed: Callable[[str, OSError], object] = lambda directory, cause: None,
+        truncated: Callable[["Log"], object] = lambda log: None,
+        producer_expiration_ms: int = 86_400_000,
+    ) -> None:
+        """`failed(log directory, cause)` hears of I/O errors; `truncated(log)` when a recovery point went back."""
+        self.files = files
+        self.clock = clock
+        self.background = background
+        self.random = random_source
+        self.failed = failed
+        self.truncated = truncated
+        self.producer_expiration_ms = producer_expiration_ms
+        self.open_segments = OpenSegments()

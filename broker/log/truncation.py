@@ -1,0 +1,95 @@
+"""Dropping the end of a log, or all of it: a follower that has to agree with its leader."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from odradek.broker.log import listing
+from odradek.broker.log.control import learn
+from odradek.broker.log.producer_state import ProducerState
+from odradek.broker.log.retention import remove_segments
+from odradek.broker.log.segment import Segment
+from odradek.broker.log.snapshots import Snapshots
+from odradek.broker.log.storage import Storage
+from odradek.broker.log.transaction_index import AbortedTransaction
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.record_batch import CorruptBatch
+
+if TYPE_CHECKING:
+    from odradek.broker.log.log import Log
+
+logger = logging.getLogger(__name__)
+
+
+def truncate_to(log: "Log", offset: int) -> bool:
+    """Drop all at or after `offset`, and what is left of a batch that it cuts. Whether there was anything."""
+    assert offset >= 0, offset
+    if offset >= log.log_end_offset:
+        if log.epochs.truncate_from_end(log.log_end_offset):
+            log.write_epochs()
+        return False
+    logger.info("%s: truncating to offset %d", log, offset)
+    if log.segments[0].base_offset > offset:
+        start_over(log, offset)
+        return True
+    try:
+        remove_segments(log, [segment for segment in log.segments if segment.base_offset > offset])
+        log.log_end_offset = log.active.truncate_to(offset, log.storage.clock.now_ms())
+        log.segments_changed()
+        log.storage.open_segments.forget(log.active)
+        log.went_back_to(log.log_end_offset)
+        log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
+        log.producers = rebuild_producers(
+            log.storage, log.segments, log.snapshots, log.log_start_offset, log.log_end_offset
+        )
+    except CorruptBatch as bad:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{log.topic}-{log.partition}: {bad}") from bad
+    except OSError as error:
+        raise log.failed(error) from error
+    if log.epochs.truncate_from_end(log.log_end_offset):
+        log.write_epochs()
+    return True
+
+
+def start_over(log: "Log", offset: int) -> None:
+    """Drop everything; the log is empty and begins at `offset`."""
+    logger.info("%s: starting over at offset %d", log, offset)
+    try:
+        remove_segments(log, list(log.segments))
+        log.segments = [listing.new_segment(log.storage, log.directory, offset, log.config)]
+        log.segments_changed()
+        log.snapshots.remove_outside(offset, offset)
+    except OSError as error:
+        raise log.failed(error) from error
+    log.log_start_offset = log.log_end_offset = offset
+    log.went_back_to(0)
+    log.recovery_point = offset
+    log.producers = ProducerState(offset)
+    log.epochs.clear()
+    log.write_epochs()
+
+
+def rebuild_producers(
+    storage: Storage, segments: list[Segment], snapshots: Snapshots, start_offset: int, end_offset: int
+) -> ProducerState:
+    """The state at `end_offset`: the newest snapshot, and all batches since. Raises OSError, CorruptBatch."""
+    snapshots.remove_outside(start_offset, end_offset)
+    state = snapshots.load(start_offset, storage.clock.now_ms(), storage.producer_expiration_ms)
+    for number, segment in enumerate(segments):
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
+        if following > state.map_end_offset:
+            _learn_segment(state, segment, state.map_end_offset)
+    state.map_end_offset = end_offset
+    return state
+
+
+def _learn_segment(state: ProducerState, segment: Segment, offset: int) -> None:
+    """All batches from `offset` on; aborted transactions that the segment's index has not are added to it."""
+    known = {aborted.last_offset for aborted in segment.aborted_transactions()}
+    for batch in segment.batches_from(max(offset, segment.base_offset)) if segment.size_bytes else ():
+        content = segment.file.pread(batch.size_bytes, batch.position) if batch.is_control else b""
+        completed = learn(state, batch, content)
+        if completed is None:
+            continue
+        if completed.aborted and completed.last_offset not in known:
+            segment.append_aborted(AbortedTransaction(*completed[:3], state.stable_offset_after(completed)))
+        state.complete(completed)

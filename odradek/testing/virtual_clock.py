@@ -1,0 +1,130 @@
+"""Virtual time: an asyncio loop that never waits, and a clock that a test moves by hand.
+
+On a `VirtualLoop` everything runs as on any loop, but when nothing is left to do now, time jumps to the next timer. A
+run takes only the time that its work takes, and is the same each time. It has no sockets, and threads must not be used.
+"""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from odradek.world.clock import LoopClock, Timer
+
+T = TypeVar("T")
+
+FIRST_WALL_CLOCK_MS = 1_700_000_000_000
+"""What a virtual wall clock shows in the beginning, unless told otherwise."""
+
+
+class NothingLeftToHappen(RuntimeError):  # noqa: N818
+    """Somebody waits, but no timer is set and no callback is ready: in the real world this would hang for ever."""
+
+
+class _TimeSelector:
+    """Stands where a loop has its selector: instead of waiting for sockets it lets the time pass."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise NothingLeftToHappen("all tasks wait for something that nothing will bring about")
+        self.now += max(timeout, 0.0)
+        return []
+
+    def close(self) -> None:
+        """No descriptor to give back."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """An event loop on virtual time; `time()` is seconds since it was made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selector = _TimeSelector()
+        self._clock_resolution = 1e-9
+
+    def time(self) -> float:
+        return self._selector.now
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        assert not event_list, "there are no descriptors here"
+
+    def _write_to_self(self) -> None:
+        """Called after `call_soon_threadsafe`; the loop never sleeps, so there is nobody to wake."""
+
+
+class VirtualClock(LoopClock):
+    """The clock of a virtual loop. `wall_offset_ms` may be changed: a wall clock that jumps."""
+
+    def __init__(self, loop: VirtualLoop, wall_clock_ms: int = FIRST_WALL_CLOCK_MS) -> None:
+        super().__init__(loop)
+        self.wall_offset_ms = wall_clock_ms
+
+    def now_ms(self) -> int:
+        return self.wall_offset_ms + int(self.monotonic_ms())
+
+
+def run_virtual(main: Callable[[VirtualClock], Coroutine[Any, Any, T]]) -> T:
+    """Run `main(clock)` on a new virtual loop until it returns; tasks that are left are cancelled.
+
+    An exception that reached the loop's handler (from a callback, say) is raised at the end: a test must not miss it.
+    """
+    loop = VirtualLoop()
+    reported: list[BaseException] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context.get("exception") or RuntimeError(context)))
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        result = runner.run(main(VirtualClock(loop)))
+    if reported:
+        raise reported[0]
+    return result
+
+
+class _ManualTimer:
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class ManualClock:
+    """A clock without a loop, for rules that are synchronous: time passes in `advance` only."""
+
+    def __init__(self, wall_clock_ms: int = FIRST_WALL_CLOCK_MS) -> None:
+        self.wall_offset_ms = wall_clock_ms
+        self._elapsed_ms = 0.0
+        self._timers: list[tuple[float, int, _ManualTimer]] = []
+        self._numbers = itertools.count()
+
+    def now_ms(self) -> int:
+        return self.wall_offset_ms + int(self._elapsed_ms)
+
+    def monotonic_ms(self) -> float:
+        return self._elapsed_ms
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+        timer = _ManualTimer(callback)
+        heapq.heappush(self._timers, (self._elapsed_ms + max(delay_ms, 0.0), next(self._numbers), timer))
+        return timer
+
+    def call_soon(self, callback: Callable[[], object]) -> Timer:
+        return self.call_later(0.0, callback)
+
+    @property
+    def outstanding(self) -> int:
+        """Timers that are neither run nor cancelled."""
+        return sum(timer.callback is not None for _, _, timer in self._timers)
+
+    def advance(self, delay_ms: float = 0.0) -> None:
+        """Let time pass and run, in order, what falls due, also what that itself brings about."""
+        until_ms = self._elapsed_ms + delay_ms
+        while self._timers and self._timers[0][0] <= until_ms:
+            due_ms, _, timer = heapq.heappop(self._timers)
+            self._elapsed_ms = max(self._elapsed_ms, due_ms)
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                callback()
+        self._elapsed_ms = until_ms

@@ -1,0 +1,325 @@
+"""A network in memory, on virtual time, that a test can cut.
+
+Each host has its own view of it: `network.host("broker-0")` is what that host's programs are given as their Network.
+Bytes arrive in order, after a latency drawn from a seeded source. A cut holds bytes back, as TCP does, and lets them
+through when it heals; it may be one-way. `reset` breaks connections, as a host that dies or a firewall does.
+"""
+
+import asyncio
+import errno
+import itertools
+import os
+import random
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from odradek.world.clock import Clock, Timer
+from odradek.world.files import Buffer, File
+from odradek.world.network import Endpoint
+
+PIPE_BYTES = 256 * 1024
+"""So much may be sent before the other side has received any of it (a socket's two buffers)."""
+CONNECT_TIMEOUT_MS = 10_000.0
+"""How long one tries to reach a host behind a cut."""
+FIRST_EPHEMERAL_PORT = 40_000
+
+
+class _Pipe:
+    """One direction of a connection: sent bytes travel, arrive, and are received."""
+
+    def __init__(self, network: "VirtualNetwork", source: str, target: str) -> None:
+        self.network = network
+        self.source, self.target = source, target
+        self.travelling: deque[tuple[float, bytes]] = deque()
+        """Arrival time and bytes; the empty bytes are the end of the stream."""
+        self.arrived = bytearray()
+        self.unreceived_bytes = 0
+        self.ended = False
+        self.changed: Callable[[], object] = lambda: None
+        """Called when something has arrived."""
+        self._last_arrival_ms = 0.0
+        self._alarm: Timer | None = None
+
+    @property
+    def room_bytes(self) -> int:
+        return max(0, PIPE_BYTES - self.unreceived_bytes)
+
+    def put(self, data: bytes) -> None:
+        arrival_ms = max(self.network.clock.monotonic_ms() + self.network.draw_latency_ms(), self._last_arrival_ms)
+        self._last_arrival_ms = arrival_ms
+        self.unreceived_bytes += len(data)
+        self.travelling.append((arrival_ms, data))
+        self.arrange()
+
+    def arrange(self) -> None:
+        """See to it that what travels arrives, unless the way is cut."""
+        if self._alarm is None and self.travelling and not self.network.is_cut(self.source, self.target):
+            delay_ms = self.travelling[0][0] - self.network.clock.monotonic_ms()
+            self._alarm = self.network.clock.call_later(max(delay_ms, 0.0), self._arrive)
+
+    def _arrive(self) -> None:
+        self._alarm = None
+        if self.network.is_cut(self.source, self.target):
+            return
+        now_ms = self.network.clock.monotonic_ms()
+        while self.travelling and self.travelling[0][0] <= now_ms:
+            data = self.travelling.popleft()[1]
+            self.arrived += data
+            self.ended = self.ended or not data
+        self.arrange()
+        self.changed()
+
+
+class VirtualEndpoint:
+    """One end of a connection. Callbacks come level-triggered, as those of a real loop."""
+
+    def __init__(self, network: "VirtualNetwork", peer: str, incoming: _Pipe, outgoing: _Pipe) -> None:
+        self.peer = peer
+        self._network = network
+        self._incoming, self._outgoing = incoming, outgoing
+        self._readable: Callable[[], object] | None = None
+        self._writable: Callable[[], object] | None = None
+        self._scheduled = False
+        self._error: OSError | None = None
+        self.partner: VirtualEndpoint | None = None
+        """The other end; set when the connection is made."""
+        self.closed = False
+        incoming.changed = self._on_arrival
+
+    def receive_into(self, buffer: memoryview, /) -> int:
+        self._check()
+        arrived = self._incoming.arrived
+        if not arrived:
+            if self._incoming.ended:
+                return 0
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        size = min(len(buffer), len(arrived))
+        buffer[:size] = arrived[:size]
+        del arrived[:size]
+        self._incoming.unreceived_bytes -= size
+        if self.partner is not None:
+            self.partner.wake()
+        return size
+
+    def send(self, data: Buffer, *, more: bool = False) -> int:
+        self._check()
+        size = min(len(data), self._outgoing.room_bytes)
+        if not size:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        self._outgoing.put(bytes(data[:size]))
+        return size
+
+    def send_file(self, file: File, position: int, length: int) -> int:
+        room = self._outgoing.room_bytes
+        data = file.pread(min(length, room), position) if room else b""
+        if room and not data:
+            raise OSError(errno.ENODATA, f"no byte at {position}, {length} were promised", file.path)
+        return self.send(data)
+
+    def on_readable(self, callback: Callable[[], object] | None) -> None:
+        self._readable = callback
+        self.wake()
+
+    def on_writable(self, callback: Callable[[], object] | None) -> None:
+        self._writable = callback
+        self.wake()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._readable = self._writable = None
+        if self._error is None:
+            self._outgoing.put(b"")
+        self._network.forget(self, self._incoming)
+
+    def _on_arrival(self) -> None:
+        """Bytes for an end that is closed are answered with a reset, as TCP does."""
+        if self.closed and self._incoming.arrived and self.partner is not None:
+            self._incoming.arrived.clear()
+            self.partner.reset()
+        self.wake()
+
+    def reset(self) -> None:
+        """Break it: both callbacks are called, and whatever is tried fails."""
+        self._error = ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        self._incoming.arrived.clear()
+        self.wake()
+
+    def wake(self) -> None:
+        """Call what can go on now, in a turn of its own, and again as long as it can."""
+        if not self._scheduled and not self.closed and (self._can_receive() or self._can_send()):
+            self._scheduled = True
+            self._network.clock.call_soon(self._call_back)
+
+    def _can_receive(self) -> bool:
+        ready = self._error is not None or bool(self._incoming.arrived) or self._incoming.ended
+        return self._readable is not None and ready
+
+    def _can_send(self) -> bool:
+        return self._writable is not None and (self._error is not None or self._outgoing.room_bytes > 0)
+
+    def _call_back(self) -> None:
+        self._scheduled = False
+        try:
+            if self._readable is not None and self._can_receive():
+                self._readable()
+            if self._writable is not None and self._can_send():
+                self._writable()
+        finally:
+            self.wake()
+
+    def _check(self) -> None:
+        if self.closed:
+            raise OSError(errno.EBADF, "closed here")
+        if self._error is not None:
+            raise self._error
+
+
+class VirtualListener:
+    """A port of one host."""
+
+    def __init__(
+        self, network: "VirtualNetwork", address: tuple[str, int], accepted: Callable[[Endpoint], object]
+    ) -> None:
+        self.port = address[1]
+        self._network = network
+        self._address = address
+        self._accepted = accepted
+        self._backlog: deque[VirtualEndpoint] = deque()
+        self._paused = False
+
+    def arrive(self, endpoint: VirtualEndpoint) -> None:
+        """Somebody has connected."""
+        self._backlog.append(endpoint)
+        self._accept()
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        self._accept()
+
+    def _accept(self) -> None:
+        while self._backlog and not self._paused:
+            self._accepted(self._backlog.popleft())
+
+    def close(self) -> None:
+        self._network.listeners.pop(self._address, None)
+        while self._backlog:
+            self._backlog.popleft().close()
+
+
+class HostNetwork:
+    """The Network of one host."""
+
+    def __init__(self, network: "VirtualNetwork", name: str) -> None:
+        self._network = network
+        self.name = name
+
+    def listen(self, host: str, port: int, accepted: Callable[[Endpoint], object]) -> VirtualListener:
+        return self._network.listen(self.name, port, accepted)
+
+    async def connect(self, host: str, port: int) -> VirtualEndpoint:
+        target = self.name if host in ("localhost", "127.0.0.1") else host
+        return await self._network.connect(self.name, target, port)
+
+
+class VirtualNetwork:
+    """All hosts and what is between them. `latency_ms`: least and most, one way; the seed decides."""
+
+    def __init__(self, clock: Clock, seed: int = 0, latency_ms: tuple[float, float] = (0.1, 1.0)) -> None:
+        self.clock = clock
+        self.random = random.Random(seed)
+        self.latency_ms = latency_ms
+        self.listeners: dict[tuple[str, int], VirtualListener] = {}
+        self._endpoints: dict[VirtualEndpoint, tuple[str, str]] = {}
+        self._pipes: dict[_Pipe, None] = {}
+        """Every direction of a connection whose receiving end is open."""
+        self._cuts: set[tuple[str, str]] = set()
+        self._healed = asyncio.Event()
+        self._ports = itertools.count(FIRST_EPHEMERAL_PORT)
+
+    def host(self, name: str) -> HostNetwork:
+        """The network as that host sees it."""
+        return HostNetwork(self, name)
+
+    def draw_latency_ms(self) -> float:
+        return self.random.uniform(*self.latency_ms)
+
+    # what a test does to it
+
+    def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
+        """From now on nothing arrives from `source` at `target`, nor back unless `one_way`."""
+        self._cuts.add((source, target))
+        if not one_way:
+            self._cuts.add((target, source))
+
+    def heal(self, source: str | None = None, target: str | None = None) -> None:
+        """Undo one cut, both ways, or all of them; what was held back arrives."""
+        pair = {(source, target), (target, source)}
+        self._cuts = {way for way in self._cuts if source is not None and way not in pair}
+        for pipe in self._pipes:
+            pipe.arrange()
+        self._healed.set()
+        self._healed = asyncio.Event()
+
+    def is_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self._cuts
+
+    def reset(self, host: str, other: str | None = None) -> None:
+        """Break all connections of a host, or those with one other host, at both ends."""
+        for endpoint, ends in list(self._endpoints.items()):
+            if host in ends and (other is None or other in ends):
+                endpoint.reset()
+
+    # what hosts do
+
+    def listen(self, host: str, port: int, accepted: Callable[[Endpoint], object]) -> VirtualListener:
+        address = (host, port or next(self._ports))
+        if address in self.listeners:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), f"{host}:{port}")
+        listener = self.listeners[address] = VirtualListener(self, address, accepted)
+        return listener
+
+    async def connect(self, source: str, target: str, port: int) -> VirtualEndpoint:
+        deadline_ms = self.clock.monotonic_ms() + CONNECT_TIMEOUT_MS
+        await self._pass(self.draw_latency_ms())
+        while self.is_cut(source, target) or self.is_cut(target, source):
+            await self._wait_for_healing(deadline_ms - self.clock.monotonic_ms(), f"{target}:{port}")
+        listener = self.listeners.get((target, port))
+        if listener is None:
+            await self._pass(self.draw_latency_ms())
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED), f"{target}:{port}")
+        there, back = _Pipe(self, source, target), _Pipe(self, target, source)
+        near = VirtualEndpoint(self, f"{target}:{port}", back, there)
+        far = VirtualEndpoint(self, f"{source}:{next(self._ports)}", there, back)
+        self._endpoints[near] = self._endpoints[far] = (source, target)
+        self._pipes[there] = self._pipes[back] = None
+        near.partner, far.partner = far, near
+        listener.arrive(far)
+        await self._pass(self.draw_latency_ms())
+        return near
+
+    def forget(self, endpoint: VirtualEndpoint, incoming: _Pipe) -> None:
+        """Called by an endpoint that is closed."""
+        del self._endpoints[endpoint]
+        del self._pipes[incoming]
+
+    async def _pass(self, delay_ms: float) -> None:
+        passed = asyncio.get_running_loop().create_future()
+        self.clock.call_later(delay_ms, partial(_resolve, passed))
+        await passed
+
+    async def _wait_for_healing(self, left_ms: float, address: str) -> None:
+        try:
+            await asyncio.wait_for(self._healed.wait(), max(left_ms, 0.0) / 1000.0)
+        except TimeoutError as error:
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), address) from error
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
