@@ -28,7 +28,7 @@ PEER_MISTAKES = (MalformedMessage, UnsupportedRequestError, FrameSizeError)
 
 
 class Boundary:
-    """`with` it around work for one connection; not re-entrant use is fine, it has no state."""
+    """`with` it around work for one connection. It has no state, so it may be entered again inside itself."""
 
     __slots__ = ("_close", "_peer")
 
@@ -45,8 +45,8 @@ class Boundary:
         if error is None or not isinstance(error, Exception):
             return False
         if isinstance(error, PEER_MISTAKES):
-            logger.warning("closing the connection from %s: %s", self._peer, error)
+            logger.warning("closing the connection with %s: %s", self._peer, error)
         else:
-            logger.error("closing the connection from %s after an error of ours", self._peer, exc_info=error)
+            logger.error("closing the connection with %s after an error of ours", self._peer, exc_info=error)
         self._close()
         return True

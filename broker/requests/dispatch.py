@@ -15,6 +15,7 @@ from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Sile
 from odradek.protocol.codec import Encoder, decoder, encoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Message
+from odradek.protocol.headers import message_classes, request_header_version, response_header_version
 from odradek.protocol.primitives import Part, read_unsigned_varint, skip_tagged_fields
 
 REQUEST_HEADER = Struct(">Iih")
@@ -25,7 +26,6 @@ RESPONSE_HEADER = Struct(">ii")
 """Size and correlation id: response header version 0, behind the size of the frame."""
 FLEXIBLE_RESPONSE_HEADER = Struct(">iix")
 """Version 1: no tagged fields."""
-CONTROLLED_SHUTDOWN_KEY = 7
 ROUTES_MAX = 1 << 12
 """Above what Kafka has of keys times versions: only what the registry serves gets a route."""
 
@@ -55,8 +55,7 @@ class Route:
     version: int
     decode: Any
     handle: Any
-    encode: Encoder | None
-    """None until the first response tells its class."""
+    encode: Encoder
     flexible: bool
     """The request's header ends with tagged fields."""
     response_header: Struct
@@ -65,11 +64,8 @@ class Route:
 
     def answer(self, correlation_id: int, response: Message) -> list[Part]:
         """The whole frame of a response, its size in front."""
-        encode = self.encode
-        if encode is None:
-            encode = self.encode = encoder(type(response), self.version)
         parts: list[Part] = [b""]
-        encode(response, parts)
+        self.encode(response, parts)
         header = self.response_header
         parts[0] = header.pack(sum(map(len, parts)) + header.size - 4, correlation_id)
         return parts
@@ -151,18 +147,16 @@ class Dispatcher:
             if key == api_versions.REQUEST.API_KEY:
                 return None
             raise UnsupportedRequestError(f"API {key} version {version} is not served, but {lowest}-{highest}")
-        request = module.REQUEST
-        flexible = version >= request.FLEXIBLE_FROM
-        response_is_flexible = flexible and key != api_versions.REQUEST.API_KEY
+        flexible_response = response_header_version(key, version) == 1
         assert len(self._routes) < ROUTES_MAX, "more routes than Kafka has versions"
         route = self._routes[api] = Route(
             version=version,
-            decode=decoder(request, version),
+            decode=decoder(module.REQUEST, version),
             handle=module.handle,
-            encode=None,
-            flexible=flexible,
-            response_header=FLEXIBLE_RESPONSE_HEADER if response_is_flexible else RESPONSE_HEADER,
-            has_client_id=(key, version) != (CONTROLLED_SHUTDOWN_KEY, 0),
+            encode=encoder(message_classes(key).response, version),
+            flexible=request_header_version(key, version) == 2,
+            response_header=FLEXIBLE_RESPONSE_HEADER if flexible_response else RESPONSE_HEADER,
+            has_client_id=request_header_version(key, version) > 0,
         )
         return route
 

@@ -1,0 +1,243 @@
+"""The client's side of a connection to another broker: followers, the controller's channels and forwarders use it.
+
+Requests may be pipelined; the answers come in their order. Connects when there is something to send and no connection.
+A connection that breaks, answers nonsense, or does not answer in time is closed, and everything under way on it fails:
+whether the other broker acted on those requests is unknown. Waiting before the next attempt is the caller's business.
+
+A large answer is received straight into a buffer of its own, which the message's `records` then are parts of.
+"""
+
+import asyncio
+from collections import deque
+from functools import partial
+from struct import Struct
+
+from odradek.broker.network.boundary import Boundary, FrameSizeError
+from odradek.broker.network.output import Output
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.fields import Message
+from odradek.protocol.headers import RequestHeader, decode_correlation_id, decode_response, encode_request
+from odradek.world.clock import Clock
+from odradek.world.network import Endpoint, Network
+
+SIZE = Struct(">i")
+SIZE_BYTES = 4
+RECEIVE_BYTES = 1 << 16
+"""Answers that come whole within so many bytes are copied out of one reused buffer."""
+RESPONSE_BYTES_MAX = 128 * 1024 * 1024
+"""A larger announced size is nonsense."""
+REQUESTS_MAX = 1000
+"""Requests that may be under way or wait for the connection at once; more are refused."""
+CORRELATION_IDS = 1 << 31
+
+
+class PeerUnreachable(OSError):  # noqa: N818 - named as the states of a peer are
+    """There is no answer and there will be none: no connection, a broken one, or none in time."""
+
+
+class _Request:
+    """One request that has no answer yet."""
+
+    __slots__ = ("answer", "correlation_id", "message", "version")
+
+    def __init__(self, message: Message, version: int, answer: asyncio.Future[Message]) -> None:
+        self.message = message
+        self.version = version
+        self.answer = answer
+        self.correlation_id = -1
+
+
+class _Link:
+    """One connection, from the moment it is open until it breaks."""
+
+    def __init__(self, peer: "Peer", endpoint: Endpoint) -> None:
+        self._peer = peer
+        self._endpoint = endpoint
+        self._output = Output(endpoint, self._flush)
+        self._boundary = Boundary(endpoint.peer, partial(self.close, "the answer was not understood"))
+        self._next_correlation_id = 0
+        self._head = memoryview(bytearray(RECEIVE_BYTES))
+        self._head_end = 0
+        self._body: memoryview | None = None
+        """An answer that did not come whole, `_body_end` bytes of which are there."""
+        self._body_end = 0
+        self.sent: deque[_Request] = deque()
+        self.closed = False
+        endpoint.on_readable(self._on_readable)
+
+    def send(self, request: _Request) -> None:
+        request.correlation_id = self._next_correlation_id
+        self._next_correlation_id = (self._next_correlation_id + 1) % CORRELATION_IDS
+        header = RequestHeader(request.message.API_KEY, request.version, request.correlation_id, self._peer.client_id)
+        parts = encode_request(header, request.message)
+        self._output.push([SIZE.pack(sum(map(len, parts))), *parts])
+        self.sent.append(request)
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            self._output.flush()
+        except OSError as error:
+            self.close(str(error))
+
+    def _on_readable(self) -> None:
+        into = self._head[self._head_end :] if self._body is None else self._body[self._body_end :]
+        try:
+            received = self._endpoint.receive_into(into)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(str(error))
+            return
+        if not received:
+            self.close("closed by the other side")
+            return
+        with self._boundary:
+            if self._body is None:
+                self._head_end += received
+                self._take_frames()
+            else:
+                self._body_end += received
+                if self._body_end == len(self._body):
+                    frame, self._body = self._body, None
+                    self._answered(frame)
+
+    def _take_frames(self) -> None:
+        """The whole answers of the reused buffer; a begun one gets a buffer of its own."""
+        at, end, head = 0, self._head_end, self._head
+        while end - at >= SIZE_BYTES and self._body is None and not self.closed:
+            size: int = SIZE.unpack_from(head, at)[0]
+            if not 0 <= size <= RESPONSE_BYTES_MAX:
+                raise FrameSizeError(f"an answer of {size} bytes was announced")
+            begin, after = at + SIZE_BYTES, at + SIZE_BYTES + size
+            at = min(after, end)
+            if after <= end:
+                self._answered(memoryview(bytes(head[begin:after])))
+            else:
+                self._body = memoryview(bytearray(size))
+                self._body_end = end - begin
+                self._body[: self._body_end] = head[begin:end]
+        self._head_end = end - at
+        if at and at < end:
+            head[: end - at] = head[at:end]
+
+    def _answered(self, frame: memoryview) -> None:
+        if not self.sent:
+            raise MalformedMessage("an answer to nothing")
+        request = self.sent.popleft()
+        try:
+            if decode_correlation_id(frame) != request.correlation_id:
+                raise MalformedMessage(f"an answer to {decode_correlation_id(frame)}, not {request.correlation_id}")
+            _, response = decode_response(request.message.API_KEY, request.version, frame)
+        except MalformedMessage:
+            self.sent.appendleft(request)
+            raise
+        if not request.answer.done():
+            request.answer.set_result(response)
+
+    def close(self, reason: str) -> None:
+        """Fail all that was sent; harmless twice."""
+        if self.closed:
+            return
+        self.closed = True
+        self._endpoint.close()
+        self._output.clear()
+        self._body = None
+        self._peer._link_closed(self)
+        self._peer._fail(self.sent, reason)
+
+
+class Peer:
+    """Requests to one address. Everything on the loop."""
+
+    def __init__(self, network: Network, clock: Clock, host: str, port: int, client_id: str) -> None:
+        self.client_id = client_id
+        self._network = network
+        self._clock = clock
+        self._host = host
+        self._port = port
+        self._link: _Link | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._unsent: deque[_Request] = deque()
+        """What waits for the connection."""
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"Peer({self._host}:{self._port})"
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._link is not None
+
+    async def request(self, message: Message, version: int, timeout_ms: float) -> Message:
+        """Send a request, connecting before if needed, and wait for its answer for `timeout_ms` in all.
+
+        Raises PeerUnreachable. The `records` of the answer are the caller's, for as long as it holds them.
+        """
+        under_way = len(self._unsent) + (len(self._link.sent) if self._link else 0)
+        if self._closed or under_way >= REQUESTS_MAX:
+            raise self._unreachable("closed here" if self._closed else f"{under_way} requests wait already")
+        loop = asyncio.get_running_loop()
+        request = _Request(message, version, loop.create_future())
+        timer = self._clock.call_later(timeout_ms, partial(self._give_up, request, timeout_ms))
+        try:
+            if self._link is not None:
+                self._link.send(request)
+            else:
+                self._unsent.append(request)
+                if self._connecting is None:
+                    self._connecting = loop.create_task(self._connect())
+            return await request.answer
+        finally:
+            timer.cancel()
+
+    def close(self) -> None:
+        """Drop the connection; what is under way fails, and so do later requests. Harmless twice."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._link is not None:
+            self._link.close("closed here")
+        self._fail(self._unsent, "closed here")
+
+    async def _connect(self) -> None:
+        try:
+            endpoint = await self._network.connect(self._host, self._port)
+        except OSError as error:
+            self._connecting = None
+            self._fail(self._unsent, str(error) or type(error).__name__)
+            return
+        except asyncio.CancelledError:
+            self._connecting = None
+            raise
+        self._connecting = None
+        link = self._link = _Link(self, endpoint)
+        while self._unsent and not link.closed:
+            link.send(self._unsent.popleft())
+
+    def _give_up(self, request: _Request, timeout_ms: float) -> None:
+        """Its time is up. A connection on which an answer is missing is of no use any more."""
+        if request.answer.done():
+            return
+        reason = f"no answer within {timeout_ms:.0f} ms"
+        request.answer.set_exception(self._unreachable(reason))
+        if self._link is not None and request.correlation_id >= 0:
+            self._link.close(reason)
+            return
+        self._unsent.remove(request)
+        if not self._unsent and self._connecting is not None:
+            self._connecting.cancel()
+
+    def _link_closed(self, link: _Link) -> None:
+        if self._link is link:
+            self._link = None
+
+    def _fail(self, requests: deque[_Request], reason: str) -> None:
+        while requests:
+            answer = requests.popleft().answer
+            if not answer.done():
+                answer.set_exception(self._unreachable(reason))
+
+    def _unreachable(self, reason: str) -> PeerUnreachable:
+        return PeerUnreachable(f"{self._host}:{self._port}: {reason}")
