@@ -1,4 +1,12 @@
-"""AddOffsetsToTxn (key 25), versions 0-4, flexible from 3+."""
+"""AddOffsetsToTxn: API key 25, versions 0-4, flexible from 3. To the transaction coordinator.
+
+Puts the offsets partition of a group into a producer's transaction, before TxnOffsetCommit.
+
+1   the client does its own throttling
+2   PRODUCER_FENCED may be answered; below it is INVALID_PRODUCER_EPOCH
+3   flexible
+4   TRANSACTION_ABORTABLE may be answered
+"""
 
 from odradek.protocol.fields import INT16, INT32, INT64, STRING, Message, field
 

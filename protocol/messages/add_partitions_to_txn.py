@@ -1,4 +1,18 @@
-"""AddPartitionsToTxn (key 24), versions 0-5, flexible from 3+."""
+"""AddPartitionsToTxn: API key 24, versions 0-5, flexible from 3. To the transaction coordinator.
+
+Puts partitions into a producer's transaction before it writes to them.
+
+1   the client does its own throttling
+2   PRODUCER_FENCED may be answered; below it is INVALID_PRODUCER_EPOCH
+3   flexible; the last version for clients
+4   between brokers: several transactions, and `verify_only`, with which a leader asks whether a partition is in the
+    transaction already (KIP-890). Needs the right CLUSTER_ACTION
+5   TRANSACTION_ABORTABLE may be answered
+
+Up to 3 an error for every partition: the others of a refused request are OPERATION_NOT_ATTEMPTED.
+CONCURRENT_TRANSACTIONS while the last one is still being ended. The response's structs are named after the versions,
+as Kafka names them.
+"""
 
 from odradek.protocol.fields import BOOL, INT16, INT32, INT64, STRING, Array, Message, Struct, field
 

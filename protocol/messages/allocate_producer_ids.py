@@ -1,4 +1,8 @@
-"""AllocateProducerIds (key 67), versions 0, flexible from 0+."""
+"""AllocateProducerIds: API key 67, version 0, flexible from 0. From a broker to the controller.
+
+A block of a thousand producer ids, which nobody else gets. The controller keeps the last block in
+/latest_producer_id_block. An older broker epoch is STALE_BROKER_EPOCH.
+"""
 
 from odradek.protocol.fields import INT16, INT32, INT64, Message, field
 

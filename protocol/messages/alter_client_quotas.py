@@ -1,4 +1,10 @@
-"""AlterClientQuotas (key 49), versions 0-1, flexible from 1+."""
+"""AlterClientQuotas: API key 49, versions 0-1, flexible from 1. To any broker; clients use the controller.
+
+Sets or removes quotas of entities: keys such as producer_byte_rate, consumer_byte_rate, request_percentage,
+controller_mutation_rate, connection_creation_rate (ip only). A null entity name is the default entity.
+
+1   flexible
+"""
 
 from odradek.protocol.fields import BOOL, FLOAT64, INT16, INT32, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,11 @@
-"""AlterConfigs (key 33), versions 0-2, flexible from 2+."""
+"""AlterConfigs: API key 33, versions 0-2, flexible from 2. To any broker; for a broker's own settings to that broker.
+
+Replaces all dynamic settings of a resource: what the request does not name goes back to its default.
+IncrementalAlterConfigs is what newer clients use.
+
+1   the client does its own throttling
+2   flexible
+"""
 
 from odradek.protocol.fields import BOOL, INT8, INT16, INT32, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,16 @@
-"""AlterPartition (key 56), versions 0-3, flexible from 0+."""
+"""AlterPartition: API key 56, versions 0-3, flexible from 0. From a leader to the controller.
+
+Proposes a new ISR. It is accepted when leader epoch and partition epoch (the version of the state's znode) are the
+current ones and every new member is alive and not shutting down.
+
+1   leader recovery state: the leader says that it has recovered after an unclean election (KIP-704)
+2   topic ids instead of names; INELIGIBLE_REPLICA may be answered (KIP-841)
+3   the ISR with the broker epoch of each member, so that a restarted broker cannot come in on its old self's account
+    (KIP-903)
+
+FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION for another partition epoch, INVALID_REQUEST, NEW_LEADER_ELECTED;
+STALE_BROKER_EPOCH for the request as a whole.
+"""
 
 from odradek.protocol.fields import INT8, INT16, INT32, INT64, STRING, UUID, Array, Message, Struct, field
 

@@ -1,4 +1,11 @@
-"""AlterPartitionReassignments (key 45), versions 0, flexible from 0+."""
+"""AlterPartitionReassignments: API key 45, version 0, flexible from 0. To the controller.
+
+Gives partitions new replicas. Null replicas cancel a reassignment that is under way; NO_REASSIGNMENT_IN_PROGRESS when
+there is none.
+
+INVALID_REPLICA_ASSIGNMENT for replicas that are empty, repeated or unknown. The answer does not wait for the data to
+move: ListPartitionReassignments tells.
+"""
 
 from odradek.protocol.fields import INT16, INT32, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,14 @@
-"""AlterReplicaLogDirs (key 34), versions 0-2, flexible from 2+."""
+"""AlterReplicaLogDirs: API key 34, versions 0-2, flexible from 2. To the broker that holds the replicas.
+
+Moves replicas to another directory of the same broker. For a partition that is not there yet it is remembered where it
+shall be made.
+
+1   the client does its own throttling
+2   flexible
+
+LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR for an offline directory, UNKNOWN_TOPIC_OR_PARTITION; else the answer is 0 as
+soon as the move has begun.
+"""
 
 from odradek.protocol.fields import INT16, INT32, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,8 @@
-"""AlterUserScramCredentials (key 51), versions 0, flexible from 0+."""
+"""AlterUserScramCredentials: API key 51, version 0, flexible from 0. To the controller.
+
+Sets and deletes SCRAM credentials; the salted password comes from the client. All changes of one user are made or
+none: UNACCEPTABLE_CREDENTIAL (iterations out of 4096-16384), UNSUPPORTED_SASL_MECHANISM, DUPLICATE_RESOURCE.
+"""
 
 from odradek.protocol.fields import BYTES, INT8, INT16, INT32, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,11 @@
-"""CreateAcls (key 30), versions 0-3, flexible from 2+."""
+"""CreateAcls: API key 30, versions 0-3, flexible from 2. To any broker; clients use the controller.
+
+Adds access control entries, with a result for each in the order of the request.
+
+1   pattern type; without it, literal. The client does its own throttling
+2   flexible
+3   resource type 7, user
+"""
 
 from odradek.protocol.fields import INT8, INT16, INT32, STRING, Array, Message, Struct, field
 

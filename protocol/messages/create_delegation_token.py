@@ -1,4 +1,14 @@
-"""CreateDelegationToken (key 38), versions 0-3, flexible from 2+."""
+"""CreateDelegationToken: API key 38, versions 0-3, flexible from 2. To the controller.
+
+Makes a token with which others may authenticate as its owner.
+
+1   the client does its own throttling
+2   flexible
+3   an owner other than who asks (KIP-373)
+
+Refused with DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on connections without authentication, and on those that were
+authenticated by a token; DELEGATION_TOKEN_AUTH_DISABLED where there is no master key.
+"""
 
 from odradek.protocol.fields import BYTES, INT16, INT32, INT64, STRING, Array, Message, Struct, field
 

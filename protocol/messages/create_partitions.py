@@ -1,4 +1,14 @@
-"""CreatePartitions (key 37), versions 0-3, flexible from 2+."""
+"""CreatePartitions: API key 37, versions 0-3, flexible from 2. To the controller.
+
+Raises the number of partitions of topics; `count` is the new total. `assignments` are the replicas of the new ones,
+null: the controller's choice.
+
+1   the client does its own throttling
+2   flexible
+3   THROTTLING_QUOTA_EXCEEDED may be answered
+
+Fewer partitions or the same number is INVALID_PARTITIONS. `validate_only` changes nothing.
+"""
 
 from odradek.protocol.fields import BOOL, INT16, INT32, STRING, Array, Message, Struct, field
 

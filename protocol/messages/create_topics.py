@@ -1,4 +1,20 @@
-"""CreateTopics (key 19), versions 0-7, flexible from 5+."""
+"""CreateTopics: API key 19, versions 0-7, flexible from 5. To the controller.
+
+Creates topics, by partition count and replication factor or by an assignment of replicas.
+
+1   `validate_only`; error message
+2   throttle time
+3   the client does its own throttling
+4   partition count and replication factor may be -1 for the broker's defaults (KIP-464)
+5   flexible; counts and configuration in the response (KIP-525). Who may not describe them gets null configurations
+    and the reason in the tagged `topic_config_error_code`
+6   THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599)
+7   topic ids in the response
+
+NOT_CONTROLLER from any other broker. The answer comes when the topic is known to the brokers, or with
+REQUEST_TIMED_OUT after `timeout_ms`: the topic is made nevertheless. config_source: 1 topic, 2 broker (dynamic),
+3 cluster default (dynamic), 4 broker file, 5 built-in default.
+"""
 
 from odradek.protocol.fields import BOOL, INT8, INT16, INT32, STRING, UUID, Array, Message, Struct, field
 

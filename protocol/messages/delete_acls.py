@@ -1,4 +1,11 @@
-"""DeleteAcls (key 31), versions 0-3, flexible from 2+."""
+"""DeleteAcls: API key 31, versions 0-3, flexible from 2. To any broker; clients use the controller.
+
+Removes what filters match, and answers with what was removed.
+
+1   pattern type; the client does its own throttling
+2   flexible
+3   resource type 7, user
+"""
 
 from odradek.protocol.fields import INT8, INT16, INT32, STRING, Array, Message, Struct, field
 

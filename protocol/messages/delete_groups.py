@@ -1,4 +1,10 @@
-"""DeleteGroups (key 42), versions 0-2, flexible from 2+."""
+"""DeleteGroups: API key 42, versions 0-2, flexible from 2. To the groups' coordinator.
+
+Removes groups that have no members, with their offsets. NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
+
+1   the client does its own throttling
+2   flexible
+"""
 
 from odradek.protocol.fields import INT16, INT32, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,13 @@
-"""DeleteRecords (key 21), versions 0-2, flexible from 2+."""
+"""DeleteRecords: API key 21, versions 0-2, flexible from 2. To the leader.
+
+Moves the log start offset up, in all replicas; -1 is the high watermark. The answer waits until the in-sync replicas
+have followed, and brings the lowest of their log start offsets.
+
+1   the client does its own throttling
+2   flexible
+
+OFFSET_OUT_OF_RANGE above the high watermark; POLICY_VIOLATION for a topic that is compacted only.
+"""
 
 from odradek.protocol.fields import INT16, INT32, INT64, STRING, Array, Message, Struct, field
 

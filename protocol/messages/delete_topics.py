@@ -1,4 +1,14 @@
-"""DeleteTopics (key 20), versions 0-6, flexible from 4+."""
+"""DeleteTopics: API key 20, versions 0-6, flexible from 4. To the controller.
+
+Marks topics for deletion and waits up to `timeout_ms` for it to be done.
+
+1   throttle time
+2   the client does its own throttling
+3   TOPIC_DELETION_DISABLED when delete.topic.enable is false; below it is INVALID_REQUEST
+4   flexible
+5   error message; THROTTLING_QUOTA_EXCEEDED may be answered
+6   topics by name or by id, in a list of structs that replaces the list of names
+"""
 
 from odradek.protocol.fields import INT16, INT32, STRING, UUID, Array, Message, Struct, field
 

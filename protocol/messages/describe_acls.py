@@ -1,4 +1,13 @@
-"""DescribeAcls (key 29), versions 0-3, flexible from 2+."""
+"""DescribeAcls: API key 29, versions 0-3, flexible from 2. To any broker.
+
+The access control entries that a filter matches. SECURITY_DISABLED where there is no authorizer.
+
+1   pattern type (3 literal, 4 prefixed; filters also 1 any, 2 match); the client does its own throttling
+2   flexible
+3   resource type 7, user
+
+Numbers are Kafka's AclOperation, AclPermissionType, ResourceType; 1 is "any" in filters.
+"""
 
 from odradek.protocol.fields import INT8, INT16, INT32, STRING, Array, Message, Struct, field
 

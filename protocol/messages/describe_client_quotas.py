@@ -1,4 +1,12 @@
-"""DescribeClientQuotas (key 48), versions 0-1, flexible from 1+."""
+"""DescribeClientQuotas: API key 48, versions 0-1, flexible from 1. To any broker.
+
+Quotas by user, client id and ip. For each component: 0 exactly this name, 1 the default (a null name), 2 any.
+`strict`: only entities that have no other components.
+
+1   flexible
+
+Null entries come with an error.
+"""
 
 from odradek.protocol.fields import BOOL, FLOAT64, INT8, INT16, INT32, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,11 @@
-"""DescribeCluster (key 60), versions 0-1, flexible from 0+."""
+"""DescribeCluster: API key 60, versions 0-1, flexible from 0. To any broker.
+
+Cluster id, controller and brokers, and what the client may do with the cluster.
+
+1   endpoint type: 1 brokers, 2 controllers. A broker answers 2 with MISMATCHED_ENDPOINT_TYPE (KIP-919)
+
+Authorized operations are bits; -2147483648 is "not asked".
+"""
 
 from odradek.protocol.fields import BOOL, INT8, INT16, INT32, STRING, Array, Message, Struct, field
 

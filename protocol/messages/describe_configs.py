@@ -1,4 +1,19 @@
-"""DescribeConfigs (key 32), versions 0-4, flexible from 4+."""
+"""DescribeConfigs: API key 32, versions 0-4, flexible from 4.
+
+To any broker; for a broker's or its loggers' own settings to that broker.
+
+Settings of topics (resource type 2), brokers (4) and broker loggers (8), with where each value comes from.
+
+1   synonyms when asked for: every place where the value could have been set, in the order of precedence. The source of
+    the value instead of the flag that it is the default
+2   the client does its own throttling
+3   type of the value and, when asked for, its documentation
+4   flexible
+
+Null keys mean all. An empty broker name is the cluster's dynamic default. Sensitive values are null. Sources: 1 topic,
+2 broker (dynamic), 3 cluster default (dynamic), 4 broker file, 5 built-in default, 6 broker logger. Types: 1 boolean,
+2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password.
+"""
 
 from odradek.protocol.fields import BOOL, INT8, INT16, INT32, STRING, Array, Message, Struct, field
 

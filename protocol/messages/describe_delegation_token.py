@@ -1,4 +1,11 @@
-"""DescribeDelegationToken (key 41), versions 0-3, flexible from 2+."""
+"""DescribeDelegationToken: API key 41, versions 0-3, flexible from 2. To any broker.
+
+The tokens of the given owners that who asks may see. Null owners mean all.
+
+1   the client does its own throttling
+2   flexible
+3   who asked for the token, beside its owner
+"""
 
 from odradek.protocol.fields import BYTES, INT16, INT32, INT64, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,15 @@
-"""DescribeGroups (key 15), versions 0-5, flexible from 5+."""
+"""DescribeGroups: API key 15, versions 0-5, flexible from 5. To the groups' coordinator.
+
+State, protocol and members of classic groups. A group that does not exist is Dead, with no members and no error.
+
+1   throttle time
+2   the client does its own throttling
+3   authorized operations, when asked for; -2147483648 is "not asked"
+4   group instance ids
+5   flexible
+
+Metadata and assignments of members are there only while the group is Stable; else the bytes are empty.
+"""
 
 from odradek.protocol.fields import BOOL, BYTES, INT16, INT32, STRING, Array, Message, Struct, field
 

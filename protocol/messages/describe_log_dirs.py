@@ -1,4 +1,14 @@
-"""DescribeLogDirs (key 35), versions 0-4, flexible from 2+."""
+"""DescribeLogDirs: API key 35, versions 0-4, flexible from 2. To the broker that is asked about.
+
+Sizes of the replicas in each log directory, and how far future replicas (moves between directories) lag behind.
+
+1   the client does its own throttling
+2   flexible
+3   an error for the whole answer
+4   total and usable bytes of the volume (-1 when not known)
+
+Null topics mean all. An offline directory has KAFKA_STORAGE_ERROR and no topics.
+"""
 
 from odradek.protocol.fields import BOOL, INT16, INT32, INT64, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,7 @@
-"""DescribeProducers (key 61), versions 0, flexible from 0+."""
+"""DescribeProducers: API key 61, version 0, flexible from 0. To the leader.
+
+The producer state of partitions: ids, epochs, last sequences, and where an open transaction starts (-1: none).
+"""
 
 from odradek.protocol.fields import INT16, INT32, INT64, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,7 @@
-"""DescribeTransactions (key 65), versions 0, flexible from 0+."""
+"""DescribeTransactions: API key 65, version 0, flexible from 0. To the transaction coordinator.
+
+State, producer, timeout, start time (-1: none) and partitions of transactional ids. TRANSACTIONAL_ID_NOT_FOUND.
+"""
 
 from odradek.protocol.fields import INT16, INT32, INT64, STRING, Array, Message, Struct, field
 

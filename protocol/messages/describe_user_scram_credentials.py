@@ -1,4 +1,8 @@
-"""DescribeUserScramCredentials (key 50), versions 0, flexible from 0+."""
+"""DescribeUserScramCredentials: API key 50, version 0, flexible from 0. To any broker.
+
+Which SCRAM mechanisms users have, and with how many iterations. Mechanisms: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512. Null or
+no users mean all. RESOURCE_NOT_FOUND for a user without credentials, DUPLICATE_RESOURCE for one asked twice.
+"""
 
 from odradek.protocol.fields import INT8, INT16, INT32, STRING, Array, Message, Struct, field
 

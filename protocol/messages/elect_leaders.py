@@ -1,4 +1,13 @@
-"""ElectLeaders (key 43), versions 0-2, flexible from 2+."""
+"""ElectLeaders: API key 43, versions 0-2, flexible from 2. To the controller.
+
+Elects leaders: type 0 the preferred replica, type 1 any live one where there is no leader, which may lose data.
+
+1   election type; an error for the whole answer. Version 0 is preferred elections only
+2   flexible
+
+Null partitions mean all; then only partitions for which something had to be done are in the answer, else those
+without need have ELECTION_NOT_NEEDED. PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
+"""
 
 from odradek.protocol.fields import INT8, INT16, INT32, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,8 @@
-"""Envelope (key 58), versions 0, flexible from 0+."""
+"""Envelope: API key 58, version 0, flexible from 0. From a broker to the controller.
+
+Another request with the principal and address of its client, forwarded. In ZooKeeper mode it occurs only while a
+cluster migrates.
+"""
 
 from odradek.protocol.fields import BYTES, INT16, Message, field
 

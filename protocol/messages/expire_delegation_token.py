@@ -1,4 +1,10 @@
-"""ExpireDelegationToken (key 40), versions 0-2, flexible from 2+."""
+"""ExpireDelegationToken: API key 40, versions 0-2, flexible from 2. To the controller.
+
+Changes when a token expires; a negative period removes it at once.
+
+1   the client does its own throttling
+2   flexible
+"""
 
 from odradek.protocol.fields import BYTES, INT16, INT32, INT64, Message, field
 

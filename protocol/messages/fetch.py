@@ -1,4 +1,32 @@
-"""Fetch (key 1), versions 0-17, flexible from 12+."""
+"""Fetch: API key 1, versions 0-17, flexible from 12. To the leader, or to the replica that the leader preferred.
+
+Reads record batches from an offset on: consumers up to the high watermark or the last stable offset, followers up to
+the log end. It waits up to `max_wait_ms` for `min_bytes`, and ends at once when any partition has an error.
+
+1   throttle time in the response
+2   records of magic 1 may come back; 0 and 1 get magic 0
+3   a limit for the whole answer; partitions are filled in the order of the request, and the first that has anything
+    returns at least one whole batch. Below 3 the limit is hard and cuts batches
+4   isolation level, last stable offset, aborted transactions; records of magic 2
+5   log start offset: of the follower in the request, of the leader in the response
+6   KAFKA_STORAGE_ERROR; below it is NOT_LEADER_OR_FOLLOWER
+7   fetch sessions (KIP-227): (0, -1) none, (0, 0) opens one, then only changes are sent; topics to forget
+8   the client does its own throttling
+9   current leader epoch, for FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (KIP-320)
+10  zstd; below 10 such data is UNSUPPORTED_COMPRESSION_TYPE
+11  rack of the consumer, preferred replica in the response (KIP-392)
+12  flexible; epoch of the last fetched record, and where the logs part in the response (KIP-595); current leader
+13  topic ids instead of names (KIP-516)
+14  OFFSET_MOVED_TO_TIERED_STORAGE may be answered
+15  replica id and broker epoch as one tagged struct, which consumers leave out (KIP-903)
+16  endpoints of new leaders (KIP-951)
+17  directory id of the follower (KIP-853)
+
+Records are never null in an answer, not even with an error: librdkafka and kafka-python fail on null. Aborted
+transactions may be null, and matter only to read_committed. A full answer has every partition of the request; an
+incremental one those with records, errors, a preferred replica, or a changed high watermark, last stable or log start
+offset, and it too waits for `max_wait_ms`.
+"""
 
 from odradek.protocol.fields import INT8, INT16, INT32, INT64, RECORDS, STRING, UUID, Array, Message, Struct, field
 from odradek.protocol.primitives import Records

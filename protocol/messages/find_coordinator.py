@@ -1,4 +1,15 @@
-"""FindCoordinator (key 10), versions 0-6, flexible from 3+."""
+"""FindCoordinator: API key 10, versions 0-6, flexible from 3. To any broker.
+
+Which broker coordinates a group or a transactional id: the leader of a partition of __consumer_offsets or of
+__transaction_state, which is made when it does not exist yet (COORDINATOR_NOT_AVAILABLE meanwhile).
+
+1   key type: 0 group, 1 transaction; throttle time, error message
+2   the client does its own throttling
+3   flexible
+4   several keys in one request, an answer for each (KIP-699)
+5   TRANSACTION_ABORTABLE may be answered
+6   key type 2, share groups, which a ZooKeeper-mode broker refuses with INVALID_REQUEST
+"""
 
 from odradek.protocol.fields import INT8, INT16, INT32, STRING, Array, Message, Struct, field
 

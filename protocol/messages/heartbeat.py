@@ -1,4 +1,13 @@
-"""Heartbeat (key 12), versions 0-4, flexible from 4+."""
+"""Heartbeat: API key 12, versions 0-4, flexible from 4. To the group's coordinator.
+
+Keeps a member in its group, and tells it when to join again: REBALANCE_IN_PROGRESS. UNKNOWN_MEMBER_ID and
+ILLEGAL_GENERATION mean that it is out.
+
+1   throttle time
+2   the client does its own throttling
+3   group instance id; FENCED_INSTANCE_ID when another member has it
+4   flexible
+"""
 
 from odradek.protocol.fields import INT16, INT32, STRING, Message, field
 

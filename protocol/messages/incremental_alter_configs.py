@@ -1,4 +1,13 @@
-"""IncrementalAlterConfigs (key 44), versions 0-1, flexible from 1+."""
+"""IncrementalAlterConfigs: API key 44, versions 0-1, flexible from 1.
+
+To any broker; for a broker's own settings to that broker.
+
+Changes single settings: 0 set, 1 delete, 2 append to a list, 3 subtract from it.
+
+1   flexible
+
+The same setting twice for one resource is INVALID_REQUEST. Resource types as in DescribeConfigs.
+"""
 
 from odradek.protocol.fields import BOOL, INT8, INT16, INT32, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,18 @@
-"""InitProducerId (key 22), versions 0-5, flexible from 2+."""
+"""InitProducerId: API key 22, versions 0-5, flexible from 2.
+
+To the transaction coordinator; any broker when there is no transactional id.
+
+Gives a producer its id and epoch. For a transactional id it also fences the producer before, and ends that one's
+transaction.
+
+1   the client does its own throttling
+2   flexible
+3   the id and epoch the producer has, to go on after a fatal error with the next epoch: both or neither (KIP-360)
+4   PRODUCER_FENCED may be answered; below it is INVALID_PRODUCER_EPOCH
+5   TRANSACTION_ABORTABLE may be answered
+
+After epoch 32767 there is a new id. A null transactional id is idempotence only; an empty one is INVALID_REQUEST.
+"""
 
 from odradek.protocol.fields import INT16, INT32, INT64, STRING, Message, field
 

@@ -1,4 +1,20 @@
-"""JoinGroup (key 11), versions 0-9, flexible from 6+."""
+"""JoinGroup: API key 11, versions 0-9, flexible from 6. To the group's coordinator.
+
+Enters a group, or enters it again for the next generation. The answer waits until all members are there or the
+rebalance timeout is over; the leader's answer lists the members with their metadata, the others' lists nobody.
+
+1   rebalance timeout; in version 0 it is the session timeout
+2   throttle time
+3   the client does its own throttling
+4   a new member is first refused with MEMBER_ID_REQUIRED and the id it shall use, so that lost answers leave no ghosts
+5   group instance id: a member that comes back under it does not start a rebalance (KIP-345)
+6   flexible
+7   protocol type in the response; protocol name nullable there
+8   reason, for the coordinator's log (KIP-800)
+9   the leader may be told to leave the assignment alone (`skip_assignment`, for a static leader that returns)
+
+Below 7 the protocol name is "" and never null. Metadata is opaque, may be empty, and is never null.
+"""
 
 from odradek.protocol.fields import BOOL, BYTES, INT16, INT32, STRING, Array, Message, Struct, field
 

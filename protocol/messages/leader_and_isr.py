@@ -1,4 +1,19 @@
-"""LeaderAndIsr (key 4), versions 0-7, flexible from 4+."""
+"""LeaderAndIsr: API key 4, versions 0-7, flexible from 4. From the controller to a broker.
+
+Tells a broker which partitions it leads and follows, with leader epoch, ISR and replicas.
+
+1   new partitions are marked, so that a broker with an offline directory knows that nothing was there
+2   broker epoch, against requests meant for an earlier life of the broker; partitions by topic instead of one list
+3   replicas that a reassignment adds and removes
+4   flexible
+5   topic ids, and whether the request is complete (type 1 incremental, 2 full); the response goes by topic id
+6   leader recovery state: 1 after an unclean election (KIP-704)
+7   whether the controller is a KRaft one (migration, KIP-866)
+
+An older controller epoch is STALE_CONTROLLER_EPOCH, an older broker epoch STALE_BROKER_EPOCH, an older leader epoch of
+a partition STALE_CONTROLLER_EPOCH for that partition. An id that differs from the one in partition.metadata is
+INCONSISTENT_TOPIC_ID. The version is not negotiated: inter.broker.protocol.version decides.
+"""
 
 from odradek.protocol.fields import BOOL, INT8, INT16, INT32, INT64, STRING, UUID, Array, Message, Struct, field
 

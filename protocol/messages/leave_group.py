@@ -1,4 +1,13 @@
-"""LeaveGroup (key 13), versions 0-5, flexible from 4+."""
+"""LeaveGroup: API key 13, versions 0-5, flexible from 4. To the group's coordinator.
+
+Takes members out of their group at once, without waiting for their session timeouts.
+
+1   throttle time
+2   the client does its own throttling
+3   several members, by member id or by group instance id (tools remove static members), with an error for each
+4   flexible
+5   reason, for the coordinator's log
+"""
 
 from odradek.protocol.fields import INT16, INT32, STRING, Array, Message, Struct, field
 

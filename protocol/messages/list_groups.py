@@ -1,4 +1,11 @@
-"""ListGroups (key 16), versions 0-5, flexible from 3+."""
+"""ListGroups: API key 16, versions 0-5, flexible from 3. To every broker, which lists the groups it coordinates.
+
+1   throttle time
+2   the client does its own throttling
+3   flexible
+4   filter by states, state of each group (KIP-518)
+5   filter by types without regard to case, type of each group: "classic" here (KIP-848)
+"""
 
 from odradek.protocol.fields import INT16, INT32, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,8 @@
-"""ListPartitionReassignments (key 46), versions 0, flexible from 0+."""
+"""ListPartitionReassignments: API key 46, version 0, flexible from 0. To the controller.
+
+The reassignments under way: all replicas, those being added, those being removed. Null topics mean all; partitions
+without one are left out.
+"""
 
 from odradek.protocol.fields import INT16, INT32, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,9 @@
-"""ListTransactions (key 66), versions 0-1, flexible from 0+."""
+"""ListTransactions: API key 66, versions 0-1, flexible from 0. To every broker, which lists those it coordinates.
+
+Filtered by states and producer ids; states that nobody knows come back in the answer.
+
+1   only those that run for at least so many milliseconds; -1: all (KIP-994)
+"""
 
 from odradek.protocol.fields import INT16, INT32, INT64, STRING, Array, Message, Struct, field
 

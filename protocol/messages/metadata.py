@@ -1,4 +1,26 @@
-"""Metadata (key 3), versions 0-12, flexible from 9+."""
+"""Metadata: API key 3, versions 0-12, flexible from 9. To any broker.
+
+Brokers, controller, and for topics their partitions, leaders and replicas, from what the broker was last told by the
+controller. The way in for every client.
+
+1   null topics mean all, none mean none; in version 0 none mean all. Rack, controller id, internal flag
+2   cluster id
+3   throttle time
+4   the client may forbid that topics are made by asking for them
+5   offline replicas
+6   the client does its own throttling; LISTENER_NOT_FOUND instead of LEADER_NOT_AVAILABLE
+7   leader epoch
+8   authorized operations as bits, when asked for; -2147483648 is "not asked", 0 is "none"
+9   flexible
+10  topic ids in the response. The request has a place for them, which is used from 12 on: before, an id or a null
+    name is INVALID_REQUEST
+11  no authorized operations of the cluster any more: DescribeCluster has them
+12  topics by id; an id that nobody has is UNKNOWN_TOPIC_ID with a null name
+
+Never an error of 0 with no partitions: clients take it for a topic that exists. A topic that is being made is
+LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION. Version 0 answers REPLICA_NOT_AVAILABLE when a replica is down,
+later ones just list it as offline. Controller id -1: none is elected.
+"""
 
 from odradek.protocol.fields import BOOL, INT16, INT32, STRING, UUID, Array, Message, Struct, field
 

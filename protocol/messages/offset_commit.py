@@ -1,4 +1,22 @@
-"""OffsetCommit (key 8), versions 0-9, flexible from 8+."""
+"""OffsetCommit: API key 8, versions 0-9, flexible from 8. To the group's coordinator; version 0 to any broker.
+
+Stores the offsets that a group has consumed. With generation -1 and no member it is a consumer that assigns its own
+partitions, which is right only while the group has no members.
+
+0   offsets go to ZooKeeper, /consumers/<group>/offsets/<topic>/<partition>, as a decimal number
+1   to __consumer_offsets; generation and member; a time for each partition (only in this version)
+2   retention time, until 4
+3   throttle time
+4   the client does its own throttling
+5   no retention time: offsets.retention.minutes decides
+6   leader epoch of the last consumed record
+7   group instance id (static membership)
+8   flexible
+9   the same; the first version of the next consumer protocol (KIP-848), and GROUP_ID_NOT_FOUND may be answered
+
+Metadata may be null; more than offset.metadata.max.bytes is OFFSET_METADATA_TOO_LARGE. The answer has every partition
+of the request.
+"""
 
 from odradek.protocol.fields import INT16, INT32, INT64, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,8 @@
-"""OffsetDelete (key 47), versions 0, flexible from none."""
+"""OffsetDelete: API key 47, version 0, never flexible. To the group's coordinator.
+
+Forgets the offsets of a group for some partitions. GROUP_SUBSCRIBED_TO_TOPIC where a member still reads the topic,
+GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP for groups that are not of consumers. Never flexible.
+"""
 
 from odradek.protocol.fields import INT16, INT32, STRING, Array, Message, Struct, field
 

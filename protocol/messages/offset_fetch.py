@@ -1,4 +1,20 @@
-"""OffsetFetch (key 9), versions 0-9, flexible from 6+."""
+"""OffsetFetch: API key 9, versions 0-9, flexible from 6. To the group's coordinator; version 0 to any broker.
+
+The committed offsets of a group. A partition without one is -1 with error 0.
+
+0   from ZooKeeper; there a missing offset is UNKNOWN_TOPIC_OR_PARTITION
+1   from __consumer_offsets
+2   null topics mean all that the group has; an error for the whole group
+3   throttle time
+4   the client does its own throttling
+5   leader epoch of the offset
+6   flexible
+7   `require_stable`: UNSTABLE_OFFSET_COMMIT while a transaction has offsets pending for the partition (KIP-447)
+8   several groups in one request, each with its own error
+9   member and epoch, checked for groups of the next consumer protocol
+
+Every partition that was asked for is in the answer, and no other.
+"""
 
 from odradek.protocol.fields import BOOL, INT16, INT32, INT64, STRING, Array, Message, Struct, field
 

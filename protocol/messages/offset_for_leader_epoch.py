@@ -1,4 +1,15 @@
-"""OffsetForLeaderEpoch (key 23), versions 0-4, flexible from 4+."""
+"""OffsetForLeaderEpoch: API key 23, versions 0-4, flexible from 4. To the leader.
+
+Where an epoch ended in the leader's log: a follower or consumer truncates there, or finds out that it has to.
+
+1   the epoch that the answer is about, which is the last one not above what was asked
+2   current leader epoch in the request; throttle time
+3   replica id; -2 is a debugging consumer that may see beyond the high watermark, -1 a consumer
+4   flexible
+
+The current epoch ends at the log end (high watermark for consumers); an older one where the next begins; an unknown or
+future one is (-1, -1), not an error.
+"""
 
 from odradek.protocol.fields import INT16, INT32, INT64, STRING, Array, Message, Struct, field
 

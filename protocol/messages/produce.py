@@ -1,4 +1,24 @@
-"""Produce (key 0), versions 0-11, flexible from 9+."""
+"""Produce: API key 0, versions 0-11, flexible from 9. To the leader of each partition.
+
+Appends record batches. `acks` says when the answer comes: 1 when the leader has written, -1 when the whole in-sync
+replica set has, 0 never: such a request has no response at all, and an error closes its connection instead. Any other
+number is INVALID_REQUIRED_ACKS with base offset -1 (clients of 0.8 used larger ones; KIP-1 ended that).
+
+1   throttle time in the response
+2   log append time in the response: -1 unless the topic stamps its records itself. Records may be of magic 1
+3   transactional id; records are of magic 2, and each partition's are exactly one batch
+4   KAFKA_STORAGE_ERROR may be answered
+5   log start offset in the response (-1 with an error)
+6   the client does its own throttling; before, the broker delayed the answer
+7   zstd may be used; below 7 it is UNSUPPORTED_COMPRESSION_TYPE
+8   the records that were at fault, by index, and a message (KIP-467)
+9   flexible
+10  current leader and its endpoint with NOT_LEADER_OR_FOLLOWER, so that the client need not ask for metadata (KIP-951)
+11  TRANSACTION_ABORTABLE may be answered; below it is INVALID_TXN_STATE
+
+The answer has one entry for every partition of the request and no other. Null records and an empty batch are refused;
+a duplicate of one of the producer's last five batches gets the offset of the first and no error.
+"""
 
 from odradek.protocol.fields import INT16, INT32, INT64, RECORDS, STRING, Array, Message, Struct, field
 from odradek.protocol.primitives import Records

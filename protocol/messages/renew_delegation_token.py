@@ -1,4 +1,10 @@
-"""RenewDelegationToken (key 39), versions 0-2, flexible from 2+."""
+"""RenewDelegationToken: API key 39, versions 0-2, flexible from 2. To the controller.
+
+Moves the expiry of a token up to, at most, the end of its life.
+
+1   the client does its own throttling
+2   flexible
+"""
 
 from odradek.protocol.fields import BYTES, INT16, INT32, INT64, Message, field
 

@@ -1,4 +1,15 @@
-"""StopReplica (key 5), versions 0-4, flexible from 2+."""
+"""StopReplica: API key 5, versions 0-4, flexible from 2. From the controller to a broker.
+
+Stops replicas; with `delete_partition` their logs are deleted too.
+
+1   broker epoch; partitions by topic
+2   flexible
+3   leader epoch and deletion for each partition (KIP-570). -2 as leader epoch belongs to a topic that is deleted and
+    passes every check; an older epoch is FENCED_LEADER_EPOCH
+4   whether the controller is a KRaft one
+
+Deletion has an answer for every partition, and the controller repeats what failed when the broker is back.
+"""
 
 from odradek.protocol.fields import BOOL, INT16, INT32, INT64, STRING, Array, Message, Struct, field
 

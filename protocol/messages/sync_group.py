@@ -1,4 +1,15 @@
-"""SyncGroup (key 14), versions 0-5, flexible from 4+."""
+"""SyncGroup: API key 14, versions 0-5, flexible from 4. To the group's coordinator.
+
+The leader brings the assignment, every member gets its own part. The followers' answers wait for the leader's request.
+
+1   throttle time
+2   the client does its own throttling
+3   group instance id
+4   flexible
+5   protocol type and name, in both directions; INCONSISTENT_GROUP_PROTOCOL when they are not the group's
+
+Assignments are opaque bytes; a member for whom the leader brought nothing gets empty bytes, never null.
+"""
 
 from odradek.protocol.fields import BYTES, INT16, INT32, STRING, Array, Message, Struct, field
 

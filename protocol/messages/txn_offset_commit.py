@@ -1,4 +1,13 @@
-"""TxnOffsetCommit (key 28), versions 0-4, flexible from 3+."""
+"""TxnOffsetCommit: API key 28, versions 0-4, flexible from 3. To the group's coordinator.
+
+Offsets that count when the transaction commits. Until then they are pending, and keep the group from expiring.
+
+1   the client does its own throttling
+2   leader epoch of the last consumed record
+3   flexible; generation, member and group instance id are checked: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID (KIP-447). Generation -1 with no member: no check
+4   TRANSACTION_ABORTABLE may be answered
+"""
 
 from odradek.protocol.fields import INT16, INT32, INT64, STRING, Array, Message, Struct, field
 

@@ -1,4 +1,10 @@
-"""UpdateFeatures (key 57), versions 0-1, flexible from 0+."""
+"""UpdateFeatures: API key 57, versions 0-1, flexible from 0. To the controller.
+
+Changes finalized features. A ZooKeeper-mode cluster here has none to change.
+
+1   upgrade type (1 upgrade, 2 safe downgrade, 3 unsafe downgrade) instead of the flag that allows a downgrade;
+    `validate_only`
+"""
 
 from odradek.protocol.fields import BOOL, INT8, INT16, INT32, STRING, Array, Message, Struct, field
 

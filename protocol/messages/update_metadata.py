@@ -1,4 +1,19 @@
-"""UpdateMetadata (key 6), versions 0-8, flexible from 6+."""
+"""UpdateMetadata: API key 6, versions 0-8, flexible from 6. From the controller to every broker.
+
+What a broker's Metadata answers are made from: live brokers with their listeners, and the state of partitions. A
+partition whose leader is -2 is gone with its topic.
+
+1   endpoints with a security protocol instead of host and port
+2   rack
+3   listener names
+4   offline replicas
+5   broker epoch; partitions by topic
+6   flexible
+7   topic ids
+8   whether the controller is a KRaft one, and whether the request is complete (a tagged field)
+
+Merged by partition: what is not in the request stays as it was, but live brokers are replaced as a whole.
+"""
 
 from odradek.protocol.fields import BOOL, INT8, INT16, INT32, INT64, STRING, UUID, Array, Message, Struct, field
 

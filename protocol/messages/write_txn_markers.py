@@ -1,4 +1,12 @@
-"""WriteTxnMarkers (key 27), versions 0-1, flexible from 1+."""
+"""WriteTxnMarkers: API key 27, versions 0-1, flexible from 1. From the transaction coordinator to leaders.
+
+Ends a transaction in partitions: a control batch is appended that says commit or abort. From brokers only
+(CLUSTER_ACTION); kafka-transactions.sh uses it to end hanging transactions.
+
+1   flexible
+
+An older coordinator epoch than the last marker's is TRANSACTION_COORDINATOR_FENCED. Repeating a marker is harmless.
+"""
 
 from odradek.protocol.fields import BOOL, INT16, INT32, INT64, STRING, Array, Message, Struct, field
 
