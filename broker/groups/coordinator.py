@@ -91,6 +91,11 @@ class GroupCoordinator:
 
     # membership
 
+    @property
+    def offset_metadata_max_bytes(self) -> int:
+        """`offset.metadata.max.bytes`, which holds for offsets in ZooKeeper too."""
+        return self._config.offset_metadata_max_bytes
+
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that the group lives in, wherever that is led."""
         return partition_for(group_id, self._partition_count())

@@ -1,0 +1,84 @@
+"""FindCoordinator (key 10), versions 0 to 6: which broker coordinates a group.
+
+The group's partition of `__consumer_offsets` is led by its coordinator; its address is given for the listener that the
+client came in by. While the topic does not exist it is created, and while it has no live leader the answer is
+COORDINATOR_NOT_AVAILABLE. From version 4 many keys are asked for at once (KIP-699).
+
+Not done: transactions (key type 1) and share groups (2), which are refused with INVALID_REQUEST, so that clients give
+up instead of asking for ever.
+"""
+
+from typing import NamedTuple
+
+from odradek.broker.groups.config import GROUP_METADATA_TOPIC
+from odradek.broker.metadata import Node
+from odradek.broker.requests.group_services import GroupServices
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+REQUEST = FindCoordinatorRequest
+VERSIONS = (0, 6)
+
+GROUP = 0
+FIRST_VERSION_WITH_MANY_KEYS = 4
+NO_NODE = Node(-1, "", -1)
+REASONS = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.INVALID_REQUEST: "Only the coordinators of groups can be found.",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+}
+
+
+class _Found(NamedTuple):
+    error: ErrorCode
+    node: Node = NO_NODE
+
+
+def handle(broker: GroupServices, request: FindCoordinatorRequest, context: RequestContext) -> Outcome:
+    many = context.api_version >= FIRST_VERSION_WITH_MANY_KEYS
+    keys = request.coordinator_keys if many else [request.key]
+    found = [(key, _find(broker, request.key_type, key, context.listener)) for key in keys]
+    response = _many(found) if many else _one(found[0][1])
+    if request.key_type == GROUP and not broker.metadata.partition_count(GROUP_METADATA_TOPIC):
+        return _after_creating_topic(broker, response)
+    return Reply(response)
+
+
+async def _after_creating_topic(broker: GroupServices, response: FindCoordinatorResponse) -> Reply:
+    """The client asks again, and finds the topic or a creation that goes on."""
+    await broker.auto_create_topic(GROUP_METADATA_TOPIC)
+    return Reply(response)
+
+
+def _find(broker: GroupServices, key_type: int, key: str, listener: str) -> _Found:
+    if key_type != GROUP:
+        return _Found(ErrorCode.INVALID_REQUEST)
+    node = broker.metadata.leader_node(GROUP_METADATA_TOPIC, broker.groups.partition_for(key), listener)
+    return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE) if node is None else _Found(ErrorCode.NONE, node)
+
+
+def _one(found: _Found) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        error_code=found.error,
+        error_message=REASONS[found.error],
+        node_id=found.node.id,
+        host=found.node.host,
+        port=found.node.port,
+    )
+
+
+def _many(found: list[tuple[str, _Found]]) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(
+                key=key,
+                node_id=one.node.id,
+                host=one.node.host,
+                port=one.node.port,
+                error_code=one.error,
+                error_message=REASONS[one.error] if one.error else "",
+            )
+            for key, one in found
+        ]
+    )

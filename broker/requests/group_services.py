@@ -1,0 +1,54 @@
+"""What the handlers of group requests use of the broker, and the answer that comes later."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, Protocol, TypeVar
+
+from odradek.broker.groups.coordinator import GroupCoordinator
+from odradek.broker.metadata import MetadataCache
+from odradek.broker.requests.outcome import Outcome, Reply
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fields import Message
+from odradek.world.clock import Clock
+from odradek.zk_schema.store import Store
+
+M = TypeVar("M", bound=Message)
+
+
+class GroupServices(Protocol):
+    """The part of `Services` that these handlers need."""
+
+    clock: Clock
+    zookeeper: Store
+    metadata: MetadataCache
+    groups: GroupCoordinator
+    auto_create_topic: Callable[[str], Awaitable[ErrorCode]]
+
+
+class LaterReply(Generic[M]):
+    """An answer that the coordinator gives at once or later.
+
+    What the request changes is changed before the handler returns; only the sending of the answer waits for the loop.
+    """
+
+    def __init__(self) -> None:
+        self._response: M | None = None
+        self._arrived: asyncio.Future[None] | None = None
+
+    def give(self, response: M) -> None:
+        """Called exactly once. Harmless when the connection has gone meanwhile."""
+        assert self._response is None, (self._response, response)
+        self._response = response
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
+
+    def outcome(self) -> Outcome:
+        """For the handler to return, after it has handed the request to the coordinator."""
+        return self._wait() if self._response is None else Reply(self._response)
+
+    async def _wait(self) -> Reply:
+        if self._response is None:
+            self._arrived = asyncio.get_running_loop().create_future()
+            await self._arrived
+        assert self._response is not None
+        return Reply(self._response)

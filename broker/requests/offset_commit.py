@@ -1,0 +1,107 @@
+"""OffsetCommit (key 8), versions 0 to 9: remember how far a group has read.
+
+Version 0 goes to ZooKeeper, by any broker; all others to the coordinator, whose answer waits until the commit is in
+`__consumer_offsets` on every replica in sync. Partitions that do not exist are refused one by one. Version 1 may give
+each partition a timestamp, versions 2 to 4 a retention for all of them.
+"""
+
+from collections.abc import Mapping
+
+from odradek.broker.groups.live_group import CommitAttempt
+from odradek.broker.groups.offsets import NO_EXPIRY, CommittedOffset, TopicPartition
+from odradek.broker.requests.group_services import GroupServices, LaterReply
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.requests.zookeeper_offsets import is_znode_name, write_offset
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+REQUEST = OffsetCommitRequest
+VERSIONS = (0, 9)
+
+NOT_GIVEN = -1
+Errors = Mapping[TopicPartition, ErrorCode]
+
+
+def handle(broker: GroupServices, request: OffsetCommitRequest, context: RequestContext) -> Outcome:
+    known = _known_partitions(broker, request)
+    if not known:
+        return Reply(_response(request, {}))
+    if context.api_version == 0:
+        return _write_to_zookeeper(broker, request, known)
+    now_ms = broker.clock.now_ms()
+    expire_ms = NO_EXPIRY if request.retention_time_ms == NOT_GIVEN else now_ms + request.retention_time_ms
+    attempt = CommitAttempt(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id_or_member_epoch,
+        offsets={at: _committed(partition, now_ms, expire_ms) for at, partition in known.items()},
+    )
+    reply = LaterReply[OffsetCommitResponse]()
+    broker.groups.commit(request.group_id, attempt, lambda errors: reply.give(_response(request, errors)))
+    return reply.outcome()
+
+
+async def _write_to_zookeeper(
+    broker: GroupServices,
+    request: OffsetCommitRequest,
+    known: Mapping[TopicPartition, OffsetCommitRequestPartition],
+) -> Reply:
+    errors = {}
+    limit = broker.groups.offset_metadata_max_bytes
+    for (topic, index), partition in known.items():
+        if not is_znode_name(request.group_id):
+            error = ErrorCode.INVALID_GROUP_ID
+        elif len(partition.committed_metadata or "") > limit:
+            error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        else:
+            error = await write_offset(broker.zookeeper, request.group_id, topic, index, partition.committed_offset)
+        errors[topic, index] = error
+    return Reply(_response(request, errors))
+
+
+def _known_partitions(
+    broker: GroupServices, request: OffsetCommitRequest
+) -> dict[TopicPartition, OffsetCommitRequestPartition]:
+    return {
+        (topic.name, partition.partition_index): partition
+        for topic in request.topics
+        for partition in topic.partitions
+        if broker.metadata.partition(topic.name, partition.partition_index) is not None
+    }
+
+
+def _committed(partition: OffsetCommitRequestPartition, now_ms: int, expire_ms: int) -> CommittedOffset:
+    return CommittedOffset(
+        offset=partition.committed_offset,
+        commit_timestamp_ms=now_ms if partition.commit_timestamp == NOT_GIVEN else partition.commit_timestamp,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        expire_timestamp_ms=expire_ms,
+    )
+
+
+def _response(request: OffsetCommitRequest, errors: Errors) -> OffsetCommitResponse:
+    """One entry for each partition asked, in the order asked; those without an error code of their own do not exist."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=errors.get(
+                            (topic.name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,45 @@
+"""OffsetDelete (key 47), version 0: forget what a group has committed for some partitions (KIP-496).
+
+An empty group may lose all of them; a group of consumers with members those of topics that none of them reads
+(GROUP_SUBSCRIBED_TO_TOPIC for the others); any other group is NON_EMPTY_GROUP.
+"""
+
+from odradek.broker.requests.group_services import GroupServices
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+REQUEST = OffsetDeleteRequest
+VERSIONS = (0, 0)
+
+
+def handle(broker: GroupServices, request: OffsetDeleteRequest, context: RequestContext) -> Outcome:
+    known = [
+        (topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+        if broker.metadata.partition(topic.name, partition.partition_index) is not None
+    ]
+    error, errors = broker.groups.delete_offsets(request.group_id, known)
+    if error is not ErrorCode.NONE:
+        return Reply(OffsetDeleteResponse(error_code=error))
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topics = [
+        OffsetDeleteResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetDeleteResponsePartition(
+                    partition_index=partition.partition_index,
+                    error_code=errors.get((topic.name, partition.partition_index), unknown),
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return Reply(OffsetDeleteResponse(topics=topics))

@@ -1,0 +1,123 @@
+"""OffsetFetch (key 9), versions 0 to 9: how far a group has read.
+
+Every partition asked for is in the answer, with -1 and no error when nothing is committed for it. From version 2 no
+topics (null) mean all that the group has; from 8 several groups are asked about at once, each with its own error. A
+partition with a commit under way is UNSTABLE_OFFSET_COMMIT for those who require stable offsets (version 7 and above).
+Version 0 reads ZooKeeper, by any broker, and answers UNKNOWN_TOPIC_OR_PARTITION where nothing is committed.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from odradek.broker.groups.offsets import TopicPartition
+from odradek.broker.groups.views import NO_OFFSET, FetchedOffset
+from odradek.broker.requests.group_services import GroupServices
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.requests.zookeeper_offsets import is_znode_name, read_offset
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+REQUEST = OffsetFetchRequest
+VERSIONS = (0, 9)
+
+FIRST_VERSION_WITH_ERROR = 2
+FIRST_VERSION_WITH_GROUPS = 8
+
+AskedTopics = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None
+Fetched = Mapping[TopicPartition, FetchedOffset]
+
+
+def handle(broker: GroupServices, request: OffsetFetchRequest, context: RequestContext) -> Outcome:
+    if context.api_version == 0:
+        return _read_from_zookeeper(broker, request)
+    if context.api_version >= FIRST_VERSION_WITH_GROUPS:
+        groups = [_group(broker, one.group_id, one.topics, request.require_stable) for one in request.groups]
+        return Reply(OffsetFetchResponse(groups=groups))
+    error, fetched = _fetch(broker, request.group_id, request.topics, request.require_stable)
+    if error is ErrorCode.NONE:
+        return Reply(OffsetFetchResponse(topics=_topics(fetched)))
+    if context.api_version >= FIRST_VERSION_WITH_ERROR:
+        return Reply(OffsetFetchResponse(error_code=error))
+    refused = dict.fromkeys(_partitions(request.topics) or (), FetchedOffset(error=error))
+    return Reply(OffsetFetchResponse(topics=_topics(refused)))
+
+
+async def _read_from_zookeeper(broker: GroupServices, request: OffsetFetchRequest) -> Reply:
+    fetched = {}
+    for topic, index in _partitions(request.topics) or ():
+        offset, error = NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if is_znode_name(request.group_id) and broker.metadata.partition(topic, index) is not None:
+            offset, error = await read_offset(broker.zookeeper, request.group_id, topic, index)
+        fetched[topic, index] = FetchedOffset(offset, error=error)
+    return Reply(OffsetFetchResponse(topics=_topics(fetched)))
+
+
+def _fetch(
+    broker: GroupServices, group_id: str, topics: AskedTopics, require_stable: bool
+) -> tuple[ErrorCode, Fetched]:
+    return broker.groups.fetch_offsets(group_id, _partitions(topics), require_stable=require_stable)
+
+
+def _partitions(topics: AskedTopics) -> list[TopicPartition] | None:
+    if topics is None:
+        return None
+    return [(topic.name, index) for topic in topics for index in topic.partition_indexes]
+
+
+def _by_topic(fetched: Fetched) -> dict[str, list[tuple[int, FetchedOffset]]]:
+    topics: dict[str, list[tuple[int, FetchedOffset]]] = {}
+    for (topic, index), one in fetched.items():
+        topics.setdefault(topic, []).append((index, one))
+    return topics
+
+
+def _topics(fetched: Fetched) -> list[OffsetFetchResponseTopic]:
+    return [
+        OffsetFetchResponseTopic(
+            name=topic,
+            partitions=[
+                OffsetFetchResponsePartition(
+                    partition_index=index,
+                    committed_offset=one.offset,
+                    committed_leader_epoch=one.leader_epoch,
+                    metadata=one.metadata,
+                    error_code=one.error,
+                )
+                for index, one in partitions
+            ],
+        )
+        for topic, partitions in _by_topic(fetched).items()
+    ]
+
+
+def _group(broker: GroupServices, group_id: str, topics: AskedTopics, require_stable: bool) -> OffsetFetchResponseGroup:
+    error, fetched = _fetch(broker, group_id, topics, require_stable)
+    return OffsetFetchResponseGroup(
+        group_id=group_id,
+        error_code=error,
+        topics=[
+            OffsetFetchResponseTopics(
+                name=topic,
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=index,
+                        committed_offset=one.offset,
+                        committed_leader_epoch=one.leader_epoch,
+                        metadata=one.metadata,
+                        error_code=one.error,
+                    )
+                    for index, one in partitions
+                ],
+            )
+            for topic, partitions in _by_topic(fetched).items()
+        ],
+    )
