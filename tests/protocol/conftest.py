@@ -25,7 +25,8 @@ class RandomMessages:
     def integer(self, code: str) -> int:
         bits = WIDTHS[code.lower()]
         low, high = (0, 2**bits) if code.isupper() else (-(2 ** (bits - 1)), 2 ** (bits - 1))
-        return self.random.choice([low, high - 1, 0, self.random.randrange(low, high), self.random.randrange(100)])
+        chosen = self.random.choice([low, high - 1, 0, self.random.randrange(low, high), self.random.randrange(100)])
+        return int(chosen)
 
     def text(self) -> str:
         length = self.random.choice([0, 1, 5, 20, 70, 150])

@@ -5,6 +5,7 @@ import io
 import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32
 
 from odradek.protocol.codec import encode
 from odradek.protocol.errors import ErrorCode, MalformedMessage
@@ -57,7 +58,7 @@ def test_response_headers_against_kio() -> None:
         response = message_classes(key).response()
         data = b"".join(encode_response(77, version, response))
         out = io.BytesIO()
-        entity_writer(schema)(out, schema(correlation_id=77))
+        entity_writer(schema)(out, schema(correlation_id=i32(77)))
         assert data == out.getvalue() + encode(response, version)
         assert decode_response(key, version, data) == (77, response)
 

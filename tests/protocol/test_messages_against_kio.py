@@ -5,7 +5,9 @@ A random message of ours is encoded; kio must read all of it, name by name the s
 
 import datetime
 import io
+import random
 import uuid
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from enum import IntEnum
 from typing import Any
@@ -117,28 +119,34 @@ def to_kio_and_back(schema: Any, data: bytes) -> tuple[Any, bytes]:
     return entity, out.getvalue()
 
 
+ERROR_CODES = [int(code) for code in KioErrorCode]
+
+
+def number_for_kio(random_messages: Any, types: dict[int, str]) -> Callable[[Field, str], int]:
+    """kio reads some numbers as error codes, times and durations, and refuses those that it cannot show as such."""
+    chance: random.Random = random_messages.random
+
+    def number(line: Field, code: str) -> int:
+        match types.get(id(line)):
+            case "error_code":
+                return chance.choice(ERROR_CODES)
+            case "datetime_i64":
+                return chance.randrange(2_000_000_000) * 1000
+            case "timedelta_i64":
+                return chance.randrange(-(10**9), 10**9)
+            case _:
+                return int(random_messages.integer(code))
+
+    return number
+
+
 @pytest.mark.parametrize(("side", "key"), CASES)
 def test_random_messages(side: str, key: int, random_messages: Any) -> None:
     message: type[Message] = getattr(message_classes(key), side)
     lowest, highest = message.VERSIONS
-    codes = [int(code) for code in KioErrorCode]
     for version in range(lowest, highest + 1):
         schema = schema_of(side, key, version)
-        types = kafka_types(schema, message)
-
-        def number(line: Field, code: str, types: dict[int, str] = types) -> int:
-            kind = types.get(id(line))
-            if kind == "error_code":
-                return random_messages.random.choice(codes)
-            if kind == "datetime_i64":
-                return random_messages.random.randrange(2_000_000_000) * 1000
-            return (
-                random_messages.random.randrange(-(10**9), 10**9)
-                if kind == "timedelta_i64"
-                else (random_messages.integer(code))
-            )
-
-        random_messages.number = number
+        random_messages.number = number_for_kio(random_messages, kafka_types(schema, message))
         for _ in range(ROUNDS):
             ours = random_messages.message(message, version)
             data = encode(ours, version)
