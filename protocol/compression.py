@@ -26,7 +26,8 @@ CODEC_NAMES: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
 """The most that one batch may decompress to, unless the caller says otherwise."""
 
-CHUNK_BYTES: Final = 64 * 1024
+MAX_GZIP_MEMBERS: Final = 64
+"""Every member costs a copy of what is behind it."""
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -98,7 +99,7 @@ def _gzip_decompress(data: Buffer, limit: int) -> bytes:
     """One or more gzip members; whatever follows the last is refused."""
     out = bytearray()
     rest: Buffer = data
-    while True:
+    for _ in range(MAX_GZIP_MEMBERS):
         unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
         try:
             out += unpacker.decompress(rest, limit + 1 - len(out))
@@ -111,6 +112,7 @@ def _gzip_decompress(data: Buffer, limit: int) -> bytes:
         rest = unpacker.unused_data
         if not rest:
             return bytes(out)
+    raise BadCompression(f"gzip: more than {MAX_GZIP_MEMBERS} members")
 
 
 def _snappy_compress(data: Buffer) -> bytes:
@@ -196,17 +198,14 @@ def _lz4_decompress(data: Buffer, limit: int, lenient: bool) -> bytes:
 
 
 def _zstd_decompress(data: Buffer, limit: int) -> bytes:
-    """One or more frames. Java writes no content size, so the content is read piece by piece."""
-    out = bytearray()
+    """One frame, whether it says its content's size (librdkafka's do) or not (Java's do not)."""
     try:
-        with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
-            while piece := reader.read(min(CHUNK_BYTES, limit + 1 - len(out))):
-                out += piece
+        if zstandard.frame_content_size(data) > limit:
+            raise _too_large(limit)
+        content: bytes = zstandard.ZstdDecompressor().decompress(data, max_output_size=limit, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise BadCompression(f"zstd: {error}") from None
-    if len(out) > limit:
-        raise _too_large(limit)
-    return bytes(out)
+    return content
 
 
 _DECOMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {
