@@ -1,0 +1,384 @@
+"""What every Store must do: the same tests for the one in memory and for a real ZooKeeper.
+
+A scenario gets the `world` of conftest.py: its clients, and faults.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from odradek.zk_schema.store import (
+    BadVersion,
+    Check,
+    Connected,
+    ConnectionLost,
+    Create,
+    Delete,
+    Expired,
+    MultiFailed,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    SetData,
+    Stat,
+    StoreError,
+    Suspended,
+    WatchFired,
+    WatchKind,
+)
+
+Run = Callable[[Callable[[Any], Awaitable[None]]], None]
+
+
+async def refused(call: Awaitable[object]) -> StoreError:
+    """The error that a call raises."""
+    with pytest.raises(StoreError) as caught:
+        await call
+    return caught.value
+
+
+def watches(events: list[object]) -> list[object]:
+    return [event for event in events if isinstance(event, WatchFired)]
+
+
+def test_a_znode_is_made_read_changed_and_deleted(run: Run) -> None:
+    async def scenario(world: Any) -> None:
+        store = await world.connect()
+        assert await store.create("/a", b"one") == "/a"
+        data, made = await store.get("/a")
+        assert (data, made.version, made.ephemeral_owner, made.children_version) == (b"one", 0, 0, 0)
+        assert made.czxid == made.mzxid > 0
+        assert made.created_ms == made.modified_ms > 1_000_000_000_000
+        changed = await store.set("/a", b"two", 0)
+        assert changed.version == 1
+        assert changed.czxid == made.czxid < changed.mzxid
+        assert await store.get("/a") == (b"two", changed)
+        assert await store.exists("/a") == changed
+        assert (await store.set("/a", b"")).version == 2
+        assert (await store.get("/a"))[0] == b""
+        await store.delete("/a", 2)
+        assert await store.exists("/a") is None
+
+    run(scenario)
+
+
+def test_refusals_name_the_path(run: Run) -> None:
+    async def scenario(world: Any) -> None:
+        store = await world.connect()
+        await store.create("/a/b", parents=True)
+        for call, error, path in (
+            (store.get("/no"), NoNode, "/no"),
+            (store.children("/no"), NoNode, "/no"),
+            (store.set("/no", b""), NoNode, "/no"),
+            (store.delete("/no"), NoNode, "/no"),
+            (store.create("/no/child"), NoNode, "/no"),
+            (store.create("/a"), NodeExists, "/a"),
+            (store.create("/a/b", parents=True), NodeExists, "/a/b"),
+            (store.set("/a/b", b"", 7), BadVersion, "/a/b"),
+            (store.delete("/a/b", 7), BadVersion, "/a/b"),
+            (store.delete("/a"), NotEmpty, "/a"),
+        ):
+            caught = await refused(call)
+            assert (type(caught), caught.path) == (error, path)
+
+    run(scenario)
+
+
+def test_children_and_their_version(run: Run) -> None:
+    async def scenario(world: Any) -> None:
+        store = await world.connect()
+        await store.create("/p/q/one", parents=True)
+        await store.create("/p/q/two")
+        assert sorted(await store.children("/p/q")) == ["one", "two"]
+        assert await store.children("/p/q/one") == []
+        await store.delete("/p/q/one")
+        stat = await store.exists("/p/q")
+        assert stat.children_version == 3
+        assert stat.version == 0
+
+    run(scenario)
+
+
+def test_sequence_numbers_count_the_children_ever_made(run: Run) -> None:
+    async def scenario(world: Any) -> None:
+        store = await world.connect()
+        await store.create("/s")
+        assert await store.create("/s/n_", b"x", sequential=True) == "/s/n_0000000000"
+        await store.create("/s/other")
+        await store.delete("/s/n_0000000000")
+        assert await store.create("/s/n_", sequential=True) == "/s/n_0000000002"
+
+    run(scenario)
+
+
+def test_a_multi_is_done_as_a_whole(run: Run) -> None:
+    async def scenario(world: Any) -> None:
+        store = await world.connect()
+        await store.create("/epoch", b"1")
+        results = await store.multi(
+            [
+                Check("/epoch", 0),
+                Create("/t"),
+                Create("/t/child-", b"c", sequential=True),
+                SetData("/epoch", b"2", 0),
+                Create("/gone"),
+                Delete("/gone"),
+            ]
+        )
+        assert results[:3] == [None, "/t", "/t/child-0000000000"]
+        assert isinstance(results[3], Stat)
+        assert results[3].version == 1
+        assert results[4:] == ["/gone", None]
+        assert (await store.get("/t/child-0000000000"))[0] == b"c"
+        made, changed = await store.exists("/t"), await store.exists("/epoch")
+        assert made.czxid == changed.mzxid
+        assert await store.multi([]) == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("failing", "error", "path"),
+    [
+        (Check("/epoch", 5), BadVersion, "/epoch"),
+        (Check("/no", 0), NoNode, "/no"),
+        (Create("/epoch"), NodeExists, "/epoch"),
+        (Create("/no/child"), NoNode, "/no"),
+        (SetData("/epoch", b"", 5), BadVersion, "/epoch"),
+        (Delete("/t"), NotEmpty, "/t"),
+    ],
+)
+def test_a_multi_that_fails_does_nothing(run: Run, failing: Any, error: type[StoreError], path: str) -> None:
+    async def scenario(world: Any) -> None:
+        store = await world.connect()
+        await store.create("/t/kept", parents=True)
+        await store.create("/epoch", b"1")
+        before = [await store.get(path) for path in ("/epoch", "/t", "/t/kept")]
+        operations = [SetData("/epoch", b"2", 0), Delete("/t/kept"), Create("/t/new"), failing, Create("/never")]
+        caught = await refused(store.multi(operations))
+        assert isinstance(caught, MultiFailed)
+        assert (caught.index, type(caught.cause), caught.cause.path) == (3, error, path)
+        assert [await store.get(path) for path in ("/epoch", "/t", "/t/kept")] == before
+        assert await store.children("/t") == ["kept"]
+        assert await store.exists("/never") is None
+
+    run(scenario)
+
+
+def test_an_ephemeral_znode_goes_with_its_session(run: Run, record: Any) -> None:
+    async def scenario(world: Any) -> None:
+        owner, other = await world.connect(), await world.connect()
+        seen = record(other)
+        await owner.create("/e", b"mine", ephemeral=True)
+        stat = await other.exists("/e", watch=True)
+        assert stat.ephemeral_owner == owner.session_id != other.session_id
+        assert isinstance(await refused(owner.create("/e/child")), NoChildrenForEphemerals)
+        await owner.close()
+        await seen.until(WatchFired(WatchKind.DELETED, "/e"))
+        assert isinstance(await refused(owner.get("/e")), ConnectionLost)
+
+    run(scenario)
+
+
+def test_watches_fire_once(run: Run, record: Any) -> None:
+    async def scenario(world: Any) -> None:
+        store, other = await world.connect(), await world.connect()
+        seen = record(store)
+        await other.create("/w/x", parents=True)
+        await store.get("/w/x", watch=True)
+        await store.exists("/w/x", watch=True)
+        await store.children("/w", watch=True)
+        await store.exists("/w/later", watch=True)
+        assert isinstance(await refused(store.get("/w/nothing", watch=True)), NoNode)
+        await other.set("/w/x", b"1")
+        await other.set("/w/x", b"2")
+        await other.create("/w/nothing")
+        await other.create("/w/later")
+        await other.create("/w/last")
+        await store.exists("/w/last")
+        assert watches(seen.events) == [
+            WatchFired(WatchKind.CHANGED, "/w/x"),
+            WatchFired(WatchKind.CHILDREN, "/w"),
+            WatchFired(WatchKind.CREATED, "/w/later"),
+        ]
+
+    run(scenario)
+
+
+def test_a_deletion_is_told_once_to_who_watched_data_and_children(run: Run, record: Any) -> None:
+    async def scenario(world: Any) -> None:
+        store, other = await world.connect(), await world.connect()
+        seen = record(store)
+        await other.create("/w/x", parents=True)
+        await store.get("/w/x", watch=True)
+        await store.children("/w/x", watch=True)
+        await store.children("/w", watch=True)
+        await other.delete("/w/x")
+        await store.exists("/w")
+        assert watches(seen.events) == [
+            WatchFired(WatchKind.DELETED, "/w/x"),
+            WatchFired(WatchKind.CHILDREN, "/w"),
+        ]
+
+    run(scenario)
+
+
+def test_an_event_comes_before_what_was_written_after_it_is_read(run: Run, record: Any) -> None:
+    async def scenario(world: Any) -> None:
+        reader, writer = await world.connect(), await world.connect()
+        seen = record(reader)
+        await writer.create("/first", b"0")
+        await writer.create("/second", b"0")
+        for turn in range(1, 30):
+            value = str(turn).encode()
+            await reader.get("/first", watch=True)
+            writing = asyncio.gather(writer.set("/first", value), writer.set("/second", value))
+            while (await reader.get("/second"))[0] != value:
+                assert len(watches(seen.events)) <= turn
+            assert len(watches(seen.events)) == turn
+            await writing
+
+    run(scenario)
+
+
+def test_an_answer_comes_before_an_event_that_is_later(run: Run, record: Any) -> None:
+    async def scenario(world: Any) -> None:
+        reader, writer = await world.connect(), await world.connect()
+        story: list[object] = []
+        reader.subscribe(lambda event: story.append("event") if isinstance(event, WatchFired) else None)
+        await writer.create("/x", b"0")
+
+        async def read() -> None:
+            await reader.get("/x", watch=True)
+            story.append("answer")
+
+        for turn in range(1, 30):
+            # Both are under way at once: the event can only come of a watch that the read has set.
+            await asyncio.gather(read(), writer.set("/x", b"early"))
+            await writer.set("/x", b"late")
+            await reader.exists("/x")
+            assert story == ["answer", "event"] * turn
+
+    run(scenario)
+
+
+def test_many_calls_at_once(run: Run) -> None:
+    async def scenario(world: Any) -> None:
+        store = await world.connect()
+        await asyncio.gather(*(store.create(f"/n{number}", str(number).encode()) for number in range(300)))
+        found = await asyncio.gather(*(store.get(f"/n{number}") for number in range(300)))
+        assert [data for data, _ in found] == [str(number).encode() for number in range(300)]
+
+    run(scenario)
+
+
+def test_a_broken_connection_keeps_session_and_watches(run: Run, record: Any) -> None:
+    async def scenario(world: Any) -> None:
+        store, other = await world.connect(), await world.connect()
+        seen = record(store)
+        session_id = store.session_id
+        await other.create("/w/kept", parents=True)
+        await store.create("/w/mine", ephemeral=True)
+        await store.get("/w/kept", watch=True)
+        await store.exists("/w/later", watch=True)
+        await store.children("/w", watch=True)
+        await store.get("/w/mine", watch=True)
+        world.cut(store)
+        await seen.until(Suspended)
+        assert not store.connected
+        assert isinstance(await refused(store.get("/w")), ConnectionLost)
+        await other.set("/w/kept", b"1")
+        await other.create("/w/later")
+        world.mend(store)
+        await seen.until(Suspended, Connected(session_id))
+        assert store.connected
+        await store.get("/w")
+        assert seen.events[:2] == [Suspended(), Connected(session_id)]
+        assert set(seen.events[2:]) == {
+            WatchFired(WatchKind.CHANGED, "/w/kept"),
+            WatchFired(WatchKind.CREATED, "/w/later"),
+            WatchFired(WatchKind.CHILDREN, "/w"),
+        }
+        assert len(seen.events) == 5
+        await other.delete("/w/mine")
+        await seen.until(WatchFired(WatchKind.DELETED, "/w/mine"))
+
+    run(scenario)
+
+
+def test_an_expired_session_is_replaced(run: Run, record: Any) -> None:
+    async def scenario(world: Any) -> None:
+        store, other = await world.connect(), await world.connect()
+        seen, seen_by_other = record(store), record(other)
+        old = store.session_id
+        await store.create("/e", ephemeral=True)
+        await store.exists("/forgotten", watch=True)
+        await other.exists("/e", watch=True)
+        await world.expire(store)
+        await seen_by_other.until(WatchFired(WatchKind.DELETED, "/e"))
+        await seen.until(Suspended, Expired, Connected)
+        assert [type(event) for event in seen.events] == [Suspended, Expired, Connected]
+        assert seen.events[2] == Connected(store.session_id)
+        assert store.session_id != old
+        await other.create("/forgotten")
+        assert await store.exists("/forgotten")
+        assert watches(seen.events) == []
+        await store.create("/e", ephemeral=True)
+        assert (await other.exists("/e")).ephemeral_owner == store.session_id
+
+    run(scenario)
+
+
+def test_away_for_the_whole_session_is_expired(run: Run, record: Any) -> None:
+    async def scenario(world: Any) -> None:
+        store, other = await world.connect(), await world.connect()
+        seen, seen_by_other = record(store), record(other)
+        old = store.session_id
+        await store.create("/e", ephemeral=True)
+        await other.exists("/e", watch=True)
+        world.cut(store)
+        await seen.until(Suspended, Expired)
+        assert store.session_id == 0
+        assert isinstance(await refused(store.get("/e")), SessionExpired)
+        await seen_by_other.until(WatchFired(WatchKind.DELETED, "/e"))
+        world.mend(store)
+        await seen.until(Suspended, Expired, Connected)
+        assert store.session_id not in (0, old)
+
+    run(scenario)
+
+
+def test_after_expired_the_old_session_is_gone_even_if_zookeeper_kept_it(run: Run, record: Any) -> None:
+    async def scenario(world: Any) -> None:
+        store = await world.connect()
+        seen = record(store)
+        old = store.session_id
+        await store.create("/e", ephemeral=True)
+        world.pause()
+        await seen.until(Suspended, Expired)
+        assert isinstance(await refused(store.get("/e")), SessionExpired)
+        world.resume()
+        await seen.until(Suspended, Expired, Connected)
+        assert [type(event) for event in seen.events] == [Suspended, Expired, Connected]
+        assert store.session_id not in (0, old)
+        assert await store.exists("/e") is None
+
+    run(scenario)
+
+
+def test_no_event_follows_a_close(run: Run, record: Any) -> None:
+    async def scenario(world: Any) -> None:
+        store, other = await world.connect(), await world.connect()
+        seen = record(store)
+        await store.exists("/x", watch=True)
+        await store.close()
+        await store.close()
+        await other.create("/x")
+        await other.exists("/x")
+        assert seen.events == []
+
+    run(scenario)
