@@ -146,7 +146,7 @@ def test_every_value_has_its_own_lists() -> None:
 
 def test_messages_are_slotted_keyword_only_and_equal_by_value() -> None:
     with pytest.raises(TypeError):
-        FetchRequest(1)  # type: ignore[misc, arg-type]
+        FetchRequest(1)  # type: ignore[call-arg, arg-type]
     with pytest.raises(TypeError):
         FetchRequest(max_wait=1)  # type: ignore[call-arg]
     with pytest.raises(AttributeError):
