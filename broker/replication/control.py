@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from odradek.broker.log.manager import LogManager
+
 from odradek.broker.metadata import MetadataCache
 from odradek.broker.replication.manager import Coordinators, ReplicaManager
 from odradek.broker.replication.partition import NO_LEADER, Partition, PartitionView

@@ -42,8 +42,9 @@ class DelayedProduce:
         self._appends, self._done = appends, done
 
     def try_complete(self) -> bool:
-        # every append is asked each time: one may have been settled for good before another can be
-        if all([append.settle() for append in self._appends]):
+        # each append is asked every time: one may be settled for good before another can be
+        settled = [append.settle() for append in self._appends]
+        if all(settled):
             self._done()
             return True
         return False

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from odradek.broker.replication.partition import NO_EPOCH, Partition
+from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.sessions import EPOCH_MAX, INITIAL_EPOCH, NO_SESSION
 from odradek.broker.replication.truncation import truncation_offset
 from odradek.protocol.errors import ErrorCode, KafkaError

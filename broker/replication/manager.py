@@ -4,8 +4,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from odradek.broker.log.log import Appended
 from odradek.broker.log.manager import LogManager
+
+from odradek.broker.log.log import Appended
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.replication.partition import IsrProposal, Partition

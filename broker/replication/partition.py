@@ -58,8 +58,8 @@ class Partition:
     """
 
     __slots__ = (
-        "advanced", "appended", "committed_isr", "followers", "high_watermark", "index", "is_leader", "leader", "leader_epoch",
-        "leader_epoch_start_offset", "local_id", "log", "offline", "partition_epoch", "proposal", "recovering",
+        "advanced", "appended", "committed_isr", "followers", "high_watermark", "index", "is_leader", "leader",
+        "leader_epoch", "leader_epoch_start_offset", "local_id", "log", "offline", "partition_epoch", "proposal", "recovering",
         "replicas", "topic", "topic_id",
     )  # fmt: skip
 
@@ -196,7 +196,7 @@ class Partition:
         if epoch == NO_EPOCH or end_offset == -1:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic}-{self.index}: epoch {last_fetched_epoch} at {fetch_offset} is not in the leader's history",
+                f"{self.topic}-{self.index}: epoch {last_fetched_epoch} at {fetch_offset} is not in our history",
             )
         if epoch < last_fetched_epoch or end_offset < fetch_offset:
             return epoch, end_offset

@@ -39,13 +39,9 @@ def handle(broker: Services, request: FetchRequest, context: RequestContext) -> 
     parameters = _parameters(broker, request, version)
     wanted = list(opened.partitions)
     read = broker.replicas.read(wanted, parameters)
-    if (
-        not wanted
-        and not opened.incremental
-        or read.failed
-        or read.total_bytes >= parameters.min_bytes
-        or parameters.max_wait_ms <= 0
-    ):
+    nothing_asked = not wanted and not opened.incremental
+    enough = read.failed or read.total_bytes >= parameters.min_bytes or nothing_asked
+    if enough or parameters.max_wait_ms <= 0:
         return Reply(_response(broker, opened, read, context))
 
     def start(respond: Callable[[Message], None]) -> DelayedFetch:

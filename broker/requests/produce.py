@@ -9,10 +9,12 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED, since no transaction can have been begun)
 """
 
 from collections.abc import Callable
+from struct import Struct
 
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Silent, Wait
 from odradek.broker.services import Services
+from odradek.protocol.compression import ZSTD
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.produce import (
@@ -22,7 +24,18 @@ from odradek.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from odradek.protocol.records import ATTRIBUTES_OFFSET, MAGIC_OFFSET
+from odradek.protocol.primitives import Records
+from odradek.protocol.record_batch import (
+    ATTRIBUTES_AT,
+    BATCH_LENGTH_AT,
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    TRANSACTIONAL_BIT,
+)
 
 REQUEST = ProduceRequest
 VERSIONS = (3, 11)
@@ -30,6 +43,7 @@ VERSIONS = (3, 11)
 ALL = -1
 LAST_VERSION_WITHOUT_STORAGE_ERROR = 3
 FIRST_VERSION_WITH_ZSTD = 7
+LENGTH = Struct(">i")
 
 
 def handle(broker: Services, request: ProduceRequest, context: RequestContext) -> Outcome:
@@ -91,13 +105,13 @@ def _append_topic(
 
 def _check(records: Records, version: int) -> None:
     """What the protocol asks of a request's records, before the log looks at the batch (Kafka: ProduceRequest.java)."""
-    if records is None or len(records) < BATCH_HEADER_BYTES or records[MAGIC_OFFSET] != 2:
+    if records is None or len(records) < HEADER_BYTES or records[MAGIC_AT] != MAGIC_V2:
         raise KafkaError(
             ErrorCode.INVALID_RECORD, "a produce request of version 3 or later carries one batch of magic 2"
         )
-    if BATCH_OVERHEAD_BYTES + LENGTH.unpack_from(records, LENGTH_OFFSET)[0] != len(records):
+    if LOG_OVERHEAD + LENGTH.unpack_from(records, BATCH_LENGTH_AT)[0] != len(records):
         raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request carries exactly one batch for a partition")
-    attributes = records[ATTRIBUTES_OFFSET + 1]
+    attributes = records[ATTRIBUTES_AT + 1]
     if attributes & TRANSACTIONAL_BIT:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transaction has been begun")
     if attributes & CONTROL_BIT:

@@ -1,0 +1,59 @@
+"""The internal topics: which coordinator hears that this broker leads one of their partitions, and how it writes."""
+
+from collections.abc import Callable
+
+from odradek.broker.groups.coordinator import GroupCoordinator
+from odradek.broker.metadata import CONSUMER_OFFSETS
+from odradek.broker.replication.manager import ReplicaManager
+from odradek.broker.replication.partition import Partition
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.world.files import FileRange
+
+
+class ReplicatedGroupStorage:
+    """`__consumer_offsets` as this broker's replicas hold it."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def append(self, partition: int, records: bytearray, timeout_ms: int, done: Callable[[ErrorCode], None]) -> None:
+        """As the leader, with acks=all; `done` is called once, perhaps before this returns."""
+        try:
+            led = self._replicas.led(CONSUMER_OFFSETS, partition)
+        except KafkaError as error:
+            done(error.code)
+            return
+        self._replicas.append_and_wait(led, records, timeout_ms, done)
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
+        """Whole batches from `offset`, and the log end offset. Raises KafkaError, OSError."""
+        replica_log = self._held(partition).log
+        end = replica_log.log_end_offset
+        records = replica_log.read(offset, max_bytes, end, whole_first_batch=True).records
+        if isinstance(records, FileRange):
+            return records.file.pread(records.length, records.position), end
+        return records, end
+
+    def log_start_offset(self, partition: int) -> int:
+        return self._held(partition).log.log_start_offset
+
+    def _held(self, partition: int) -> Partition:
+        held = self._replicas.partition(CONSUMER_OFFSETS, partition)
+        if isinstance(held, ErrorCode):
+            raise KafkaError(held, f"{CONSUMER_OFFSETS}-{partition} is not held by this broker")
+        return held
+
+
+class InternalTopics:
+    """Tells the group coordinator of its partitions."""
+
+    def __init__(self) -> None:
+        self.groups: GroupCoordinator | None = None
+
+    def on_elected(self, topic: str, index: int, leader_epoch: int) -> None:
+        if topic == CONSUMER_OFFSETS and self.groups is not None:
+            self.groups.on_elected(index, leader_epoch)
+
+    def on_resigned(self, topic: str, index: int) -> None:
+        if topic == CONSUMER_OFFSETS and self.groups is not None:
+            self.groups.on_resigned(index, None)
