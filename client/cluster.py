@@ -5,7 +5,7 @@ The shell that all clients share, on one loop. It keeps no thread and reads no t
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from odradek.client.backoff import backoff_ms
@@ -25,7 +25,6 @@ Response = TypeVar("Response", bound=Message)
 GROUP_COORDINATOR = 0
 FIRST_BOOTSTRAP_ID = -2
 """Bootstrap addresses stand in for node ids -2, -3, … until metadata gives the real ones, as in Kafka's clients."""
-TOPICS_WITHOUT_AUTO_CREATE_VERSION = 4
 
 
 class Link:
@@ -161,17 +160,20 @@ class Cluster:
         """All brokers known, those with an open connection first, then by chance; the bootstrap ones last."""
         known = list(self.view.nodes)
         self.random.shuffle(known)
-        known.sort(key=lambda node_id: not self._connected(node_id))
+        known.sort(key=lambda node_id: not self.connected(node_id))
         bootstrap = [node.node_id for node in self._bootstrap]
         if not known:
             self.random.shuffle(bootstrap)
         return known + bootstrap
 
-    def _connected(self, node_id: int) -> bool:
+    def connected(self, node_id: int) -> bool:
+        """Whether a connection to a node is open."""
         link = self._links.get((node_id, ""))
         return link is not None and link.connection is not None and not link.connection.closed
 
-    async def request_any(self, message: Message, response: type[Response], timeout_ms: float | None = None) -> Response:
+    async def request_any(
+        self, message: Message, response: type[Response], timeout_ms: float | None = None
+    ) -> Response:
         """Ask whichever broker answers first in turn. Raises NoBrokerReachable naming them all."""
         failures: dict[str, str] = {}
         for node_id in self._candidates():
@@ -179,8 +181,7 @@ class Cluster:
                 return await self.request(node_id, message, response, timeout_ms=timeout_ms)
             except BrokerUnreachable as error:
                 failures.setdefault(error.address, error.reason)
-        reasons = "; ".join(f"{address} ({reason})" for address, reason in failures.items())
-        raise NoBrokerReachable("none of the cluster's", f"can be reached: {reasons}")
+        raise NoBrokerReachable(failures)
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 
@@ -218,7 +219,7 @@ class Cluster:
         return MetadataRequest(topics=asked, allow_auto_topic_creation=self.allow_auto_create)
 
     async def describe(self, topics: Iterable[str] | None) -> tuple[ClusterView, dict[str, ErrorCode]]:
-        """A fresh view of some or all (None) topics, and the errors of those that have one. Raises NoBrokerReachable."""
+        """A fresh view of some or all (None) topics, and the errors of topics. Raises NoBrokerReachable."""
         answer = await self.request_any(self._metadata_request(topics), MetadataResponse)
         errors = {one.name: error_code(one.error_code) for one in answer.topics if one.error_code and one.name}
         fresh = updated(ClusterView(), answer, all_topics=True)
@@ -248,6 +249,3 @@ class Cluster:
             await waiting
         finally:
             timer.cancel()
-
-
-Step = Callable[[], Coroutine[Any, Any, Response]]

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF009 - `setting` makes a dataclass field
 """Settings of the clients: Kafka's names, types, ranges and defaults.
 
 A configuration is a frozen dataclass; the field `linger_ms` is Kafka's `linger.ms`. Users give keywords

@@ -4,6 +4,7 @@ The shell around `protocol.connection.ClientConnection`. All methods are for the
 """
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
@@ -201,7 +202,8 @@ async def _opened(
             raise
         raise BrokerUnreachable(address, f"no connection within {timeout_ms:g} ms") from None
     except OSError as error:
-        raise BrokerUnreachable(address, f"cannot connect: {error.strerror or error}") from error
+        reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
+        raise BrokerUnreachable(address, f"cannot connect: {reason}") from error
     finally:
         timer.cancel()
     return Connection(endpoint, clock, address, client_id)

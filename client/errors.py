@@ -1,9 +1,12 @@
+# ruff: noqa: N818 - named after what has happened
 """What a client's methods raise. Every message says what failed, where, and what to do about it.
 
 An error that a broker answered is a `KafkaError` with its code (`odradek.protocol.errors`); the classes here are for
 what goes wrong on the client's own side. All of them are `ClientError`, so one `except` catches either side's trouble:
 `except (KafkaError, ClientError)`.
 """
+
+from collections.abc import Mapping
 
 
 class ClientError(Exception):
@@ -24,7 +27,11 @@ class BrokerUnreachable(ClientError, OSError):
 
 
 class NoBrokerReachable(BrokerUnreachable):
-    """None of the brokers that the client knows can be reached."""
+    """None of the brokers that the client knows can be reached. `reasons`: address → why."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        tried = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
+        super().__init__(", ".join(reasons), f"none can be reached ({tried}). Is the cluster up, the address right?")
 
 
 class RequestTimedOut(BrokerUnreachable):

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from odradek.client.errors import ClientClosed
+from odradek.client.errors import ClientClosed, ClientError
 
 Result = TypeVar("Result")
 STOP_TIMEOUT_SECONDS = 5.0
@@ -34,7 +34,9 @@ class LoopThread:
         if self.loop.is_closed() or not self._thread.is_alive():
             work.close()
             raise ClientClosed("the client is closed")
-        assert threading.current_thread() is not self._thread, "a client's own thread may not wait for itself"
+        if self.is_current:
+            work.close()
+            raise ClientError("a callback may not call a method that waits: it would wait for itself")
         waiting = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return waiting.result()

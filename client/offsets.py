@@ -145,22 +145,7 @@ async def committed_offsets(
     cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition] | None, deadline: Deadline
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """A group's committed offsets, of these partitions or (None) of all that have one. Those without are left out."""
-    topics = None if partitions is None else by_topic(partitions)
-    request = OffsetFetchRequest(
-        group_id=group_id,
-        topics=topics
-        if topics is None
-        else [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()],
-        groups=[
-            OffsetFetchRequestGroup(
-                group_id=group_id,
-                topics=topics
-                if topics is None
-                else [OffsetFetchRequestTopics(name=name, partition_indexes=numbers) for name, numbers in topics.items()],
-            )
-        ],
-        require_stable=True,
-    )
+    request = _fetch_request(group_id, None if partitions is None else by_topic(partitions))
     while True:
         answer = await ask_coordinator(cluster, group_id, request, OffsetFetchResponse, _fetch_errors, deadline)
         group = answer.groups[0] if answer.groups else answer
@@ -170,6 +155,17 @@ async def committed_offsets(
         if unstable is None:
             return found
         await deadline.pause_after(unstable)
+
+
+def _fetch_request(group_id: str, topics: Mapping[str, list[int]] | None) -> OffsetFetchRequest:
+    """In the form of all versions: a list of topics until 7, of groups since 8. None asks for all offsets there are."""
+    request = OffsetFetchRequest(group_id=group_id, topics=None, require_stable=True)
+    group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
+    if topics is not None:
+        request.topics = [OffsetFetchRequestTopic(name=name, partition_indexes=all_) for name, all_ in topics.items()]
+        group.topics = [OffsetFetchRequestTopics(name=name, partition_indexes=all_) for name, all_ in topics.items()]
+    request.groups = [group]
+    return request
 
 
 def _fetch_errors(answer: OffsetFetchResponse) -> list[ErrorCode]:

@@ -1,1 +1,60 @@
-"""Odradek: Apache Kafka's ZooKeeper-era cluster in Python."""
+"""Odradek: Apache Kafka's ZooKeeper-era cluster in Python.
+
+The clients are imported when they are first used: a broker imports this package too, and needs none of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from odradek.client.admin.client import KafkaAdminClient
+    from odradek.client.admin.values import ConfigResource, NewTopic, ResourceType
+    from odradek.client.consumer.client import KafkaConsumer
+    from odradek.client.consumer.listener import RebalanceListener
+    from odradek.client.errors import ClientError
+    from odradek.client.producer.client import KafkaProducer
+    from odradek.client.records import ConsumerRecord, OffsetAndMetadata, RecordMetadata, TopicPartition
+    from odradek.protocol.errors import ErrorCode, KafkaError
+
+_HOMES = {
+    "ClientError": "odradek.client.errors",
+    "ConfigResource": "odradek.client.admin.values",
+    "ConsumerRecord": "odradek.client.records",
+    "ErrorCode": "odradek.protocol.errors",
+    "KafkaAdminClient": "odradek.client.admin.client",
+    "KafkaConsumer": "odradek.client.consumer.client",
+    "KafkaError": "odradek.protocol.errors",
+    "KafkaProducer": "odradek.client.producer.client",
+    "NewTopic": "odradek.client.admin.values",
+    "OffsetAndMetadata": "odradek.client.records",
+    "RebalanceListener": "odradek.client.consumer.listener",
+    "RecordMetadata": "odradek.client.records",
+    "ResourceType": "odradek.client.admin.values",
+    "TopicPartition": "odradek.client.records",
+}
+"""Public name → the module that defines it."""
+
+__all__ = [
+    "ClientError",
+    "ConfigResource",
+    "ConsumerRecord",
+    "ErrorCode",
+    "KafkaAdminClient",
+    "KafkaConsumer",
+    "KafkaError",
+    "KafkaProducer",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "RebalanceListener",
+    "RecordMetadata",
+    "ResourceType",
+    "TopicPartition",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'odradek' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -135,13 +135,13 @@ class KafkaAdminClient:
 
     def describe_groups(self, group_ids: Iterable[str]) -> list[GroupDescription]:
         """Groups with their members."""
-        return [
-            self._run(
-                f"describing group {group_id}",
-                lambda cluster, deadline, group_id=group_id: groups.describe_group(cluster, group_id, deadline),
-            )
-            for group_id in group_ids
-        ]
+        return [self._describe_group(group_id) for group_id in group_ids]
+
+    def _describe_group(self, group_id: str) -> GroupDescription:
+        return self._run(
+            f"describing group {group_id}",
+            lambda cluster, deadline: groups.describe_group(cluster, group_id, deadline),
+        )
 
     def group_lag(self, group_id: str) -> list[PartitionLag]:
         """How far behind a group is, by partition."""

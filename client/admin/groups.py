@@ -94,9 +94,7 @@ async def group_lag(cluster: Cluster, group_id: str, new_deadline: NewDeadline) 
 def _lag(topic_partition: TopicPartition, committed: OffsetAndMetadata | None, log_end_offset: int) -> PartitionLag:
     if committed is None or log_end_offset < 0:
         return PartitionLag(topic_partition, committed.offset if committed else None, log_end_offset, None)
-    return PartitionLag(
-        topic_partition, committed.offset, log_end_offset, max(0, log_end_offset - committed.offset)
-    )
+    return PartitionLag(topic_partition, committed.offset, log_end_offset, max(0, log_end_offset - committed.offset))
 
 
 async def alter_offsets(

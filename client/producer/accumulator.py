@@ -27,10 +27,8 @@ class Appended:
 
     batch: ProducerBatch
     index: int
-    opened: bool
-    """It is the first of a new batch: the sender has a new time to wake up at."""
-    full: bool
-    """Its batch, or one before it, can be sent now."""
+    wake: bool
+    """A new batch was opened or one has become full: the sender has something new to consider."""
 
 
 class Accumulator:
@@ -45,7 +43,7 @@ class Accumulator:
         self.queues: dict[TopicPartition, deque[ProducerBatch]] = {}
         self.used_bytes = 0
         self._opened = 0
-        self.unfinished = 0
+        self.unfinished: set[ProducerBatch] = set()
         """Batches appended and not yet released."""
         self.memory_wanted = 0
         """Senders that wait for memory: while there are any, batches do not linger."""
@@ -71,8 +69,7 @@ class Accumulator:
             return None
         self.used_bytes += size_bytes
         index = batch.add(timestamp_ms, key, value, headers, size_bytes)
-        assert queue is not None
-        return Appended(batch, index, False, self._full(queue))
+        return Appended(batch, index, batch.size_bytes >= self.limits.batch_size_bytes)
 
     def _append_to_new(
         self,
@@ -89,13 +86,13 @@ class Accumulator:
         if self.used_bytes + needed_bytes > self.limits.buffer_memory_bytes:
             return None
         self.used_bytes += needed_bytes
-        self.unfinished += 1
         self._opened += 1
         batch = ProducerBatch(topic_partition, now_ms, (self._opened, 0))
+        self.unfinished.add(batch)
         index = batch.add(timestamp_ms, key, value, headers, size_bytes)
         queue = self.queues.setdefault(topic_partition, deque())
         queue.append(batch)
-        return Appended(batch, index, True, self._full(queue))
+        return Appended(batch, index, True)
 
     def _refuse_oversized(self, topic_partition: TopicPartition, needed_bytes: int) -> None:
         for name, limit in (
@@ -136,13 +133,13 @@ class Accumulator:
     def replace(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
         """A batch was split: its memory and place go to the halves."""
         self.used_bytes += sum(half.size_bytes for half in halves) - batch.size_bytes
-        self.unfinished += 1
+        self.unfinished.discard(batch)
+        self.unfinished.update(halves)
         for half in reversed(halves):
             self.put_back(half)
 
     def release(self, batch: ProducerBatch) -> None:
         """A batch is acknowledged or given up: its memory is free."""
         self.used_bytes -= batch.size_bytes
-        self.unfinished -= 1
-        assert self.used_bytes >= 0 and self.unfinished >= 0, (self.used_bytes, self.unfinished)
-
+        self.unfinished.remove(batch)
+        assert self.used_bytes >= 0, self.used_bytes

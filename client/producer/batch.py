@@ -68,9 +68,7 @@ class ProducerBatch:
     def __len__(self) -> int:
         return len(self.values)
 
-    def add(
-        self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers, size_bytes: int
-    ) -> int:
+    def add(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers, size_bytes: int) -> int:
         """Append a record; its index."""
         self.timestamps_ms.append(timestamp_ms)
         self.keys.append(key)
@@ -98,9 +96,7 @@ class ProducerBatch:
         part = ProducerBatch(self.topic_partition, self.created_ms, (self.order[0], self.order[1] + start))
         for index in range(start, end):
             size_bytes = record_size_bytes(self.keys[index], self.values[index], self.headers[index])
-            part.add(
-                self.timestamps_ms[index], self.keys[index], self.values[index], self.headers[index], size_bytes
-            )
+            part.add(self.timestamps_ms[index], self.keys[index], self.values[index], self.headers[index], size_bytes)
         part.attempts = self.attempts
         part.producer_id, part.producer_epoch = self.producer_id, self.producer_epoch
         part.sequence_was_reset = self.sequence_was_reset

@@ -20,10 +20,12 @@ Callback = Callable[[RecordMetadata | None, Exception | None], object]
 class Outcome:
     """Delivered at an offset, or failed; set once by the producer's thread, read by any."""
 
-    __slots__ = ("_decided", "base_offset", "error", "log_append_time_ms", "timestamps_ms", "topic_partition")
+    __slots__ = ("_awake", "base_offset", "decided", "error", "log_append_time_ms", "timestamps_ms", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition) -> None:
-        self._decided = threading.Event()
+        self._awake = threading.Event()
+        self.decided = False
+        """Delivered or failed; those who wait hear of it after the callbacks have."""
         self.topic_partition = topic_partition
         self.base_offset = -1
         self.log_append_time_ms = -1
@@ -32,30 +34,30 @@ class Outcome:
 
     def deliver(self, base_offset: int, log_append_time_ms: int, timestamps_ms: list[int]) -> None:
         """Acknowledged. `log_append_time_ms` is -1 unless the broker stamps records itself."""
-        assert not self._decided.is_set(), f"{self.topic_partition}: decided twice"
+        assert not self.decided, f"{self.topic_partition}: decided twice"
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
         self.timestamps_ms = timestamps_ms
-        self._decided.set()
+        self.decided = True
 
     def fail(self, error: Exception) -> None:
         """Given up."""
-        assert not self._decided.is_set(), f"{self.topic_partition}: decided twice"
+        assert not self.decided, f"{self.topic_partition}: decided twice"
         self.error = error
-        self._decided.set()
+        self.decided = True
 
     def wake(self) -> None:
-        """The batch was split: let those who wait look at its halves."""
-        self._decided.set()
+        """Let those who wait look: it is decided and its callbacks were called, or the batch was split."""
+        self._awake.set()
 
     @property
-    def decided(self) -> bool:
-        """Whether it is over."""
-        return self._decided.is_set()
+    def awake(self) -> bool:
+        """Whether waiting is over."""
+        return self._awake.is_set()
 
     def wait(self, timeout_seconds: float | None) -> bool:
-        """Until it is decided, or the time is over (False)."""
-        return self._decided.wait(timeout_seconds)
+        """Until `wake`, or the time is over (False)."""
+        return self._awake.wait(timeout_seconds)
 
     def metadata(self, index: int) -> RecordMetadata:
         """Of the record at `index` of the batch. Only when it was delivered."""
@@ -101,7 +103,7 @@ class RecordFuture:
 
     def done(self) -> bool:
         """Whether it is delivered or failed."""
-        return self._place()[0].outcome.decided
+        return self._place()[0].outcome.awake
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait at most `timeout` seconds. Raises what the send failed with, ClientTimeout when it is still open."""

@@ -64,7 +64,7 @@ class StickyPartitioner:
 
     def batch_closed(self, topic: str, partition: int) -> None:
         if self._current.get(topic) == partition:
-            del self._current[topic]
+            self._current.pop(topic, None)
 
 
 class RoundRobinPartitioner:

@@ -6,6 +6,7 @@ max.in.flight.requests.per.connection=1, where a partition with a batch on the w
 """
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from odradek.client.backoff import backoff_ms
@@ -60,6 +61,8 @@ class Plan:
     calls: list[ProduceCall] = field(default_factory=list)
     identity_wanted: bool = False
     """Ask for a producer id, then plan again."""
+    unconnected: set[int] = field(default_factory=set)
+    """Leaders with something due and no open connection: connect, then plan again."""
     leaderless: set[str] = field(default_factory=set)
     """Topics with a batch that is due and a partition without a known leader: refresh the metadata."""
     next_at_ms: float = float("inf")
@@ -104,15 +107,18 @@ class Sender:
         self._turn = 0
         """Rotates the partitions, so that a full request does not always leave out the same ones."""
 
-    def plan(self, view: ClusterView, now_ms: float) -> Plan:
-        """Decide; batches of the plan's calls are on the wire from now on."""
+    def plan(self, view: ClusterView, connected: Callable[[int], bool], now_ms: float) -> Plan:
+        """Decide; batches of the plan's calls are on the wire from now on. `connected`: of a node, by its id."""
         plan = Plan()
         self._give_up_expired(plan, now_ms)
         if self._sequences is not None:
             self._sequences.settle(self._on_wire)
             plan.identity_wanted = bool(self._accumulator.queues) and not self._sequences.has_identity
         for node_id, due in self._due(view, plan, now_ms).items():
-            self._fill_calls(node_id, due, plan)
+            if connected(node_id):
+                self._fill_calls(node_id, due, plan)
+            else:
+                plan.unconnected.add(node_id)
         return plan
 
     def _give_up_expired(self, plan: Plan, now_ms: float) -> None:
@@ -252,9 +258,7 @@ class Sender:
             self._sequences.replaced(batch, halves)
         self._accumulator.replace(batch, halves)
 
-    def _give_up(
-        self, batch: ProducerBatch, error: Exception, decided: list[ProducerBatch], *, refused: bool
-    ) -> None:
+    def _give_up(self, batch: ProducerBatch, error: Exception, decided: list[ProducerBatch], *, refused: bool) -> None:
         if self._sequences is not None:
             self._sequences.gave_up(batch, refused=refused)
         batch.outcome.fail(error)

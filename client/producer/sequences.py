@@ -93,9 +93,9 @@ class ProducerSequences:
     def acknowledged(self, batch: ProducerBatch) -> None:
         """The broker has it (also when it is a duplicate, or when it was given up here before the answer came)."""
         partition = self.partitions[batch.topic_partition]
-        if (batch.producer_id, batch.producer_epoch) == (partition.producer_id, partition.producer_epoch):
-            if _after(batch.last_sequence, partition.last_acknowledged):
-                partition.last_acknowledged = batch.last_sequence
+        same = (batch.producer_id, batch.producer_epoch) == (partition.producer_id, partition.producer_epoch)
+        if same and _after(batch.last_sequence, partition.last_acknowledged):
+            partition.last_acknowledged = batch.last_sequence
         self._forget(batch)
 
     def replaced(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:

@@ -1,0 +1,101 @@
+# ruff: noqa: RUF009 - `setting` makes a dataclass field
+"""Settings of the producer."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.client.config import CommonConfig, setting
+from odradek.client.errors import ConfigError
+
+MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(CommonConfig):
+    """Kafka 3.9's names, types and defaults (ProducerConfig)."""
+
+    acks: str = setting("all", choices=["all", "-1", "0", "1"])
+    batch_size: int = setting(16_384, at_least=0)
+    linger_ms: float = setting(0.0, at_least=0)
+    buffer_memory: int = setting(33_554_432, at_least=1)
+    max_block_ms: int = setting(60_000, at_least=0)
+    max_request_size: int = setting(1_048_576, at_least=1)
+    max_in_flight_requests_per_connection: int = setting(5, at_least=1)
+    retries: int = setting(2_147_483_647, at_least=0)
+    delivery_timeout_ms: int = setting(120_000, at_least=0)
+    enable_idempotence: bool | None = setting(None)
+    compression_type: str = setting("none", choices=["none", "gzip", "snappy", "lz4", "zstd"])
+    partitioner: Any = setting(None)
+    """None or "sticky", "round_robin", "random", a Partitioner, or a function (key, all, available) -> partition."""
+    partitioner_ignore_keys: bool = setting(False)
+    key_serializer: Any = setting(None)
+    value_serializer: Any = setting(None)
+    interceptor_classes: Sequence[Any] | None = setting(None)
+    """Objects with `on_send(record)` and `on_acknowledgement(metadata, error)`, called in this order."""
+
+    @property
+    def acks_number(self) -> int:
+        """-1, 0 or 1, as on the wire."""
+        return -1 if self.acks == "all" else int(self.acks)
+
+    @property
+    def idempotent(self) -> bool:
+        """On unless it was switched off, or another setting rules it out (as in Kafka's own client)."""
+        return self._idempotence_possible() if self.enable_idempotence is None else self.enable_idempotence
+
+    def _idempotence_possible(self) -> bool:
+        in_flight = self.max_in_flight_requests_per_connection
+        return self.acks_number == -1 and self.retries > 0 and in_flight <= MAX_IN_FLIGHT_WITH_IDEMPOTENCE
+
+
+def check(config: ProducerConfig) -> ProducerConfig:
+    """Settings that contradict each other. Raises ConfigError."""
+    if config.enable_idempotence:
+        _check_idempotence(config)
+    least_ms = config.linger_ms + config.request_timeout_ms
+    if config.delivery_timeout_ms < least_ms:
+        raise ConfigError(
+            f"delivery.timeout.ms={config.delivery_timeout_ms} must be at least "
+            f"linger.ms + request.timeout.ms = {least_ms:g}"
+        )
+    return config
+
+
+def _check_idempotence(config: ProducerConfig) -> None:
+    if config.acks_number != -1:
+        raise ConfigError(f"enable.idempotence=true needs acks=all, not acks={config.acks}")
+    if config.retries == 0:
+        raise ConfigError("enable.idempotence=true needs retries above 0")
+    if config.max_in_flight_requests_per_connection > MAX_IN_FLIGHT_WITH_IDEMPOTENCE:
+        raise ConfigError(
+            "enable.idempotence=true needs max.in.flight.requests.per.connection of at most "
+            f"{MAX_IN_FLIGHT_WITH_IDEMPOTENCE}, not {config.max_in_flight_requests_per_connection}"
+        )
+
+
+Serializer = Callable[[str, Any, Any], bytes | None]
+"""(topic, headers, key or value) -> bytes."""
+
+
+def serializer(given: Any, name: str) -> Serializer:
+    """A serializer as one function: from None (bytes as they are), a function of the value, or an object with
+    `serialize(topic, headers, value)`."""
+    if given is None:
+        return lambda topic, headers, value: _plain_bytes(value, name)
+    if hasattr(given, "serialize"):
+        serialize: Serializer = given.serialize
+        return serialize
+    if callable(given):
+        return lambda topic, headers, value: given(value)
+    raise ConfigError(f"{name}_serializer must be a function or have a method serialize, not {given!r}")
+
+
+def _plain_bytes(value: Any, name: str) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(
+        f"the {name} must be bytes, not {type(value).__name__}: set {name}_serializer to turn it into bytes"
+    )

@@ -1,0 +1,319 @@
+"""The producer on a loop: carries out the sender's plans. Runs on the real world and in a simulated one alike.
+
+Application threads only ever append to the accumulator, under `lock`; everything else happens on the loop.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
+
+from odradek.client.cluster import Cluster
+from odradek.client.errors import BrokerUnreachable, ClientError, ClientTimeout, UnsupportedByBroker
+from odradek.client.offsets import by_topic
+from odradek.client.producer.accumulator import Accumulator, AccumulatorLimits
+from odradek.client.producer.batch import ProducerBatch
+from odradek.client.producer.config import ProducerConfig
+from odradek.client.producer.partitioners import Partitioner
+from odradek.client.producer.sender import Answer, ProduceCall, Sender, SenderSettings
+from odradek.client.producer.sequences import ProducerSequences
+from odradek.client.records import TopicPartition
+from odradek.protocol import compression
+from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from odradek.protocol.records import encode_batch
+
+logger = logging.getLogger(__name__)
+
+NO_TRANSACTION_TIMEOUT_MS = 2_147_483_647
+FATAL_TOPIC_ERRORS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+
+
+class ProducerEngine:
+    """One producer's sender. `run` until `stop`."""
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig, partitioner: Partitioner) -> None:
+        self.cluster = cluster
+        self.config = config
+        self.lock = threading.Lock()
+        self.memory_freed = threading.Condition(self.lock)
+        self.accumulator = Accumulator(
+            AccumulatorLimits(config.batch_size, config.linger_ms, config.buffer_memory, config.max_request_size)
+        )
+        self.sequences = ProducerSequences() if config.idempotent else None
+        self._sender = Sender(_sender_settings(config), self.accumulator, self.sequences, cluster.random)
+        self._partitioner = partitioner
+        self._codec = compression.codec_number(config.compression_type)
+        self._woken = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._connecting: set[int] = set()
+        self._identifying = False
+        self._refreshing = False
+        self._stopped = False
+        cluster.allow_auto_create = True
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Something has changed: plan again soon. On the loop's thread."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Plan, carry out, wait; until `stop`."""
+        while not self._stopped:
+            self._woken.clear()
+            next_at_ms = self._round()
+            await self._wait_until(next_at_ms)
+
+    def stop(self, error: Exception) -> None:
+        """Everything that is not acknowledged fails with `error`; `run` ends."""
+        self._stopped = True
+        with self.lock:
+            decided = self._sender.give_up_all(error)
+            self.memory_freed.notify_all()
+        self._tell(decided)
+        for task in self._tasks:
+            task.cancel()
+        self.wake()
+
+    def _round(self) -> float:
+        """One plan; the time for the next."""
+        now_ms = self.cluster.clock.monotonic_ms()
+        with self.lock:
+            plan = self._sender.plan(self.cluster.view, self.cluster.connected, now_ms)
+            topics = {tp.topic for tp in self.accumulator.queues}
+            if plan.given_up:
+                self.memory_freed.notify_all()
+        self._tell(plan.given_up)
+        for topic in topics:
+            self.cluster.needs.want(topic, now_ms)
+        for call in plan.calls:
+            for batch in call.batches:
+                self._partitioner.batch_closed(*batch.topic_partition)
+            self._spawn(self._carry_out(call))
+        if plan.identity_wanted and not self._identifying:
+            self._spawn(self._identify())
+        for node_id in plan.unconnected - self._connecting:
+            self._spawn(self._connect(node_id))
+        if plan.leaderless:
+            self.cluster.needs.stale()
+        return min(plan.next_at_ms, self._refresh_when_due(now_ms))
+
+    def _refresh_when_due(self, now_ms: float) -> float:
+        if self._refreshing or not self.cluster.needs.topics:
+            return float("inf")
+        due_ms = self.cluster.needs.next_at_ms()
+        if due_ms > now_ms:
+            return due_ms
+        self._spawn(self._refresh())
+        return float("inf")
+
+    async def _wait_until(self, at_ms: float) -> None:
+        if at_ms == float("inf"):
+            await self._woken.wait()
+            return
+        timer = self.cluster.clock.call_later(max(0.0, at_ms - self.cluster.clock.monotonic_ms()), self.wake)
+        await self._woken.wait()
+        timer.cancel()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("producer %s: a task failed", self.config.client_id, exc_info=task.exception())
+        self.wake()
+
+    # -- what a plan asks for ------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, call: ProduceCall) -> None:
+        answers = await self._produce(call)
+        now_ms = self.cluster.clock.monotonic_ms()
+        with self.lock:
+            settled = self._sender.answered(call, answers, now_ms)
+            self.memory_freed.notify_all()
+        if settled.stale:
+            self.cluster.needs.stale()
+        self._tell(settled.decided)
+
+    async def _produce(self, call: ProduceCall) -> dict[TopicPartition, Answer]:
+        request = produce_request(call.batches, self.config.acks_number, self.config.request_timeout_ms, self._codec)
+        try:
+            connection = await self.cluster.connection(call.node_id)
+            if self.config.acks_number == 0:
+                connection.tell(request)
+                return {batch.topic_partition: Answer(ErrorCode.NONE) for batch in call.batches}
+            return read_answers(await connection.request(request, ProduceResponse, self.config.request_timeout_ms))
+        except BrokerUnreachable as error:
+            return _same_answer(call, ErrorCode.NETWORK_EXCEPTION, str(error))
+        except UnsupportedByBroker as error:
+            return _same_answer(call, ErrorCode.UNSUPPORTED_VERSION, str(error))
+
+    async def _connect(self, node_id: int) -> None:
+        self._connecting.add(node_id)
+        try:
+            await self.cluster.connection(node_id)
+        except BrokerUnreachable as error:
+            logger.debug("%s", error)
+            self.cluster.needs.stale()
+            await self.cluster.sleep_ms(max(1.0, self.cluster.ready_in_ms(node_id)))
+        finally:
+            self._connecting.discard(node_id)
+
+    async def _refresh(self) -> None:
+        self._refreshing = True
+        try:
+            await self.cluster.refresh()
+        except BrokerUnreachable as error:
+            logger.warning("producer %s: %s", self.config.client_id, error)
+        finally:
+            self._refreshing = False
+
+    async def _identify(self) -> None:
+        """InitProducerId, from any broker; what cannot be mended fails everything that waits."""
+        assert self.sequences is not None
+        self._identifying = True
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS)
+        try:
+            answer = await self.cluster.request_any(request, InitProducerIdResponse)
+            error = error_code(answer.error_code)
+            if error == ErrorCode.NONE:
+                with self.lock:
+                    self.sequences.identify(answer.producer_id, answer.producer_epoch)
+            elif error in RETRIABLE:
+                await self.cluster.sleep_ms(self.config.retry_backoff_ms)
+            else:
+                self._fail_all(
+                    KafkaError(error, "the cluster gives no producer id; enable.idempotence=false does without")
+                )
+        except UnsupportedByBroker as error_:
+            self._fail_all(error_)
+        except BrokerUnreachable:
+            await self.cluster.sleep_ms(self.config.retry_backoff_ms)
+        finally:
+            self._identifying = False
+
+    def _fail_all(self, error: Exception) -> None:
+        with self.lock:
+            decided = self._sender.give_up_all(error)
+            self.memory_freed.notify_all()
+        self._tell(decided)
+
+    def _tell(self, decided: Iterable[ProducerBatch]) -> None:
+        """Callbacks in the order of the records, then those who wait."""
+        for batch in decided:
+            for index, callback in batch.callbacks:
+                try:
+                    batch.outcome.tell(index, callback)
+                except Exception:
+                    logger.exception("%s: a delivery callback failed", batch.topic_partition)
+            batch.outcome.wake()
+
+    # -- metadata for send ---------------------------------------------------------------------------------------------
+
+    async def await_topic(self, topic: str, partition: int | None, max_wait_ms: float) -> None:
+        """Until a topic (and one partition of it) is known. Raises ClientTimeout, KafkaError."""
+        deadline_ms = self.cluster.clock.monotonic_ms() + max_wait_ms
+        while True:
+            self.cluster.needs.want(topic, self.cluster.clock.monotonic_ms())
+            failure = await self._refresh_for_send()
+            info = self.cluster.view.topics.get(topic)
+            if info is not None and info.error in FATAL_TOPIC_ERRORS:
+                raise KafkaError(info.error, f"topic {topic}")
+            count = self.cluster.view.partition_count(topic)
+            if count and (partition is None or partition < count):
+                return
+            left_ms = deadline_ms - self.cluster.clock.monotonic_ms()
+            if left_ms <= 0:
+                raise ClientTimeout(_unknown(topic, partition, count, max_wait_ms, failure))
+            await self.cluster.sleep_ms(min(left_ms, self.config.retry_backoff_ms))
+
+    async def _refresh_for_send(self) -> ClientError | None:
+        try:
+            await self.cluster.refresh()
+        except BrokerUnreachable as error:
+            return error
+        return None
+
+
+def _sender_settings(config: ProducerConfig) -> SenderSettings:
+    return SenderSettings(
+        config.max_in_flight_requests_per_connection,
+        config.max_request_size,
+        config.retries,
+        config.retry_backoff_ms,
+        config.retry_backoff_max_ms,
+        config.delivery_timeout_ms,
+    )
+
+
+def _unknown(topic: str, partition: int | None, count: int, waited_ms: float, failure: Exception | None) -> str:
+    waited = f"after waiting max.block.ms={waited_ms:g}"
+    if failure is not None:
+        return f"topic {topic}: no metadata {waited}: {failure}"
+    if not count:
+        return f"topic {topic}: the cluster does not have it, {waited}: create it, or check its name"
+    return f"partition {partition} of topic {topic}: the topic has only {count} partitions (0-{count - 1}), {waited}"
+
+
+def _same_answer(call: ProduceCall, error: ErrorCode, message: str) -> dict[TopicPartition, Answer]:
+    return {batch.topic_partition: Answer(error, message=message) for batch in call.batches}
+
+
+def produce_request(batches: Sequence[ProducerBatch], acks: int, timeout_ms: int, codec: int) -> ProduceRequest:
+    """One request with these batches, at most one of each partition."""
+    encoded = {batch.topic_partition: encode(batch, codec) for batch in batches}
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                partition_data=[
+                    PartitionProduceData(index=number, records=encoded[TopicPartition(topic, number)])
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(encoded).items()
+        ],
+    )
+
+
+def encode(batch: ProducerBatch, codec: int) -> bytearray:
+    """The bytes of a batch, with its sequence where it has one."""
+    return encode_batch(
+        0,
+        batch.timestamps_ms,
+        batch.keys,
+        batch.values,
+        batch.headers if any(batch.headers) else None,
+        codec=codec,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+    )
+
+
+def read_answers(response: ProduceResponse) -> dict[TopicPartition, Answer]:
+    """What a broker says of each batch."""
+    answers: dict[TopicPartition, Answer] = {}
+    for topic in response.responses:
+        for one in topic.partition_responses:
+            reasons = [reason.batch_index_error_message or "" for reason in one.record_errors]
+            answers[TopicPartition(topic.name, one.index)] = Answer(
+                error_code(one.error_code),
+                one.base_offset,
+                one.log_append_time_ms,
+                "; ".join(filter(None, [one.error_message or "", *reasons])),
+            )
+    return answers

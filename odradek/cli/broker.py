@@ -1,0 +1,18 @@
+"""`odradek broker FILE.properties [--override key=value]…`."""
+
+from typing import Annotated
+
+import typer
+
+
+def broker(
+    file: Annotated[str, typer.Argument(metavar="FILE.properties", help="Kafka's own server.properties")],
+    override: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="instead of the file's value")] = None,
+) -> None:
+    """Run one broker in the foreground. SIGINT and SIGTERM shut it down in a controlled way."""
+    from odradek.broker.__main__ import main
+
+    arguments = [file]
+    for one in override or []:
+        arguments += ["--override", one]
+    raise typer.Exit(main(arguments) or 0)

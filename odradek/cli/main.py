@@ -1,0 +1,119 @@
+"""`odradek COMMAND …`: finds the command's file and runs it.
+
+Each command lives in the file of its name (`topics` in topics.py, `dump-log` in dump_log.py) as a function or a typer
+app of the same name. A file is imported when its command is used, and imports what it needs when it runs: help is
+quick, and a broker does not pay for clients.
+"""
+
+import difflib
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+COMMANDS: dict[str, str] = {
+    "up": "Start ZooKeeper and brokers on this machine; Ctrl-C shuts them down",
+    "stop": "Shut down what `up` has started, or one of its brokers",
+    "broker": "Run one broker in the foreground from a properties file",
+    "topics": "Create, list, describe, alter and delete topics",
+    "produce": "Send the lines of standard input to a topic",
+    "consume": "Print the records of a topic",
+    "groups": "Consumer groups: list, describe with lag, reset offsets, delete",
+    "configs": "Describe and alter settings of topics and brokers",
+    "reassign": "Move partitions to other brokers",
+    "elect-leaders": "Give partitions back to their preferred leaders",
+    "dump-log": "Print what is in a log segment or index file, and check it",
+    "perf": "Measure produce, consume and latency",
+    "zk": "Look into the cluster's ZooKeeper",
+}
+FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The console script. Ends the process: 0, 1 with one line on stderr, or 2 for wrong usage."""
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command; its exit code."""
+    if not arguments or arguments[0] in ("--help", "-h", "help"):
+        print(help_text())
+        return 0 if arguments else WRONG_USAGE
+    if arguments[0] == "--version":
+        print(f"odradek {version()}")
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        return _complain(f"no command {name!r}{f': did you mean {near[0]}?' if near else ''}", WRONG_USAGE)
+    return run_command(name, rest)
+
+
+def help_text() -> str:
+    """What `odradek --help` prints."""
+    width = max(map(len, COMMANDS)) + 2
+    lines = [f"  {name:<{width}}{said}" for name, said in COMMANDS.items()]
+    return "\n".join(
+        ["Usage: odradek COMMAND [OPTIONS]", "", "Commands:", *lines, "", "`odradek COMMAND --help` says more."]
+    )
+
+
+def version() -> str:
+    """The version of this installation."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed_version
+
+    try:
+        return installed_version("odradek")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def run_command(name: str, arguments: list[str]) -> int:
+    """Import a command's file and run it; errors become one line and an exit code."""
+    import typer
+
+    from odradek.client.errors import ClientError
+    from odradek.protocol.errors import KafkaError, MalformedMessage
+
+    wrong_usage: Any = typer.BadParameter.__mro__[1]  # click's UsageError, which newer typers keep to themselves
+    command = _click_command(name, typer)
+    try:
+        result = command.main(args=arguments, prog_name=f"odradek {name}", standalone_mode=False)
+    except wrong_usage as error:
+        where = error.ctx.command_path if error.ctx is not None else f"odradek {name}"
+        return _complain(f"{error.format_message()} (see {where} --help)", WRONG_USAGE)
+    except (typer.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_stdout()
+        return 0
+    except (ClientError, KafkaError, MalformedMessage, OSError) as error:
+        return _complain(str(error), FAILED)
+    return result if isinstance(result, int) else 0
+
+
+def _click_command(name: str, typer: Any) -> Any:
+    module_name = name.replace("-", "_")
+    found = getattr(import_module(f"odradek.cli.{module_name}"), module_name)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_command(found)
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command(name)(found)
+    return typer.main.get_command(app)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"odradek: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _forget_stdout() -> None:
+    """The reader of our output has gone (`| head`): let the interpreter's last flush go nowhere."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

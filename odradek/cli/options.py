@@ -1,0 +1,63 @@
+"""Options that several commands share."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from odradek.client.admin.client import KafkaAdminClient
+    from odradek.client.records import TopicPartition
+
+BootstrapServer = Annotated[str, typer.Option("--bootstrap-server", help="host:port of any brokers, with commas")]
+Json = Annotated[bool, typer.Option("--json", help="JSON for scripts")]
+Properties = Annotated[
+    list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="a setting of the client, by Kafka's name")
+]
+DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
+
+
+def new_app(help_text: str) -> typer.Typer:
+    """A command with subcommands."""
+    return typer.Typer(
+        help=help_text,
+        add_completion=False,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+
+
+def connect(bootstrap_server: str) -> "KafkaAdminClient":
+    """An administrative client that gives up after half a minute: somebody is waiting."""
+    from odradek.client.admin.client import KafkaAdminClient
+
+    return KafkaAdminClient(
+        bootstrap_servers=bootstrap_server,
+        client_id="odradek-cli",
+        request_timeout_ms=30_000,
+        default_api_timeout_ms=30_000,
+        socket_connection_setup_timeout_ms=5_000,
+    )
+
+
+def settings(given: Iterable[str] | None, option: str = "--property") -> dict[str, str]:
+    """`KEY=VALUE` texts as a mapping. Wrong usage when one has no `=`."""
+    pairs: dict[str, str] = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=option)
+        pairs[key.strip()] = value
+    return pairs
+
+
+def topic_partition(text: str) -> "TopicPartition":
+    """`orders-3` or `orders:3`. Wrong usage when it is neither."""
+    from odradek.client.records import TopicPartition
+
+    for separator in (":", "-"):
+        topic, found, number = text.rpartition(separator)
+        if found and topic and number.isdigit():
+            return TopicPartition(topic, int(number))
+    raise typer.BadParameter(f"{text!r} is not TOPIC-PARTITION, such as orders-3")

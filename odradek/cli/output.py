@@ -1,0 +1,60 @@
+"""What commands print: JSON for scripts, a rich table on a terminal, plain columns into a pipe."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, is_dataclass
+from enum import Enum
+from typing import Any
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on one line."""
+    print(json.dumps(plain(value), ensure_ascii=False))
+
+
+def plain(value: Any) -> Any:
+    """As JSON can say it: dataclasses and named tuples become objects, enums names, bytes text."""
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: plain(content) for name, content in asdict(value).items()}
+    if hasattr(value, "_asdict"):
+        return {name: plain(content) for name, content in value._asdict().items()}
+    if isinstance(value, dict):
+        return {str(name): plain(content) for name, content in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(content) for content in value]
+    return value
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
+    """Rows of values; None is shown as `-`."""
+    texts = [["-" if value is None else str(value) for value in row] for row in rows]
+    if sys.stdout.isatty():
+        _rich_table(columns, texts, title)
+        return
+    if title:
+        print(title)
+    widths = [max(len(cell) for cell in column) for column in zip(columns, *texts, strict=True)]
+    for row in [[name.upper() for name in columns], *texts]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _rich_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(*columns, title=escape(title) or None, header_style="bold", title_justify="left")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    Console().print(table)
+
+
+def note(message: str) -> None:
+    """Something for people, beside the output: on stderr, and only when that is a terminal."""
+    if sys.stderr.isatty():
+        print(message, file=sys.stderr)

@@ -1,0 +1,67 @@
+"""`odradek produce TOPIC`: lines of standard input become records."""
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, Properties, settings
+from odradek.cli.output import note, print_json
+
+if TYPE_CHECKING:
+    from odradek.client.producer.client import KafkaProducer
+    from odradek.client.records import RecordMetadata
+
+
+class Tally:
+    """How many records were sent, and the first failure."""
+
+    def __init__(self) -> None:
+        self.delivered = 0
+        self.failure: Exception | None = None
+
+    def count(self, metadata: "RecordMetadata | None", error: Exception | None) -> None:
+        """A delivery callback."""
+        if error is None:
+            self.delivered += 1
+        elif self.failure is None:
+            self.failure = error
+
+
+def produce(
+    topic: str,
+    key_separator: Annotated[str, typer.Option(help="a line is KEY SEPARATOR VALUE; without one there is no key")] = "",
+    partition: Annotated[int | None, typer.Option(help="instead of the one that the key gives")] = None,
+    acks: Annotated[str, typer.Option(help="all, 1 or 0")] = "all",
+    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd")] = "none",
+    property: Properties = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """Send the lines of standard input; ends when all are acknowledged."""
+    from odradek.client.producer.client import KafkaProducer
+
+    config = {"max.block.ms": "15000", **settings(property)}
+    tally = Tally()
+    with KafkaProducer(config, bootstrap_servers=bootstrap_server, acks=acks, compression_type=compression) as producer:
+        with contextlib.suppress(KeyboardInterrupt):
+            _send_lines(producer, topic, partition, key_separator.encode(), tally)
+        producer.flush()
+    if tally.failure is not None:
+        raise tally.failure
+    if json:
+        print_json({"topic": topic, "sent": tally.delivered})
+    else:
+        note(f"sent {tally.delivered} record(s) to {topic}")
+
+
+def _send_lines(producer: "KafkaProducer", topic: str, partition: int | None, separator: bytes, tally: Tally) -> None:
+    for line in sys.stdin.buffer:
+        text = line.rstrip(b"\r\n")
+        key: bytes | None = None
+        if separator and separator in text:
+            key, _, text = text.partition(separator)
+        producer.send(topic, text, key, partition=partition, callback=tally.count)
+        if tally.failure is not None:
+            return

@@ -1,0 +1,141 @@
+"""`odradek topics create|list|describe|alter|delete`."""
+
+from typing import Annotated
+
+import typer
+
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect, new_app, settings
+from odradek.cli.output import print_json, print_table
+
+topics = new_app("Create, list, describe, alter and delete topics.")
+
+Configs = Annotated[list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="a setting of the topic")]
+
+
+@topics.command()
+def create(
+    topic: Annotated[list[str], typer.Argument(metavar="TOPIC…")],
+    partitions: Annotated[int, typer.Option(help="how many; -1: the broker's num.partitions")] = -1,
+    replication_factor: Annotated[int, typer.Option(help="how many; -1: the broker's default")] = -1,
+    replica_assignment: Annotated[
+        str, typer.Option(metavar="1:2,2:3", help="brokers of each partition, instead of the two numbers")
+    ] = "",
+    config: Configs = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="no error when it is there")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """Create topics."""
+    from odradek.client.admin.values import NewTopic
+
+    configs = settings(config, "--config")
+    assignment = _assignment(replica_assignment)
+    with connect(bootstrap_server) as admin:
+        existing = set(admin.list_topics(internal=True)) if if_not_exists else set()
+        wanted = [name for name in topic if name not in existing]
+        new = [NewTopic(name, partitions, replication_factor, assignment, dict(configs)) for name in wanted]
+        created = admin.create_topics(new) if new else []
+    if json:
+        print_json([_created(one.name, one.num_partitions, one.replication_factor) for one in created])
+        return
+    for one in created:
+        print(f"created {one.name}: {one.num_partitions} partition(s), {one.replication_factor} replica(s)")
+
+
+def _created(name: str, partitions: int, replication_factor: int) -> dict[str, object]:
+    return {"topic": name, "partitions": partitions, "replication_factor": replication_factor}
+
+
+def _assignment(text: str) -> dict[int, list[int]]:
+    try:
+        lists = [[int(broker) for broker in one.split(":")] for one in text.split(",") if text]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not like 1:2,2:3", param_hint="--replica-assignment") from None
+    return dict(enumerate(lists))
+
+
+@topics.command("list")
+def list_(
+    internal: Annotated[bool, typer.Option("--internal", help="with Kafka's own topics")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """The names of all topics."""
+    with connect(bootstrap_server) as admin:
+        names = admin.list_topics(internal=internal)
+    if json:
+        print_json(names)
+        return
+    for name in names:
+        print(name)
+
+
+@topics.command()
+def describe(
+    topic: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC…]", help="none: all")] = None,
+    unavailable: Annotated[bool, typer.Option("--unavailable", help="only partitions without a leader")] = False,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated", help="only partitions with replicas out of sync")
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """Partitions of topics: leader, replicas, in-sync replicas."""
+    with connect(bootstrap_server) as admin:
+        found = admin.describe_topics(topic or None)
+    rows = [
+        one
+        for info in found
+        for one in info.partitions
+        if (topic or not info.internal)
+        and (not unavailable or one.leader < 0)
+        and (not under_replicated or len(one.isr) < len(one.replicas))
+    ]
+    if json:
+        print_json(rows)
+        return
+    print_table(
+        ["topic", "partition", "leader", "epoch", "replicas", "isr"],
+        [
+            (
+                one.topic,
+                one.partition,
+                one.leader if one.leader >= 0 else "none",
+                one.leader_epoch,
+                ",".join(map(str, one.replicas)),
+                ",".join(map(str, one.isr)),
+            )
+            for one in rows
+        ],
+    )
+
+
+@topics.command()
+def alter(
+    topic: str,
+    partitions: Annotated[int, typer.Option(help="the new, higher number")],
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """Add partitions. Settings are altered with `odradek configs alter`."""
+    with connect(bootstrap_server) as admin:
+        admin.create_partitions({topic: partitions})
+    if json:
+        print_json({"topic": topic, "partitions": partitions})
+    else:
+        print(f"{topic} has {partitions} partitions")
+
+
+@topics.command()
+def delete(
+    topic: Annotated[list[str], typer.Argument(metavar="TOPIC…")],
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """Delete topics with all their records."""
+    with connect(bootstrap_server) as admin:
+        admin.delete_topics(topic)
+    if json:
+        print_json({"deleted": topic})
+    else:
+        print(f"deleted {', '.join(topic)}")
