@@ -160,7 +160,7 @@ class Adversary:
             return
         else:
             answer = self.view = replace(view, isr=isr, partition_epoch=view.partition_epoch + 1)
-        if answer is not None and self.random.random() < 0.8:
+        if answer is not None and self.random.random() < 0.4:
             replica.partition.proposal_accepted(proposal, answer.isr, answer.partition_epoch, recovering=False)
 
     # what brokers and clients do
@@ -286,7 +286,7 @@ class Adversary:
     def step(self) -> None:
         action = self.random.choices(
             (self.produce, self.fetch, self.deliver, self.alter, self.shrink, self.elect, self.kill_or_restart),
-            weights=(8, 16, 24, 4, 1, 0.4, 0.4),
+            weights=(8, 16, 24, 3, 1, 0.6, 0.5),
         )[0]
         action()
         self.clock.advance(self.random.choice((0.0, 10.0, 100.0)))
