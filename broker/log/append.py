@@ -1,4 +1,4 @@
-"""What a batch must be before a leader writes it (FEATURES L5), and the values that pass between an append and its caller.
+"""What a batch must be before a leader writes it, and the values that pass between an append and its caller.
 
 Only the 61-byte header and the checksum are looked at. Source of the rules and of their codes: UnifiedLog.scala
 (analyzeAndValidateRecords), LogValidator.java, of 3.9.
@@ -43,10 +43,10 @@ class Appended(NamedTuple):
 
 
 def checked_fields(records: memoryview, at: int, config: LogConfig, origin: Origin) -> tuple[int, ...]:
-    """The fields of `batches.HEADER` of the batch at `records[at:]`, after every check that needs no record.
+    """The header fields of the batch at `records[at:]`, in order, after every check that needs no record.
 
-    Raises KafkaError: CORRUPT_MESSAGE (length, checksum), MESSAGE_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0, 1),
-    INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE.
+    Raises KafkaError: CORRUPT_MESSAGE (length, checksum), MESSAGE_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0
+    and 1), INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE.
     """
     left = len(records) - at
     if left < HEADER_BYTES:

@@ -51,6 +51,7 @@ class Flush:
         if self._directory is not None:
             with contextlib.suppress(FileNotFoundError):
                 self._files.sync_directory(self._directory)
+                self._files.sync_directory(self._directory.rpartition("/")[0])
 
 
 def _done(log: "Log", flush: Flush) -> None:

@@ -1,4 +1,4 @@
-"""Batches that a leader may not write as they came: the rules that look at records, or change them (FEATURES L3-L5).
+"""Batches that a leader may not write as they came: the rules that look at records, or change them.
 
 A compacted topic needs keys; LogAppendTime sets the time; a forced `compression.type` recompresses; limits on
 timestamps are checked record by record. Source: LogValidator.java of Kafka 3.9.

@@ -19,7 +19,7 @@ class Background(Protocol):
         """
 
     def close(self) -> None:
-        """Wait for what was begun; later calls of `run` are an error."""
+        """Wait for what was begun; what is given to `run` later is not done."""
 
 
 class InlineBackground:
@@ -42,9 +42,12 @@ class ThreadBackground:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = 4) -> None:
         self._loop = loop
+        self._closed = False
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="background")
 
     def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> None:
+        if self._closed:
+            return
         future = self._executor.submit(work)
         future.add_done_callback(lambda finished: self._deliver(finished, done))
 
@@ -61,4 +64,5 @@ class ThreadBackground:
             self._loop.call_soon_threadsafe(self._loop.call_exception_handler, context)
 
     def close(self) -> None:
+        self._closed = True
         self._executor.shutdown(wait=True)

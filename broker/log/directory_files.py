@@ -1,0 +1,99 @@
+"""Names and small files that say what a log directory is and whose.
+
+`meta.properties` (broker and cluster), `.kafka_cleanshutdown`, `.lock`, and in each partition's directory
+`partition.metadata`. Sources: MetaProperties, CleanShutdownFileHandler, PartitionMetadata, LocalLog of Kafka 3.9.
+"""
+
+import base64
+import binascii
+import json
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from odradek.broker.log.failure import CorruptFile
+
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+PARTITION_METADATA = "partition.metadata"
+DELETE_SUFFIX = "-delete"
+SET_ASIDE_SUFFIXES = (DELETE_SUFFIX, "-future", "-stray")
+LONGEST_NAME = 255
+
+
+class Identity(NamedTuple):
+    """Whose a log directory is."""
+
+    broker_id: int
+    cluster_id: str
+
+
+def decode_properties(data: bytes) -> dict[str, str]:
+    """Java properties, as far as Kafka's own small files use them."""
+    lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
+    pairs = [line.partition("=") for line in lines if line and line[0] not in "#!"]
+    return {key.strip(): value.strip().replace("\\", "") for key, _, value in pairs}
+
+
+def encode_meta(identity: Identity, now_ms: int, others: dict[str, str]) -> bytes:
+    """`others`: properties of the file as it was, which are kept (`directory.id`, say)."""
+    properties = others | {"broker.id": str(identity.broker_id), "version": "0", "cluster.id": identity.cluster_id}
+    date = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+    return "".join([f"#\n#{date}\n", *(f"{key}={value}\n" for key, value in properties.items())]).encode()
+
+
+def decode_meta(data: bytes) -> tuple[Identity | None, dict[str, str]]:
+    """The owner, None when not all of it is said, and all properties. Raises CorruptFile for another version."""
+    properties = decode_properties(data)
+    if properties.get("version", "0") != "0":
+        raise CorruptFile(f"meta.properties version {properties['version']}: not a directory of ZooKeeper mode")
+    broker_id, cluster_id = properties.get("broker.id", ""), properties.get("cluster.id")
+    if not broker_id.isdigit() or not cluster_id:
+        return None, properties
+    return Identity(int(broker_id), cluster_id), properties
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    """The marker's content; that it is there is what counts."""
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def encode_topic_id(topic_id: bytes) -> str:
+    """16 bytes as Kafka prints them."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def encode_partition_metadata(topic_id: bytes) -> bytes:
+    """`partition.metadata`."""
+    return f"version: 0\ntopic_id: {encode_topic_id(topic_id)}".encode()
+
+
+def decode_partition_metadata(data: bytes) -> bytes:
+    """The topic id. Raises CorruptFile."""
+    fields = dict(line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line)
+    try:
+        topic_id = base64.urlsafe_b64decode(fields["topic_id"].strip() + "==")
+    except (KeyError, binascii.Error) as error:
+        raise CorruptFile(f"partition.metadata without a topic id: {error}") from None
+    if fields.get("version", "").strip() != "0" or len(topic_id) != 16:
+        raise CorruptFile(f"partition.metadata {fields}")
+    return topic_id
+
+
+def partition_name(topic: str, partition: int) -> str:
+    """The directory of a partition."""
+    return f"{topic}-{partition}"
+
+
+def deleted_name(topic: str, partition: int, unique: int) -> str:
+    """What a partition's directory is called while it waits for its removal; `unique` has 128 bits."""
+    suffix = f"-{partition}.{unique:032x}{DELETE_SUFFIX}"
+    return topic[: LONGEST_NAME - len(suffix)] + suffix
+
+
+def parse_partition_name(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of a directory, None when it is not a partition's or set aside."""
+    topic, dash, number = name.rpartition("-")
+    if not dash or not topic or not number.isdigit() or name.endswith(SET_ASIDE_SUFFIXES):
+        return None
+    return topic, int(number)

@@ -1,0 +1,206 @@
+"""One entry of `log.dirs`: its lock, its owner, its checkpoints, and the loading of its logs."""
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from odradek.broker.log import checkpoints
+from odradek.broker.log.checkpoints import Offsets, decode_offsets, encode_offsets
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.directory_files import (
+    CLEAN_SHUTDOWN,
+    DELETE_SUFFIX,
+    LOCK,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    Identity,
+    decode_meta,
+    decode_partition_metadata,
+    encode_clean_shutdown,
+    encode_meta,
+    parse_partition_name,
+)
+from odradek.broker.log.failure import CorruptFile, StorageFailure, UnusableDirectory
+from odradek.broker.log.log import Log
+from odradek.broker.log.recovery import open_log
+from odradek.broker.log.storage import Storage
+from odradek.world.files import File
+
+logger = logging.getLogger(__name__)
+
+
+class Loaded(NamedTuple):
+    """What a directory held."""
+
+    logs: list[tuple[Log, bytes | None]]
+    """With the topic id, where there is one."""
+    to_delete: list[str]
+
+
+class LogDirectory:
+    """`offline` holds the reason once an I/O error has taken it away."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self.path = path
+        self.offline: OSError | None = None
+        self._storage = storage
+        self._lock: File | None = None
+        self._being_written: set[str] = set()
+        self._waiting: dict[str, bytes] = {}
+
+    # whose it is
+
+    @property
+    def taken(self) -> bool:
+        """Locked by us."""
+        return self._lock is not None
+
+    def take(self) -> None:
+        """Make it when it is missing, and lock it. Raises OSError; UnusableDirectory when another broker has it."""
+        files = self._storage.files
+        files.make_directory(self.path)
+        try:
+            self._lock = files.lock(f"{self.path}/{LOCK}")
+        except BlockingIOError:
+            raise UnusableDirectory(self.path, "another broker is using it (its .lock is held)") from None
+
+    def owner(self) -> Identity | None:
+        """Who it says it belongs to. Raises OSError, UnusableDirectory."""
+        return self._meta()[0]
+
+    def _meta(self) -> tuple[Identity | None, dict[str, str]]:
+        try:
+            return decode_meta(self._storage.files.read(f"{self.path}/{META_PROPERTIES}"))
+        except FileNotFoundError:
+            return None, {}
+        except CorruptFile as error:
+            raise UnusableDirectory(self.path, str(error)) from None
+
+    def claim(self, identity: Identity) -> None:
+        """Write the owner when it has none. Raises OSError; UnusableDirectory when it is somebody else's."""
+        owner, properties = self._meta()
+        if owner is not None and owner != identity:
+            raise UnusableDirectory(
+                self.path,
+                f"it belongs to broker {owner.broker_id} of cluster {owner.cluster_id}, "
+                f"not to broker {identity.broker_id} of cluster {identity.cluster_id}",
+            )
+        if owner is None:
+            content = encode_meta(identity, self._storage.clock.now_ms(), properties)
+            self._storage.files.write_atomically(f"{self.path}/{META_PROPERTIES}", content)
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    # loading
+
+    def load(self, config_of: Callable[[str], LogConfig]) -> Loaded:
+        """Open all logs; blocks, and runs in the background when the broker starts. Raises OSError."""
+        files = self._storage.files
+        marker = f"{self.path}/{CLEAN_SHUTDOWN}"
+        clean = files.exists(marker)
+        if clean:
+            files.remove(marker)
+            files.sync_directory(self.path)
+        recovery_points = self.read_offsets(checkpoints.RECOVERY_POINTS)
+        starts = self.read_offsets(checkpoints.LOG_START_OFFSETS)
+        loaded = Loaded([], [])
+        for name in files.list_directory(self.path):
+            path = f"{self.path}/{name}"
+            key = parse_partition_name(name)
+            if not files.is_directory(path):
+                continue
+            if name.endswith(DELETE_SUFFIX):
+                loaded.to_delete.append(path)
+            elif key is None:
+                logger.warning("%s is not a partition's directory and is left alone", path)
+            else:
+                log = open_log(
+                    self._storage,
+                    path,
+                    *key,
+                    config_of(key[0]),
+                    recovery_point=recovery_points.get(key, 0),
+                    log_start_offset=starts.get(key, 0),
+                    clean=clean,
+                )
+                loaded.logs.append((log, self._topic_id(path)))
+        how = "after a clean shutdown" if clean else "with recovery, there is no mark of a clean shutdown"
+        logger.info("%s: loaded %d logs %s", self.path, len(loaded.logs), how)
+        return loaded
+
+    def _topic_id(self, directory: str) -> bytes | None:
+        try:
+            return decode_partition_metadata(self._storage.files.read(f"{directory}/{PARTITION_METADATA}"))
+        except FileNotFoundError:
+            return None
+        except CorruptFile as error:
+            logger.warning("%s: %s; the controller will say it again", directory, error)
+            return None
+
+    # checkpoints
+
+    def read_offsets(self, name: str) -> Offsets:
+        """A checkpoint; empty when it is missing or damaged. Raises OSError."""
+        try:
+            return decode_offsets(self._storage.files.read(f"{self.path}/{name}"))
+        except FileNotFoundError:
+            return {}
+        except CorruptFile as error:
+            logger.warning("%s/%s: %s; taken as empty", self.path, name, error)
+            return {}
+
+    def write_offsets(self, name: str, offsets: Offsets) -> None:
+        """Replace a checkpoint in the background, one write at a time; only the newest of those that wait counts."""
+        self._waiting[name] = encode_offsets(offsets)
+        if name not in self._being_written:
+            self._write_next(name)
+
+    def _write_next(self, name: str) -> None:
+        data = self._waiting.pop(name, None)
+        if data is None or self.offline is not None:
+            self._being_written.discard(name)
+            return
+        self._being_written.add(name)
+
+        def write() -> None:
+            self._storage.files.write_atomically(f"{self.path}/{name}", data)
+
+        def done(result: OSError | None) -> None:
+            if isinstance(result, OSError):
+                self._storage.failed(self.path, result)
+            self._write_next(name)
+
+        self._storage.background.run(write, done)
+
+    # the end
+
+    def close(self, logs: list[Log], broker_epoch: int) -> None:
+        """Flush and close the logs, write the checkpoints and the marker of a clean shutdown. Nothing else may run.
+
+        When the disk fails there is no marker, so the next start repairs what is wrong.
+        """
+        files = self._storage.files
+        try:
+            for log in logs:
+                log.close()
+            points = {(log.topic, log.partition): log.recovery_point for log in logs}
+            files.write_atomically(f"{self.path}/{checkpoints.RECOVERY_POINTS}", encode_offsets(points))
+            starts = start_offsets(logs)
+            files.write_atomically(f"{self.path}/{checkpoints.LOG_START_OFFSETS}", encode_offsets(starts))
+            files.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(broker_epoch))
+        except (OSError, StorageFailure) as error:
+            logger.error("%s: not closed cleanly: %s", self.path, error)
+        self.release()
+
+
+def start_offsets(logs: list[Log]) -> Offsets:
+    """Log start offsets that the segments do not say by themselves."""
+    return {
+        (log.topic, log.partition): log.log_start_offset
+        for log in logs
+        if log.log_start_offset > log.segments[0].base_offset
+    }

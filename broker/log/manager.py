@@ -1,0 +1,396 @@
+"""All logs of a broker: opening, making and deleting them, and what is done to them from time to time.
+
+Source: LogManager.scala of Kafka 3.9.
+"""
+
+import logging
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from odradek.broker.log import checkpoints
+from odradek.broker.log.checkpoints import Offsets
+from odradek.broker.log.config import NO_LIMIT_MS, LogConfig
+from odradek.broker.log.directory_files import (
+    PARTITION_METADATA,
+    Identity,
+    deleted_name,
+    encode_partition_metadata,
+    partition_name,
+)
+from odradek.broker.log.failure import StorageFailure, UnusableDirectory
+from odradek.broker.log.log import Log
+from odradek.broker.log.log_directory import Loaded, LogDirectory, start_offsets
+from odradek.broker.log.recovery import open_log
+from odradek.broker.log.storage import Storage
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.primitives import ZERO_UUID
+from odradek.world.background import Background
+from odradek.world.clock import Clock, Timer
+from odradek.world.files import Files
+
+logger = logging.getLogger(__name__)
+
+SLICE_MS = 5.0
+"""Work over all logs gives the loop back after this long."""
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """Kafka's broker settings of the same names, in milliseconds."""
+
+    log_initial_task_delay_ms: int = 30_000
+    log_retention_check_interval_ms: int = 300_000
+    log_flush_scheduler_interval_ms: int = NO_LIMIT_MS
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+
+
+class LogManager:
+    """Owns the logs; runs on the loop. `background` is its own: `close` waits for it.
+
+    `config_of(topic)` gives a topic's settings. `directory_failed(path, cause, partitions)` hears once of each log
+    directory that goes offline, after its logs have gone from here. `high_watermark_of(log)` is set by the replica
+    layer: nothing at or beyond it is ever deleted.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        background: Background,
+        random_source: random.Random,
+        directories: Iterable[str],
+        config_of: Callable[[str], LogConfig],
+        *,
+        intervals: Intervals | None = None,
+        directory_failed: Callable[[str, OSError, list[Key]], object] = lambda path, cause, partitions: None,
+    ) -> None:
+        self._intervals = intervals or Intervals()
+        self._storage = Storage(
+            files,
+            clock,
+            background,
+            random_source,
+            failed=self._failed,
+            truncated=self._truncated,
+            producer_expiration_ms=self._intervals.producer_id_expiration_ms,
+        )
+        self.directories = {path: LogDirectory(self._storage, path) for path in directories}
+        self.config_of = config_of
+        self.high_watermark_of: Callable[[Log], int] = lambda log: log.log_start_offset
+        self._directory_failed = directory_failed
+        self._logs: dict[Key, Log] = {}
+        self._topic_ids: dict[Key, bytes] = {}
+        self._timers: dict[str, Timer] = {}
+        self._to_checkpoint: set[str] = set()
+        self._closed = False
+
+    # opening
+
+    def owner(self) -> Identity | None:
+        """Lock all directories; who they belong to, None when they are new. Raises UnusableDirectory.
+
+        For a broker that does not know its id yet; to be called before `open`.
+        """
+        owners = {}
+        for directory in self.directories.values():
+            try:
+                directory.take()
+                owners[directory.path] = directory.owner()
+            except OSError as error:
+                self._unusable(directory, error)
+        known = {owner for owner in owners.values() if owner is not None}
+        if len(known) > 1:
+            path = next(path for path, owner in owners.items() if owner is not None)
+            raise UnusableDirectory(path, f"log.dirs belong to different brokers: {sorted(known)}")
+        return known.pop() if known else None
+
+    def open(self, identity: Identity, ready: Callable[[], object]) -> None:
+        """Take and load all directories in parallel, then call `ready` on the loop. Raises UnusableDirectory.
+
+        A directory that fails goes offline as long as another one works.
+        """
+        for directory in self.online():
+            try:
+                if not directory.taken:
+                    directory.take()
+                directory.claim(identity)
+            except OSError as error:
+                self._unusable(directory, error)
+        left = len(self.online())
+
+        def loaded(directory: LogDirectory, result: Loaded | OSError) -> None:
+            nonlocal left
+            left -= 1
+            if isinstance(result, OSError):
+                self._failed(directory.path, result)
+            else:
+                self._take(result)
+            if left == 0:
+                self._start_timers()
+                ready()
+
+        for directory in self.online():
+            self._load(directory, loaded)
+
+    def _load(self, directory: LogDirectory, loaded: Callable[[LogDirectory, Loaded | OSError], None]) -> None:
+        self._storage.background.run(lambda: directory.load(self.config_of), lambda result: loaded(directory, result))
+
+    def _unusable(self, directory: LogDirectory, error: OSError) -> None:
+        if len(self.online()) <= 1:
+            raise UnusableDirectory(directory.path, str(error)) from error
+        logger.error("log directory %s cannot be used: %s", directory.path, error)
+        self._failed(directory.path, error)
+
+    def _take(self, loaded: Loaded) -> None:
+        for log, topic_id in loaded.logs:
+            key = (log.topic, log.partition)
+            if key in self._logs:
+                other = self._logs[key].directory
+                raise UnusableDirectory(log.log_directory, f"{log.topic}-{log.partition} is in {other} too")
+            self._logs[key] = log
+            if topic_id is not None:
+                self._topic_ids[key] = topic_id
+        for path in loaded.to_delete:
+            self._remove_directory(path)
+
+    # the logs
+
+    def online(self) -> list[LogDirectory]:
+        """Directories that work."""
+        return [directory for directory in self.directories.values() if directory.offline is None]
+
+    def all_logs(self) -> list[Log]:
+        return list(self._logs.values())
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """The log, None when this broker has none (or its directory is offline)."""
+        return self._logs.get((topic, partition))
+
+    def topic_id(self, topic: str, partition: int) -> bytes:
+        """From `partition.metadata`; zeros when it was never said."""
+        return self._topic_ids.get((topic, partition), ZERO_UUID)
+
+    def get_or_create(self, topic: str, partition: int, topic_id: bytes = ZERO_UUID, *, is_new: bool = False) -> Log:
+        """The log, made in the directory with the fewest logs when there is none.
+
+        `is_new`: the controller says that no replica has existed here; without it a log that is missing while a
+        directory is offline may be in there. Raises KafkaError INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR.
+        """
+        key = (topic, partition)
+        log = self._logs.get(key)
+        known = self._topic_ids.get(key, ZERO_UUID)
+        if log is not None and ZERO_UUID != known != topic_id != ZERO_UUID:
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic}-{partition} has another topic id on the disk")
+        online = self.online()
+        if log is None and (not online or (not is_new and len(online) < len(self.directories))):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} may be in an offline log directory")
+        try:
+            if log is None:
+                log = self._logs[key] = self._create(self._emptiest(online), topic, partition)
+            if topic_id not in (ZERO_UUID, known):
+                self._write_topic_id(log, topic_id)
+        except OSError as error:
+            path = log.log_directory if log is not None else self._emptiest(online).path
+            self._failed(path, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition}: {error}") from error
+        return log
+
+    def _create(self, directory: LogDirectory, topic: str, partition: int) -> Log:
+        path = f"{directory.path}/{partition_name(topic, partition)}"
+        log = open_log(self._storage, path, topic, partition, self.config_of(topic), clean=True)
+        logger.info("made %s", path)
+        return log
+
+    def _emptiest(self, online: list[LogDirectory]) -> LogDirectory:
+        if len(online) == 1:
+            return online[0]
+        counts = dict.fromkeys((directory.path for directory in online), 0)
+        for log in self._logs.values():
+            counts[log.log_directory] = counts.get(log.log_directory, 0) + 1
+        return min(online, key=lambda directory: counts[directory.path])
+
+    def _write_topic_id(self, log: Log, topic_id: bytes) -> None:
+        path = f"{log.directory}/{PARTITION_METADATA}"
+        self._storage.files.write_atomically(path, encode_partition_metadata(topic_id), sync=False)
+        self._topic_ids[(log.topic, log.partition)] = topic_id
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Drop a log: its directory is renamed at once and removed after `file.delete.delay.ms`. None is no error.
+
+        Raises StorageFailure.
+        """
+        log = self._logs.pop((topic, partition), None)
+        self._topic_ids.pop((topic, partition), None)
+        if log is None:
+            return
+        unique = self._storage.random.getrandbits(128)
+        path = f"{log.log_directory}/{deleted_name(topic, partition, unique)}"
+        log.abandon()
+        try:
+            self._storage.files.rename(log.directory, path)
+        except OSError as error:
+            raise log.failed(error) from error
+        logger.info("%s-%d is deleted, %s goes in %d ms", topic, partition, path, log.config.file_delete_delay_ms)
+        self._storage.clock.call_later(log.config.file_delete_delay_ms, lambda: self._remove_directory(path))
+        self._checkpoint_soon(log.log_directory)
+
+    def _remove_directory(self, path: str) -> None:
+        def done(result: OSError | None) -> None:
+            if isinstance(result, OSError) and not isinstance(result, FileNotFoundError):
+                logger.warning("cannot remove %s, the next start will: %s", path, result)
+
+        self._storage.background.run(lambda: self._storage.files.remove_directory(path), done)
+
+    def configure(self, topic: str) -> None:
+        """The topic's settings have changed."""
+        config = self.config_of(topic)
+        for log in self._logs.values():
+            if log.topic == topic:
+                log.configure(config)
+
+    # directories that fail
+
+    def _failed(self, path: str, cause: OSError) -> None:
+        directory = self.directories[path]
+        if directory.offline is not None:
+            return
+        directory.offline = cause
+        logger.error("log directory %s goes offline: %s", path, cause)
+        lost = [key for key, log in self._logs.items() if log.log_directory == path]
+        for key in lost:
+            self._logs.pop(key).abandon()
+            self._topic_ids.pop(key, None)
+        self._directory_failed(path, cause, lost)
+
+    # high watermarks
+
+    def read_high_watermarks(self) -> Offsets:
+        """Of all directories. A failing directory goes offline."""
+        found: Offsets = {}
+        for directory in self.online():
+            try:
+                found |= directory.read_offsets(checkpoints.HIGH_WATERMARKS)
+            except OSError as error:
+                self._failed(directory.path, error)
+        return found
+
+    def write_high_watermarks(self, offsets: Offsets) -> None:
+        """Write each partition's to the directory of its log, in the background."""
+        for directory in self.online():
+            mine = {key: offset for key, offset in offsets.items() if self._is_in(key, directory.path)}
+            directory.write_offsets(checkpoints.HIGH_WATERMARKS, mine)
+
+    def _is_in(self, key: Key, path: str) -> bool:
+        log = self._logs.get(key)
+        return log is not None and log.log_directory == path
+
+    # what is done from time to time
+
+    def _start_timers(self) -> None:
+        every = self._intervals
+        self._repeat("retention", every.log_retention_check_interval_ms, self.apply_retention)
+        self._repeat("flush", every.log_flush_scheduler_interval_ms, self.flush_overdue)
+        self._repeat("recovery points", every.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points)
+        self._repeat("log starts", every.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_starts)
+        self._repeat("producers", every.producer_id_expiration_check_interval_ms, self.expire_producers)
+
+    def _repeat(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
+        if interval_ms == NO_LIMIT_MS:
+            return
+
+        def run() -> None:
+            self._timers[name] = self._storage.clock.call_later(interval_ms, run)
+            action()
+
+        delay_ms = min(interval_ms, self._intervals.log_initial_task_delay_ms)
+        self._timers[name] = self._storage.clock.call_later(delay_ms, run)
+
+    def _for_each_log(self, action: Callable[[Log], object]) -> None:
+        """In slices; a log that went meanwhile is skipped, one whose disk fails has reported it already."""
+        left = self.all_logs()
+        clock = self._storage.clock
+
+        def go_on() -> None:
+            until = clock.monotonic_ms() + SLICE_MS
+            while left and not self._closed:
+                log = left.pop()
+                if self._logs.get((log.topic, log.partition)) is log:
+                    _quietly(action, log)
+                if clock.monotonic_ms() >= until:
+                    clock.call_soon(go_on)
+                    return
+
+        go_on()
+
+    def apply_retention(self) -> None:
+        """Delete what is too old or too much."""
+        self._for_each_log(lambda log: log.delete_old_segments(self.high_watermark_of(log)))
+
+    def flush_overdue(self) -> None:
+        """Flush logs whose `flush.ms` has passed."""
+        now_ms = self._storage.clock.now_ms()
+        self._for_each_log(
+            lambda log: log.flush_in_background() if now_ms - log.last_flush_ms >= log.config.flush_ms else None
+        )
+
+    def expire_producers(self) -> None:
+        """Forget idempotent producers that are gone."""
+        self._for_each_log(Log.expire_producers)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write up to where each log is on the disk."""
+        for path in self.directories:
+            self._checkpoint(path)
+
+    def _checkpoint(self, path: str) -> None:
+        directory = self.directories[path]
+        if directory.offline is None and not self._closed:
+            points = {key: log.recovery_point for key, log in self._logs.items() if log.log_directory == path}
+            directory.write_offsets(checkpoints.RECOVERY_POINTS, points)
+
+    def checkpoint_log_starts(self) -> None:
+        """Write the log start offsets that segments do not say."""
+        for directory in self.online():
+            logs = [log for log in self._logs.values() if log.log_directory == directory.path]
+            directory.write_offsets(checkpoints.LOG_START_OFFSETS, start_offsets(logs))
+
+    def _truncated(self, log: Log) -> None:
+        self._checkpoint_soon(log.log_directory)
+
+    def _checkpoint_soon(self, path: str) -> None:
+        """Once for all logs that this loop turn changes."""
+
+        def write() -> None:
+            self._to_checkpoint.discard(path)
+            self._checkpoint(path)
+
+        if path not in self._to_checkpoint:
+            self._to_checkpoint.add(path)
+            self._storage.clock.call_soon(write)
+
+    # the end
+
+    def close(self, broker_epoch: int = -1) -> None:
+        """A clean shutdown: everything to the disk, checkpoints, markers; blocks. Harmless twice."""
+        if self._closed:
+            return
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._storage.background.close()
+        for directory in self.online():
+            logs = [log for log in self._logs.values() if log.log_directory == directory.path]
+            directory.close(logs, broker_epoch)
+
+
+def _quietly(action: Callable[[Log], object], log: Log) -> None:
+    try:
+        action(log)
+    except StorageFailure as failure:
+        logger.debug("%s: %s", log, failure)
