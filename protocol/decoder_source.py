@@ -223,11 +223,11 @@ class DecoderSource:
         end = self.fresh("end")
         self.line(f"{end} = at + {length}")
         if wire is STRING:
-            self.line(f"{target} = str(data[at:{end}], 'utf-8')")
+            self.line(f"{target} = data[at:{end}].tobytes().decode()")
         elif wire is RECORDS:
             self.line(f"{target} = data[at:{end}]")
         else:
-            self.line(f"{target} = bytes(data[at:{end}])")
+            self.line(f"{target} = data[at:{end}].tobytes()")
         self.line(f"at = {end}")
         if nullable:
             self.depth -= 1

@@ -13,6 +13,7 @@ A null client id is read as the empty one. Nothing answers a request whose heade
 from functools import cache
 from importlib import import_module
 from struct import Struct as Layout
+from struct import error as StructError  # noqa: N812 - a class, named as the classes are
 from typing import Any, NamedTuple
 
 from odradek.protocol.codec import decoder, encoder
@@ -119,24 +120,25 @@ def message_classes(api_key: int) -> ApiMessages:
 
 
 @cache
+def flexible_from(api_key: int) -> int:
+    """The first flexible version of an API: of requests and of responses, which never differ. KeyError as above."""
+    return message_classes(api_key).request.FLEXIBLE_FROM
+
+
 def request_header_version(api_key: int, version: int) -> int:
     """0, 1 or 2. A version above those we have is taken as flexible if the API has any flexible version."""
     if api_key == CONTROLLED_SHUTDOWN and version == 0:
         return 0
-    return 2 if version >= message_classes(api_key).request.FLEXIBLE_FROM else 1
+    return 2 if version >= flexible_from(api_key) else 1
 
 
-@cache
 def response_header_version(api_key: int, version: int) -> int:
     """0 or 1."""
-    if api_key == API_VERSIONS:
-        return 0
-    return 1 if version >= message_classes(api_key).response.FLEXIBLE_FROM else 0
+    return 1 if version >= flexible_from(api_key) and api_key != API_VERSIONS else 0
 
 
 _FIXED = Layout(">hhi")
 _FIXED_AND_LENGTH = Layout(">hhih")
-_unpack_fixed = _FIXED.unpack_from
 _unpack_fixed_and_length = _FIXED_AND_LENGTH.unpack_from
 _CORRELATION = Layout(">i")
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
@@ -148,41 +150,25 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     Raises MalformedMessage, also for an API key that nobody knows. The version is not checked against those we have:
     ApiVersions must be answered for any, and it is the table of handlers that knows which ones are served.
     """
-    size = len(frame)
-    if size < _FIXED.size:
-        raise MalformedMessage(f"a request of {size} bytes")
-    if size == _FIXED.size:
-        api_key, version, correlation_id = _unpack_fixed(frame, 0)
-        length = 0
-    else:
-        if size < _FIXED_AND_LENGTH.size:
-            raise MalformedMessage(f"a request header of {size} bytes")
+    try:
         api_key, version, correlation_id, length = _unpack_fixed_and_length(frame, 0)
-    if api_key not in API_NAMES or version < 0:
-        raise MalformedMessage(f"a request with api key {api_key} version {version}")
-    header_version = request_header_version(api_key, version)
-    if header_version == 0:
-        return RequestHeader(api_key, version, correlation_id, ""), _FIXED.size
-    if size == _FIXED.size:
-        raise MalformedMessage("a request header without client id")
-    at = _FIXED_AND_LENGTH.size
-    client_id = ""
-    if length > 0:
-        end = at + length
-        if end > size:
-            raise MalformedMessage(f"a client id of {length} bytes in a request of {size}")
-        try:
-            client_id = str(frame[at:end], "utf-8")
-        except UnicodeDecodeError as cause:
-            raise MalformedMessage(f"client id: {cause}") from cause
-        at = end
-    if header_version == 2:
-        if at >= size:
-            raise MalformedMessage("a request header without its tag buffer")
-        tags = frame[at]
-        at += 1
-        if tags:
-            at = skip_tagged_fields(frame, at, tags)
+        flexible = version >= flexible_from(api_key)
+        if version == 0 and api_key == CONTROLLED_SHUTDOWN:
+            return RequestHeader(api_key, version, correlation_id, ""), _FIXED.size
+        at = _FIXED_AND_LENGTH.size
+        client_id = ""
+        if length > 0:
+            client_id = str(frame[at : at + length], "utf-8")
+            at += length
+        if flexible:
+            tags = frame[at]
+            at += 1
+            if tags:
+                at = skip_tagged_fields(frame, at, tags)
+    except (StructError, KeyError, IndexError, UnicodeDecodeError) as cause:
+        raise MalformedMessage(f"a request header in {len(frame)} bytes: {cause!r}") from cause
+    if at > len(frame) or version < 0:
+        raise MalformedMessage(f"a request header of {at} bytes in {len(frame)}, version {version}")
     return RequestHeader(api_key, version, correlation_id, client_id), at
 
 

@@ -17,6 +17,7 @@ from odradek.protocol.headers import (
     decode_response,
     encode_request,
     encode_response,
+    flexible_from,
     message_classes,
     module_name,
     request_header_version,
@@ -140,3 +141,13 @@ def test_a_version_we_do_not_have_and_bytes_left_over() -> None:
         decode_response(12, 4, bytes.fromhex("000001"))
     with pytest.raises(MalformedMessage):
         decode_response(12, 4, bytes.fromhex("00000001"))
+
+
+def test_headers_leave_nothing_behind_for_versions_that_nobody_has() -> None:
+    """A peer can send any version: what is kept for each of them would be its to fill."""
+    before = flexible_from.cache_info().currsize
+    for version in range(1000):
+        decode_request_header(version.to_bytes(2, "big").join([b"\0\x12", b"\0\0\0\1\0\0\0"]))
+    assert flexible_from.cache_info().currsize <= max(before, 1)
+    with pytest.raises(MalformedMessage):
+        decode_request_header(bytes.fromhex("0007 ffff 00000001 0000"))
