@@ -82,7 +82,7 @@ class Connection:
         self._buffer = buffer
         self._output = Output(endpoint, self._on_writable)
         self._slots = Slots()
-        self._boundary = Boundary(client.peer, self.close)
+        self._boundary = Boundary(client.peer, self._abandon)
         self._held = False
         self._reading = True
         self._handling = False
@@ -265,6 +265,13 @@ class Connection:
                 self.close()
                 return
         if self._closing and not self._slots and not self._output.unsent_bytes:
+            self.close()
+
+    def _abandon(self) -> None:
+        """The boundary's end of this connection: requests before the one that failed keep their answers."""
+        try:
+            self._flush()
+        finally:
             self.close()
 
     def review_buffer(self) -> bool:
