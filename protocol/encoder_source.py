@@ -120,7 +120,7 @@ class EncoderSource:
             return f"{expression} is not None"
         if line.default in (0, False, ""):
             return expression
-        name = f"{line.name}_default"
+        name = self.fresh(f"{line.name}_default")
         self.known[name] = line.default
         return f"{expression} != {name}"
 
