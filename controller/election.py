@@ -1,0 +1,114 @@
+"""Who is the controller: the first to create `/controller`, who increments `/controller_epoch` in the same transaction.
+
+Kafka's registerControllerAndIncrementControllerEpoch (FEATURES C4).
+"""
+
+import logging
+from typing import NamedTuple
+
+from odradek.world.clock import Clock
+from odradek.zk_schema.store import (
+    BadVersion,
+    Create,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    SetData,
+    Stat,
+    Store,
+)
+from odradek.zk_schema.znodes.controller import (
+    CONTROLLER_EPOCH_PATH,
+    CONTROLLER_PATH,
+    INITIAL_CONTROLLER_EPOCH,
+    ControllerRegistration,
+    decode_controller_epoch,
+    encode_controller_epoch,
+)
+from odradek.zk_schema.znodes.json_data import BadZnode
+
+log = logging.getLogger(__name__)
+
+NO_CONTROLLER = -1
+
+
+class Holder(NamedTuple):
+    """What `/controller` says."""
+
+    broker_id: int
+    """NO_CONTROLLER when the znode is missing or cannot be read."""
+    session_id: int
+    """The session that it lives with; 0 when it is missing."""
+
+
+class Won(NamedTuple):
+    epoch: int
+    epoch_version: int
+    """Version of `/controller_epoch`: what every write of this controller checks."""
+
+
+async def holder(store: Store) -> Holder:
+    """Read `/controller` and watch it, whether it is there or not."""
+    while True:
+        if await store.exists(CONTROLLER_PATH, watch=True) is None:
+            return Holder(NO_CONTROLLER, 0)
+        try:
+            data, stat = await store.get(CONTROLLER_PATH)
+        except NoNode:
+            continue
+        try:
+            return Holder(ControllerRegistration.decode(data).broker_id, stat.ephemeral_owner)
+        except BadZnode as bad:
+            log.error("who is the controller? %s", bad)
+            return Holder(NO_CONTROLLER, stat.ephemeral_owner)
+
+
+async def stand(store: Store, clock: Clock, broker_id: int) -> Won | None:
+    """Try once; None when somebody else holds the office, or was quicker.
+
+    Raises ConnectionLost when the outcome is unknown: `recognize` tells it later. Raises BadZnode when
+    `/controller_epoch` cannot be read, for then no epoch would be safe.
+    """
+    epoch, version = await read_epoch(store)
+    registration = ControllerRegistration(broker_id, clock.now_ms())
+    try:
+        _, stat = await store.multi(
+            [
+                Create(CONTROLLER_PATH, registration.encode(), ephemeral=True),
+                SetData(CONTROLLER_EPOCH_PATH, encode_controller_epoch(epoch + 1), version),
+            ]
+        )
+    except MultiFailed as failed:
+        if not isinstance(failed.cause, NodeExists | BadVersion):
+            raise
+        log.info("broker %d was not elected: %s", broker_id, failed)
+        return None
+    assert isinstance(stat, Stat), stat
+    return Won(epoch + 1, stat.version)
+
+
+async def recognize(store: Store, last_epoch: int) -> Won | None:
+    """`/controller` is of our own session though we are not the controller: was an answer lost, or did we resign?
+
+    An epoch later than `last_epoch`, the last one that we were elected in, can only be ours, for nobody increments it
+    without creating `/controller`. Otherwise the znode is a left-over: it is deleted, and None returned.
+    """
+    epoch, version = await read_epoch(store)
+    if epoch > last_epoch:
+        return Won(epoch, version)
+    await store.delete(CONTROLLER_PATH)
+    return None
+
+
+async def read_epoch(store: Store) -> tuple[int, int]:
+    """The epoch and the version of its znode, which is created if need be. Raises BadZnode."""
+    while True:
+        try:
+            data, stat = await store.get(CONTROLLER_EPOCH_PATH)
+            return decode_controller_epoch(data), stat.version
+        except NoNode:
+            pass
+        try:
+            await store.create(CONTROLLER_EPOCH_PATH, encode_controller_epoch(INITIAL_CONTROLLER_EPOCH))
+        except NodeExists:
+            continue

@@ -1,0 +1,122 @@
+"""What happens to a controller. Events wait in one queue and are handled one at a time (controller/loop.py).
+
+An event from a watch carries no data: ZooKeeper is read when it is handled. One that is already waiting is not queued
+again, so the queue cannot grow without end from watches.
+"""
+
+from dataclasses import dataclass
+
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from odradek.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from odradek.zk_schema.store import WatchFired, WatchKind
+from odradek.zk_schema.znodes.admin import (
+    DELETE_TOPICS_PATH,
+    PREFERRED_REPLICA_ELECTION_PATH,
+    REASSIGN_PARTITIONS_PATH,
+)
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
+from odradek.zk_schema.znodes.controller import CONTROLLER_PATH
+from odradek.zk_schema.znodes.notifications import ISR_CHANGE_PATH, LOG_DIR_EVENT_PATH
+from odradek.zk_schema.znodes.topics import TOPICS_PATH
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Equal events are the same event."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerChanged(Event):
+    """`/controller` is there, is gone, or may be: look, and stand if nobody holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged(Event):
+    """A broker came, went, came back under a new epoch, or changed its registration."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged(Event):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentChanged(Event):
+    """Somebody wrote a topic's assignment: perhaps there are more partitions."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionsChanged(Event):
+    """Topics were marked for deletion."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredElectionAsked(Event):
+    """By `/admin/preferred_replica_election`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentAsked(Event):
+    """By `/admin/reassign_partitions`."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangeNotified(Event):
+    """A broker older than 2.7 wrote an ISR itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectoryFailed(Event):
+    """A broker said that one of its log directories is broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeadersToBalance(Event):
+    """Time for `auto.leader.rebalance.enable` to look."""
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanElectionEnabled(Event):
+    """Settings changed: offline partitions of this topic (None: of all) may have a leader now."""
+
+    topic: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeaderAndIsrAnswered(Event):
+    broker: int
+    response: LeaderAndIsrResponse
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StopReplicaAnswered(Event):
+    broker: int
+    request: StopReplicaRequest
+    response: StopReplicaResponse
+
+
+EVENTS_BY_PATH: dict[str, Event] = {
+    CONTROLLER_PATH: ControllerChanged(),
+    BROKER_IDS_PATH: BrokersChanged(),
+    TOPICS_PATH: TopicsChanged(),
+    DELETE_TOPICS_PATH: DeletionsChanged(),
+    PREFERRED_REPLICA_ELECTION_PATH: PreferredElectionAsked(),
+    REASSIGN_PARTITIONS_PATH: ReassignmentAsked(),
+    ISR_CHANGE_PATH: IsrChangeNotified(),
+    LOG_DIR_EVENT_PATH: LogDirectoryFailed(),
+}
+
+
+def event_of(fired: WatchFired) -> Event | None:
+    """What a used-up watch means to a controller; None when it is somebody else's."""
+    event = EVENTS_BY_PATH.get(fired.path)
+    if event is not None:
+        return event
+    above, _, name = fired.path.rpartition("/")
+    if above == BROKER_IDS_PATH and fired.kind is WatchKind.CHANGED:
+        return BrokersChanged()
+    if above == TOPICS_PATH and fired.kind is WatchKind.CHANGED:
+        return AssignmentChanged(name)
+    return None

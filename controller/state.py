@@ -1,0 +1,238 @@
+"""What the active controller knows of the cluster (Kafka's ControllerContext). Filled from ZooKeeper at failover.
+
+Only the controller's own event loop reads and changes it; each change follows a successful ZooKeeper write or a read.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from odradek.controller.elections import Leadership
+from odradek.zk_schema.znodes.brokers import BrokerRegistration
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Replica(NamedTuple):
+    """A partition's copy on one broker."""
+
+    partition: TopicPartition
+    broker: int
+
+    def __str__(self) -> str:
+        return f"{self.partition} on broker {self.broker}"
+
+
+class Broker(NamedTuple):
+    """A registered broker."""
+
+    epoch: int
+    """czxid of its registration: another epoch under the same id is another life of the broker."""
+    registration: BrokerRegistration
+
+
+class Assignment(NamedTuple):
+    """Which brokers hold a partition; while it is being reassigned (KIP-455), `replicas` are old and new ones."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas when the reassignment is done."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas before it began: what a cancel goes back to."""
+        return tuple(broker for broker in self.replicas if broker not in self.adding)
+
+    def reassigned_to(self, target: Iterable[int]) -> "Assignment":
+        """On the way from `origin` to `target`; a later target takes the place of an earlier one."""
+        wanted, origin = tuple(target), self.origin
+        full = wanted + tuple(broker for broker in origin if broker not in wanted)
+        return Assignment(
+            full,
+            tuple(broker for broker in full if broker not in origin),
+            tuple(broker for broker in origin if broker not in wanted),
+        )
+
+    def without(self, broker: int) -> "Assignment":
+        return Assignment(
+            tuple(b for b in self.replicas if b != broker),
+            tuple(b for b in self.adding if b != broker),
+            tuple(b for b in self.removing if b != broker),
+        )
+
+
+NOT_ASSIGNED = Assignment(())
+
+
+class PartitionPhase(Enum):
+    NON_EXISTENT = "NonExistent"
+    NEW = "New"
+    ONLINE = "Online"
+    OFFLINE = "Offline"
+
+
+class ReplicaPhase(Enum):
+    NON_EXISTENT = "NonExistent"
+    NEW = "New"
+    ONLINE = "Online"
+    OFFLINE = "Offline"
+    DELETION_STARTED = "DeletionStarted"
+    DELETION_SUCCESSFUL = "DeletionSuccessful"
+    DELETION_INELIGIBLE = "DeletionIneligible"
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """One controller epoch's view."""
+
+    controller_id: int
+    controller_epoch: int
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    """Registered ones, those that are shutting down too."""
+    shutting_down: set[int] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
+    topic_names: dict[bytes, str] = field(default_factory=dict)
+    assignments: dict[str, dict[int, Assignment]] = field(default_factory=lambda: defaultdict(dict))
+    leaderships: dict[TopicPartition, Leadership] = field(default_factory=dict)
+    partition_phases: dict[TopicPartition, PartitionPhase] = field(default_factory=dict)
+    replica_phases: dict[Replica, ReplicaPhase] = field(default_factory=dict)
+    offline_directories: dict[int, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))
+    """Replicas that a broker has answered for with KAFKA_STORAGE_ERROR."""
+    reassigning: set[TopicPartition] = field(default_factory=set)
+    topics_to_delete: set[str] = field(default_factory=set)
+    deletion_begun: set[str] = field(default_factory=set)
+    """Topics whose brokers have been told; a StopReplica answer counts for these only."""
+    deletion_halted: set[str] = field(default_factory=set)
+    """Topics whose deletion waits for a replica to come back or a reassignment to end."""
+    unclean_elections: int = 0
+
+    # Brokers.
+
+    def is_live(self, broker: int) -> bool:
+        return broker in self.brokers and broker not in self.shutting_down
+
+    @property
+    def live_broker_ids(self) -> set[int]:
+        return set(self.brokers) - self.shutting_down
+
+    def is_online(self, broker: int, partition: TopicPartition, *, or_shutting_down: bool = False) -> bool:
+        """Whether a replica can serve: its broker lives and its log directory is not known to be broken."""
+        there = broker in self.brokers if or_shutting_down else self.is_live(broker)
+        return there and partition not in self.offline_directories.get(broker, ())
+
+    def online_among(
+        self, brokers: Iterable[int], partition: TopicPartition, *, or_shutting_down: bool = False
+    ) -> set[int]:
+        return {broker for broker in brokers if self.is_online(broker, partition, or_shutting_down=or_shutting_down)}
+
+    # Topics.
+
+    def add_topic(self, topic: str, topic_id: bytes | None) -> None:
+        self.topics.add(topic)
+        if topic_id is not None:
+            self.topic_ids[topic] = topic_id
+            self.topic_names[topic_id] = topic
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget everything of it."""
+        for partition in list(self.partitions_of(topic)):
+            self.leaderships.pop(partition, None)
+            self.partition_phases.pop(partition, None)
+            self.reassigning.discard(partition)
+        for replica in [replica for replica in self.replica_phases if replica.partition.topic == topic]:
+            del self.replica_phases[replica]
+        for broken in self.offline_directories.values():
+            broken.difference_update([partition for partition in broken if partition.topic == topic])
+        self.assignments.pop(topic, None)
+        self.topic_names.pop(self.topic_ids.pop(topic, b""), None)
+        for topics in (self.topics, self.topics_to_delete, self.deletion_begun, self.deletion_halted):
+            topics.discard(topic)
+
+    # Partitions and replicas.
+
+    def assignment(self, partition: TopicPartition) -> Assignment:
+        return self.assignments.get(partition.topic, {}).get(partition.partition, NOT_ASSIGNED)
+
+    def assign(self, partition: TopicPartition, assignment: Assignment) -> None:
+        self.assignments[partition.topic][partition.partition] = assignment
+
+    def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
+        return self.assignment(partition).replicas
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        for topic, partitions in self.assignments.items():
+            for index in partitions:
+                yield TopicPartition(topic, index)
+
+    def partitions_of(self, topic: str) -> Iterator[TopicPartition]:
+        return (TopicPartition(topic, index) for index in self.assignments.get(topic, ()))
+
+    def partitions_on(self, broker: int) -> list[TopicPartition]:
+        return [partition for partition in self.partitions() if broker in self.replicas(partition)]
+
+    def replicas_on(self, brokers: Iterable[int]) -> list[Replica]:
+        wanted = set(brokers)
+        return [replica for replica in self.all_replicas() if replica.broker in wanted]
+
+    def all_replicas(self) -> Iterator[Replica]:
+        for partition in self.partitions():
+            for broker in self.replicas(partition):
+                yield Replica(partition, broker)
+
+    def replicas_of(self, topic: str) -> list[Replica]:
+        return [Replica(partition, b) for partition in self.partitions_of(topic) for b in self.replicas(partition)]
+
+    def phase(self, partition: TopicPartition) -> PartitionPhase:
+        return self.partition_phases.get(partition, PartitionPhase.NON_EXISTENT)
+
+    def replica_phase(self, replica: Replica) -> ReplicaPhase:
+        return self.replica_phases.get(replica, ReplicaPhase.NON_EXISTENT)
+
+    def being_deleted(self, partition: TopicPartition) -> bool:
+        return partition.topic in self.topics_to_delete
+
+    def without_live_leader(self) -> list[TopicPartition]:
+        """Partitions whose leader is not online, those of topics to be deleted left out."""
+        return [
+            partition
+            for partition, leadership in self.leaderships.items()
+            if not self.being_deleted(partition) and not self.is_online(leadership.leader, partition)
+        ]
+
+    def led_by(self, broker: int) -> list[TopicPartition]:
+        return [partition for partition, leadership in self.leaderships.items() if leadership.leader == broker]
+
+    # For metrics.
+
+    def offline_partition_count(self) -> int:
+        """Kafka's OfflinePartitionsCount."""
+        return sum(
+            phase is PartitionPhase.OFFLINE and not self.being_deleted(partition)
+            for partition, phase in self.partition_phases.items()
+        )
+
+    def preferred_replica_imbalance_count(self) -> int:
+        """Kafka's PreferredReplicaImbalanceCount."""
+        return sum(
+            leadership.leader != self.replicas(partition)[0]
+            for partition, leadership in self.leaderships.items()
+            if self.replicas(partition) and not self.being_deleted(partition)
+        )
