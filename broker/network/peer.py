@@ -195,8 +195,7 @@ class Peer:
     def close(self) -> None:
         """Drop the connection; what is under way fails, and so do later requests. Harmless twice."""
         self._closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
+        self._stop_connecting()
         if self._link is not None:
             self._link.close("closed here")
         self._fail(self._unsent, "closed here")
@@ -208,9 +207,6 @@ class Peer:
             self._connecting = None
             self._fail(self._unsent, str(error) or type(error).__name__)
             return
-        except asyncio.CancelledError:
-            self._connecting = None
-            raise
         self._connecting = None
         link = self._link = _Link(self, endpoint)
         while self._unsent and not link.closed:
@@ -226,8 +222,13 @@ class Peer:
             self._link.close(reason)
             return
         self._unsent.remove(request)
-        if not self._unsent and self._connecting is not None:
-            self._connecting.cancel()
+        if not self._unsent:
+            self._stop_connecting()
+
+    def _stop_connecting(self) -> None:
+        connecting, self._connecting = self._connecting, None
+        if connecting is not None:
+            connecting.cancel()
 
     def _link_closed(self, link: _Link) -> None:
         if self._link is link:

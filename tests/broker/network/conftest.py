@@ -23,6 +23,7 @@ from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespo
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
+from odradek.world.clock import Clock
 from odradek.world.network import Endpoint, Network
 
 Handler = Callable[[Any, Any, RequestContext], Outcome]
@@ -56,7 +57,7 @@ class Held:
 
 
 class Handlers:
-    """Heartbeat does what its group id says, and notes the generation ids it has handled; so does Produce (acks=all)."""
+    """Heartbeat does what its group id says, and notes the generation ids it has handled; Produce too."""
 
     def __init__(self) -> None:
         self.handled: list[int] = []
@@ -205,7 +206,7 @@ class RawClient:
 class Harness:
     """One server, its handlers, and ways to reach it."""
 
-    def __init__(self, clock: VirtualClock, limits: ConnectionLimits, network: Network | None = None) -> None:
+    def __init__(self, clock: Clock, limits: ConnectionLimits, network: Network | None = None) -> None:
         self.clock = clock
         self.network = VirtualNetwork(clock, seed=1)
         self.timers = TimingWheel(clock)
@@ -250,3 +251,9 @@ def play() -> Play:
         run_virtual(main)
 
     return run
+
+
+@pytest.fixture
+def make_harness() -> type[Harness]:
+    """For tests that bring their own loop and network."""
+    return Harness

@@ -1,0 +1,199 @@
+"""The real network: loopback sockets on uvloop and on asyncio's own loop."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from odradek.broker.network.limits import ConnectionLimits
+from odradek.broker.network.peer import Peer
+from odradek.broker.network.tcp import TcpEndpoint, TcpNetwork
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
+from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.testing.simulated_files import SimulatedFiles
+from odradek.world.clock import LoopClock
+from odradek.world.files import File, FileRange
+from odradek.world.network import Endpoint
+from odradek.world.os_files import OsFiles
+
+Main = Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
+    def run_main(main: Main) -> None:
+        async def started() -> None:
+            await asyncio.wait_for(main(asyncio.get_running_loop()), 20)
+
+        factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(started())
+
+    return run_main
+
+
+class Ends:
+    """Two connected endpoints."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, **options: int) -> None:
+        self.network = TcpNetwork(loop, **options)
+        self._accepted: asyncio.Future[Endpoint] = loop.create_future()
+
+    async def connect(self) -> tuple[TcpEndpoint, Endpoint]:
+        listener = self.network.listen("127.0.0.1", 0, self._accepted.set_result)
+        near = await self.network.connect("127.0.0.1", listener.port)
+        far = await self._accepted
+        listener.close()
+        assert far.peer.startswith("127.0.0.1:")
+        assert near.peer == f"127.0.0.1:{listener.port}"
+        return near, far
+
+
+async def receive(endpoint: Endpoint, size: int) -> bytes:
+    """`size` bytes, or all until the end."""
+    data, buffer, ready = bytearray(), memoryview(bytearray(1 << 16)), asyncio.Event()
+    endpoint.on_readable(ready.set)
+    try:
+        while len(data) < size:
+            try:
+                received = endpoint.receive_into(buffer)
+            except BlockingIOError:
+                ready.clear()
+                await ready.wait()
+                continue
+            if not received:
+                break
+            data += buffer[:received]
+    finally:
+        endpoint.on_readable(None)
+    return bytes(data)
+
+
+def test_bytes_and_the_end(run: Callable[[Main], None]) -> None:
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        near, far = await Ends(loop).connect()
+        near.send(b"he", more=True)
+        near.send(b"llo")
+        assert await receive(far, 5) == b"hello"
+        near.close()
+        near.close()
+        assert await receive(far, 1) == b""
+        far.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_ranges_of_files(run: Callable[[Main], None], tmp_path: Path, simulated: bool) -> None:
+    def new_file() -> File:
+        path = "/log" if simulated else str(tmp_path / "log")
+        return (SimulatedFiles() if simulated else OsFiles()).open(path, create=True)
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        near, far = await Ends(loop).connect()
+        file, data = new_file(), os.urandom(3_000_000)
+        file.append(data)
+        reading = asyncio.ensure_future(receive(far, 2_900_000))
+        position = 100_000
+        while position < 3_000_000:
+            try:
+                position += near.send_file(file, position, 3_000_000 - position)
+            except BlockingIOError:
+                await asyncio.sleep(0)
+        assert await reading == data[100_000:]
+        with pytest.raises(OSError, match="promised"):
+            near.send_file(file, 3_000_000, 10)
+        near.close()
+        far.close()
+
+    run(main)
+
+
+def test_options(run: Callable[[Main], None]) -> None:
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        near, far = await Ends(loop, send_buffer_bytes=50_000, receive_buffer_bytes=60_000).connect()
+        assert isinstance(far, TcpEndpoint)
+        for endpoint in (near, far):
+            connected = endpoint._socket
+            assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 100_000  # the kernel doubles it
+            assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 120_000
+            endpoint.close()
+
+    run(main)
+
+
+def test_a_port_in_use_and_nobody_there(run: Callable[[Main], None]) -> None:
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        network = TcpNetwork(loop)
+        listener = network.listen("127.0.0.1", 0, lambda endpoint: endpoint.close())
+        with pytest.raises(OSError, match="in use"):
+            network.listen("127.0.0.1", listener.port, lambda endpoint: endpoint.close())
+        listener.close()
+        listener.close()
+        with pytest.raises(ConnectionRefusedError):
+            await network.connect("127.0.0.1", listener.port)
+
+    run(main)
+
+
+def test_every_address(run: Callable[[Main], None]) -> None:
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        network, accepted = TcpNetwork(loop), loop.create_future()
+        listener = network.listen("", 0, accepted.set_result)
+        near = await network.connect("localhost", listener.port)
+        far = await accepted
+        assert far.peer.rpartition(":")[0] in ("127.0.0.1", "::1")
+        near.close()
+        far.close()
+        listener.close()
+
+    run(main)
+
+
+def test_a_paused_listener_leaves_them_in_the_backlog(run: Callable[[Main], None]) -> None:
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        network, accepted = TcpNetwork(loop), loop.create_future()
+        listener = network.listen("127.0.0.1", 0, accepted.set_result)
+        listener.pause()
+        near = await network.connect("127.0.0.1", listener.port)
+        near.send(b"x")
+        await asyncio.sleep(0.01)
+        assert not accepted.done()
+        listener.resume()
+        assert await receive(await accepted, 1) == b"x"
+        near.close()
+        listener.close()
+
+    run(main)
+
+
+def test_requests_over_real_sockets(run: Callable[[Main], None], tmp_path: Path, make_harness: Any) -> None:
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        clock, network = LoopClock(loop), TcpNetwork(loop)
+        harness = make_harness(clock, ConnectionLimits(), network)
+        file = OsFiles().open(str(tmp_path / "log"), create=True)
+        data = os.urandom(2_000_000)
+        file.append(data)
+        harness.handlers.fetched = FileRange(file, 0, len(data))
+        peer = Peer(network, clock, "127.0.0.1", harness.port, "test")
+        beats = [peer.request(HeartbeatRequest(generation_id=number), 4, 5000) for number in range(300)]
+        fetches = [peer.request(FetchRequest(), 11, 5000) for _ in range(5)]
+        answers = await asyncio.gather(*beats, *fetches)
+        for number, answer in enumerate(answers[:300]):
+            assert isinstance(answer, HeartbeatResponse)
+            assert answer.error_code == number
+        for answer in answers[300:]:
+            assert isinstance(answer, FetchResponse)
+            assert answer.responses[0].partitions[0].records == data
+        waiting = asyncio.ensure_future(peer.request(HeartbeatRequest(group_id="wait 30"), 4, 5000))
+        assert (await waiting) == HeartbeatResponse(error_code=1000)
+        peer.close()
+        harness.server.close()
+
+    run(main)
