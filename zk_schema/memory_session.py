@@ -25,6 +25,7 @@ from odradek.zk_schema.store import (
     Suspended,
     WatchFired,
     create_parents,
+    wake,
 )
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class MemoryStore:
         self._started: asyncio.Future[None] | None = None
         self._closed = False
         self._listeners: list[Callable[[StoreEvent], None]] = []
+        self._waiting: list[asyncio.Future[int]] = []
         self._under_way: dict[int, Request] = {}
         self._unsent: list[Request] = []
         self._queue: deque[Delivery] = deque()
@@ -128,8 +130,18 @@ class MemoryStore:
         self._connected = False
         self._queue.clear()
         self._fail_all(ConnectionLost)
+        wake(self._waiting, None)
         self._cancel_expiry()
         self._server.forget(self)
+
+    async def until_connected(self) -> int:
+        if self._connected:
+            return self._session_id
+        if self._closed:
+            raise ConnectionLost("/")
+        waiting: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        return await waiting
 
     # Calls.
 
@@ -323,6 +335,7 @@ class MemoryStore:
             self._session_id = self._server.begin_session(self)
         self._connected = True
         self._emit(Connected(self._session_id))
+        wake(self._waiting, self._session_id)
         if not self._started.done():
             self._started.set_result(None)
         for _ in range(len(self._queue)):

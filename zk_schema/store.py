@@ -21,6 +21,7 @@ next `Connected` always carries a session id never seen before.
 
 # ruff: noqa: N818 (the errors have ZooKeeper's own names)
 
+import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -197,6 +198,9 @@ class Store(Protocol):
     async def close(self) -> None:
         """End the session: its ephemeral znodes go at once. No event follows. Harmless twice."""
 
+    async def until_connected(self) -> int:
+        """The session's id, as soon as `connected`. Raises ConnectionLost when the store is closed."""
+
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
         """Data (b"" for none). Raises NoNode, and then leaves no watch."""
 
@@ -244,3 +248,15 @@ async def create_parents(store: Store, path: str) -> None:
     except NoNode:
         await create_parents(store, above)
         await create_parents(store, path)
+
+
+def wake(waiting: "list[asyncio.Future[int]]", session_id: int | None) -> None:
+    """For stores: answer those who wait in `until_connected`; None when there will be no connection any more."""
+    for future in waiting:
+        if future.done():
+            continue
+        if session_id is None:
+            future.set_exception(ConnectionLost("/"))
+        else:
+            future.set_result(session_id)
+    waiting.clear()

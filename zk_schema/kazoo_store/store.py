@@ -51,6 +51,7 @@ from odradek.zk_schema.store import (
     Suspended,
     WatchFired,
     create_parents,
+    wake,
 )
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
@@ -78,6 +79,7 @@ class KazooStore:
         self._chroot_exists = not self._chroot
         self._closing = False
         self._listeners: list[Callable[[StoreEvent], None]] = []
+        self._waiting: list[asyncio.Future[int]] = []
         self._watched = Watched()
         self._last_event: WatchedEvent | None = None
         self._renewal: asyncio.Task[None] | None = None
@@ -153,6 +155,7 @@ class KazooStore:
             return
         self._closing = True
         self._connected = False
+        wake(self._waiting, None)
         if self._silence_check is not None:
             self._silence_check.cancel()
         if self._renewal is not None:
@@ -163,6 +166,15 @@ class KazooStore:
     def _stop_client(self) -> None:
         self._client.stop()
         self._client.close()
+
+    async def until_connected(self) -> int:
+        if self._connected:
+            return self._session_id
+        if self._closing:
+            raise ConnectionLost("/")
+        waiting: asyncio.Future[int] = self._loop.create_future()
+        self._waiting.append(waiting)
+        return await waiting
 
     # Calls.
 
@@ -295,6 +307,7 @@ class KazooStore:
         self._set_watches_again()
         log.info("connected to ZooKeeper at %s, session 0x%x", self._hosts, session_id)
         self._emit(Connected(session_id))
+        wake(self._waiting, session_id)
         if not self._started.done():
             self._started.set_result(None)
 

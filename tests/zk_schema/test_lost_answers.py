@@ -1,0 +1,133 @@
+"""Writes whose answers get lost, and the questions of a broker that starts."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from odradek.world.clock import LoopClock
+from odradek.zk_schema.lost_answers import create_ephemeral, create_if_missing, delete_if_there, repeated, set_if
+from odradek.zk_schema.memory import MemoryZooKeeper
+from odradek.zk_schema.memory_session import MemoryStore
+from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
+from odradek.zk_schema.store import BadVersion, NodeExists, NoNode, SessionExpired
+from odradek.zk_schema.znodes.topmost import TOPMOST_PATHS
+
+Scenario = Callable[[MemoryZooKeeper, MemoryStore, MemoryStore], Awaitable[None]]
+
+
+def play(scenario: Scenario) -> None:
+    async def run() -> None:
+        server = MemoryZooKeeper(LoopClock(asyncio.get_running_loop()), session_timeout_ms=50)
+        one, two = server.connect(), server.connect()
+        await one.start(1000)
+        await two.start(1000)
+        async with asyncio.timeout(10):
+            await scenario(server, one, two)
+
+    asyncio.run(run())
+
+
+def test_an_ephemeral_znode_whose_answer_was_lost_is_ours() -> None:
+    async def scenario(server: MemoryZooKeeper, store: MemoryStore, other: MemoryStore) -> None:
+        store.lose_next_answer()
+        stat = await create_ephemeral(store, "/controller", b"1")
+        assert stat.ephemeral_owner == store.session_id
+        assert stat == await other.exists("/controller")
+        with pytest.raises(NodeExists):
+            await create_ephemeral(other, "/controller", b"2")
+        assert await create_ephemeral(store, "/controller", b"1") == stat
+
+    play(scenario)
+
+
+def test_a_conditional_change_whose_answer_was_lost_was_done_once() -> None:
+    async def scenario(server: MemoryZooKeeper, store: MemoryStore, other: MemoryStore) -> None:
+        await store.create("/state", b"0")
+        store.lose_next_answer()
+        stat = await set_if(store, "/state", b"1", 0)
+        assert stat.version == 1
+        assert await other.get("/state") == (b"1", stat)
+
+    play(scenario)
+
+
+def test_a_conditional_change_that_somebody_overtook_is_refused() -> None:
+    async def scenario(server: MemoryZooKeeper, store: MemoryStore, other: MemoryStore) -> None:
+        await store.create("/state", b"0")
+        await other.set("/state", b"theirs")
+        with pytest.raises(BadVersion):
+            await set_if(store, "/state", b"theirs", 0)
+        server.partition(store)
+        change = asyncio.ensure_future(set_if(store, "/state", b"ours", 1))
+        await other.set("/state", b"again")
+        server.heal(store)
+        with pytest.raises(BadVersion):
+            await change
+        assert (await other.get("/state"))[0] == b"again"
+
+    play(scenario)
+
+
+def test_an_ended_session_ends_the_repeating() -> None:
+    async def scenario(server: MemoryZooKeeper, store: MemoryStore, other: MemoryStore) -> None:
+        await store.create("/x")
+        calls = 0
+
+        async def read() -> object:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                server.expire_session(store.session_id)
+            return await store.get("/x")
+
+        with pytest.raises(SessionExpired):
+            await repeated(store, read)
+        assert calls == 1
+
+    play(scenario)
+
+
+def test_making_and_deleting_what_may_be_there() -> None:
+    async def scenario(server: MemoryZooKeeper, store: MemoryStore, other: MemoryStore) -> None:
+        assert await create_if_missing(store, "/a/b/c", b"first")
+        assert not await create_if_missing(other, "/a/b/c", b"second")
+        assert (await store.get("/a/b/c"))[0] == b"first"
+        await delete_if_there(store, "/a/b/c")
+        await delete_if_there(store, "/a/b/c")
+        with pytest.raises(NoNode):
+            await store.get("/a/b/c")
+
+    play(scenario)
+
+
+def test_the_topmost_znodes() -> None:
+    async def scenario(server: MemoryZooKeeper, store: MemoryStore, other: MemoryStore) -> None:
+        await asyncio.gather(create_topmost_paths(store), create_topmost_paths(other))
+        assert set(TOPMOST_PATHS) <= set(server.paths())
+        assert "/config/users" in server.paths()
+
+    play(scenario)
+
+
+def test_all_brokers_get_one_cluster_id() -> None:
+    async def scenario(server: MemoryZooKeeper, store: MemoryStore, other: MemoryStore) -> None:
+        ids = await asyncio.gather(
+            get_or_create_cluster_id(store, random.Random(1)), get_or_create_cluster_id(other, random.Random(2))
+        )
+        assert ids[0] == ids[1] == await get_or_create_cluster_id(store, random.Random(3))
+        assert len(ids[0]) == 22
+        assert server.data("/cluster/id") == b'{"version":"1","id":"%s"}' % ids[0].encode()
+
+    play(scenario)
+
+
+def test_generated_broker_ids_are_above_the_reserved_ones() -> None:
+    async def scenario(server: MemoryZooKeeper, store: MemoryStore, other: MemoryStore) -> None:
+        assert await generate_broker_id(store, 1000) == 1001
+        assert await generate_broker_id(other, 1000) == 1002
+        store.lose_next_answer()
+        assert await generate_broker_id(store, 1000) > 1002
+
+    play(scenario)

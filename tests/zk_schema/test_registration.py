@@ -1,0 +1,174 @@
+"""Broker registration: one living holder for each id, and our own past waited out."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from odradek.world.clock import LoopClock, Timer
+from odradek.zk_schema.memory import MemoryZooKeeper
+from odradek.zk_schema.memory_session import MemoryStore
+from odradek.zk_schema.registration import BrokerIdInUse, Holder, Registrar, judge
+from odradek.zk_schema.startup import create_topmost_paths
+from odradek.zk_schema.store import Stat, Suspended
+from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
+
+SPEED = 100
+SESSION_TIMEOUT_MS = 3000
+
+
+class FastClock(LoopClock):
+    """A second takes ten milliseconds."""
+
+    def monotonic_ms(self) -> float:
+        return super().monotonic_ms() * SPEED
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+        return super().call_later(delay_ms / SPEED, callback)
+
+
+OURS = BrokerRegistration(1, (Endpoint("PLAINTEXT", "here", 9092),))
+THEIRS = BrokerRegistration(1, (Endpoint("PLAINTEXT", "there", 9092), Endpoint("EXTERNAL", "fe80::1", 9093, "SSL")))
+
+
+def stat_owned_by(session_id: int) -> Stat:
+    return Stat(0, 1, 1, session_id, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "owner", "holder"),
+    [
+        (OURS, 5, Holder.OURSELVES),
+        (THEIRS, 5, Holder.OURSELVES),
+        (OURS, 4, Holder.OUR_PAST),
+        (THEIRS, 4, Holder.ANOTHER),
+    ],
+)
+def test_whose_registration_it_is(found: BrokerRegistration, owner: int, holder: Holder) -> None:
+    assert judge(found, stat_owned_by(owner), OURS, session_id=5) is holder
+
+
+class Setting:
+    def __init__(self) -> None:
+        self.clock = FastClock(asyncio.get_running_loop())
+        self.server = MemoryZooKeeper(self.clock, session_timeout_ms=SESSION_TIMEOUT_MS)
+
+    async def connect(self) -> MemoryStore:
+        store = self.server.connect()
+        await store.start(1000)
+        await create_topmost_paths(store)
+        return store
+
+    def registrar(self, store: MemoryStore, registration: BrokerRegistration = OURS) -> Registrar:
+        return Registrar(store, self.clock, registration)
+
+
+def play(scenario: Callable[[Setting], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(10):
+            await scenario(Setting())
+
+    asyncio.run(run())
+
+
+def test_the_epoch_is_the_znodes_czxid() -> None:
+    async def scenario(setting: Setting) -> None:
+        store = await setting.connect()
+        epoch = await setting.registrar(store).register()
+        data, stat = await store.get("/brokers/ids/1")
+        assert stat.czxid == epoch
+        assert stat.ephemeral_owner == store.session_id
+        found = BrokerRegistration.decode(1, data)
+        assert found.endpoints == OURS.endpoints
+        assert found.timestamp_ms == stat.created_ms
+
+    play(scenario)
+
+
+def test_a_living_broker_keeps_its_id_and_is_named() -> None:
+    async def scenario(setting: Setting) -> None:
+        first, second = await setting.connect(), await setting.connect()
+        await setting.registrar(first, THEIRS).register()
+        with pytest.raises(BrokerIdInUse, match=r"broker id 1 .* at there:9092, \[fe80::1\]:9093"):
+            await setting.registrar(second).register()
+
+    play(scenario)
+
+
+def test_unreadable_data_is_somebody_elses() -> None:
+    async def scenario(setting: Setting) -> None:
+        first, second = await setting.connect(), await setting.connect()
+        await first.create("/brokers/ids/1", b"{", ephemeral=True)
+        with pytest.raises(BrokerIdInUse, match="not JSON"):
+            await setting.registrar(second).register()
+
+    play(scenario)
+
+
+def test_our_own_past_is_waited_out() -> None:
+    async def scenario(setting: Setting) -> None:
+        crashed, restarted = await setting.connect(), await setting.connect()
+        before = await setting.registrar(crashed).register()
+        setting.server.crash(crashed)
+        began_ms = setting.clock.monotonic_ms()
+        after = await setting.registrar(restarted).register()
+        assert after > before
+        assert setting.clock.monotonic_ms() - began_ms >= SESSION_TIMEOUT_MS * 0.9
+
+    play(scenario)
+
+
+def test_our_own_past_that_does_not_end_is_an_error() -> None:
+    async def scenario(setting: Setting) -> None:
+        twin, store = await setting.connect(), await setting.connect()
+        await setting.registrar(twin).register()
+        began_ms = setting.clock.monotonic_ms()
+        with pytest.raises(BrokerIdInUse, match="does not end"):
+            await setting.registrar(store).register()
+        assert setting.clock.monotonic_ms() - began_ms >= SESSION_TIMEOUT_MS
+
+    play(scenario)
+
+
+def test_a_lost_answer_to_the_create_is_resolved_by_the_owner() -> None:
+    async def scenario(setting: Setting) -> None:
+        store = await setting.connect()
+        events: list[object] = []
+        store.subscribe(events.append)
+        store.lose_next_answer()
+        epoch = await setting.registrar(store).register()
+        stat = await store.exists("/brokers/ids/1")
+        assert Suspended() in events
+        assert stat is not None
+        assert (stat.czxid, stat.ephemeral_owner) == (epoch, store.session_id)
+
+    play(scenario)
+
+
+def test_registers_again_after_an_expired_session() -> None:
+    async def scenario(setting: Setting) -> None:
+        store = await setting.connect()
+        registrar = setting.registrar(store)
+        first = await registrar.register()
+        setting.server.expire_session(store.session_id)
+        second = await registrar.register()
+        assert second > first
+        stat = await store.exists("/brokers/ids/1")
+        assert stat is not None
+        assert stat.ephemeral_owner == store.session_id
+
+    play(scenario)
+
+
+def test_waits_for_a_server_that_is_away() -> None:
+    async def scenario(setting: Setting) -> None:
+        store = await setting.connect()
+        setting.server.stop()
+        registering = asyncio.ensure_future(setting.registrar(store).register())
+        setting.clock.call_later(2 * SESSION_TIMEOUT_MS, setting.server.restart)
+        epoch = await registering
+        stat = await store.exists("/brokers/ids/1")
+        assert stat is not None
+        assert stat.czxid == epoch
+
+    play(scenario)

@@ -1,0 +1,95 @@
+"""Writes whose answer may get lost with the connection: whether they were done is read from ZooKeeper afterwards.
+
+A znode's owner tells who made it, its version and data who changed it. All of these wait for the connection to come
+back for as long as that takes, unless the session ends: then they raise SessionExpired.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from odradek.zk_schema.store import BadVersion, ConnectionLost, NodeExists, NoNode, SessionExpired, Stat, Store
+
+T = TypeVar("T")
+
+
+async def repeated(store: Store, call: Callable[[], Awaitable[T]]) -> T:
+    """`call`, again after every lost connection. For calls that may be done twice: reads above all."""
+    session_id = await store.until_connected()
+    while True:
+        try:
+            return await call()
+        except ConnectionLost as lost:
+            if await store.until_connected() != session_id:
+                raise SessionExpired(lost.path) from lost
+
+
+async def create_ephemeral(store: Store, path: str, data: bytes) -> Stat:
+    """Make an ephemeral znode of this session, or find that this session has made it already.
+
+    Raises NodeExists when another session owns it, or nobody does; NoNode when the parent is missing.
+    """
+
+    async def create() -> Stat:
+        while True:
+            try:
+                await store.create(path, data, ephemeral=True)
+            except NodeExists:
+                stat = await store.exists(path)
+                if stat is not None and stat.ephemeral_owner != store.session_id:
+                    raise
+            else:
+                stat = await store.exists(path)
+            if stat is not None and stat.ephemeral_owner == store.session_id:
+                return stat
+
+    return await repeated(store, create)
+
+
+async def set_if(store: Store, path: str, data: bytes, version: int) -> Stat:
+    """Change a znode that has this version. After a lost answer the version after it with the same data is ours.
+
+    Raises BadVersion when somebody else was quicker, NoNode.
+    """
+    lost = False
+
+    async def change() -> Stat:
+        nonlocal lost
+        try:
+            return await store.set(path, data, version)
+        except ConnectionLost:
+            lost = True
+            raise
+        except BadVersion:
+            if not lost:
+                raise
+        found, stat = await store.get(path)
+        if (found, stat.version) != (data, version + 1):
+            raise BadVersion(path)
+        return stat
+
+    return await repeated(store, change)
+
+
+async def create_if_missing(store: Store, path: str, data: bytes = b"") -> bool:
+    """Make a persistent znode with its parents. False when it was there already (its data is left as it is)."""
+
+    async def create() -> bool:
+        try:
+            await store.create(path, data, parents=True)
+        except NodeExists:
+            return False
+        return True
+
+    return await repeated(store, create)
+
+
+async def delete_if_there(store: Store, path: str) -> None:
+    """Delete a znode whatever its version. Raises NotEmpty."""
+
+    async def delete() -> None:
+        try:
+            await store.delete(path)
+        except NoNode:
+            return
+
+    await repeated(store, delete)

@@ -1,0 +1,129 @@
+"""How a broker makes itself known: the ephemeral znode /brokers/ids/[id], one living holder for each id.
+
+A znode that is in the way is one of three things (`judge`): made by this very session, its answer lost; left by an
+earlier session of the same broker, which ZooKeeper will remove when that session ends; or another living broker's.
+"""
+
+import asyncio
+from dataclasses import replace
+from enum import Enum
+
+from odradek.world.clock import Clock
+from odradek.zk_schema.lost_answers import create_ephemeral
+from odradek.zk_schema.store import (
+    ConnectionLost,
+    Expired,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    Stat,
+    Store,
+    StoreEvent,
+    WatchFired,
+    WatchKind,
+)
+from odradek.zk_schema.znodes.brokers import BrokerRegistration
+from odradek.zk_schema.znodes.json_data import BadZnode
+
+EXPIRY_MARGIN_MS = 2500
+"""ZooKeeper ends sessions at whole ticks (2000 ms by default), so up to one later than the timeout."""
+
+
+class Holder(Enum):
+    """Whose the znode is that has our id."""
+
+    OURSELVES = "this session"
+    OUR_PAST = "an earlier session of this broker"
+    ANOTHER = "another broker"
+
+
+class BrokerIdInUse(Exception):  # noqa: N818 (a sentence for a person)
+    """Another broker has this id, or our own earlier session does not end. The text names who holds it."""
+
+    def __init__(self, broker_id: int, holder: str, why: str) -> None:
+        super().__init__(f"broker id {broker_id} is in use by a broker at {holder} ({why})")
+        self.broker_id = broker_id
+        self.holder = holder
+
+
+def judge(found: BrokerRegistration, stat: Stat, own: BrokerRegistration, session_id: int) -> Holder:
+    """Whose registration it is. The same endpoints on another session are our own past: two cannot listen there."""
+    if stat.ephemeral_owner == session_id:
+        return Holder.OURSELVES
+    same = {endpoint.url for endpoint in found.endpoints} == {endpoint.url for endpoint in own.endpoints}
+    return Holder.OUR_PAST if same else Holder.ANOTHER
+
+
+class Registrar:
+    """Registers one broker, at start-up and again after each expired session. One `register` at a time."""
+
+    def __init__(self, store: Store, clock: Clock, registration: BrokerRegistration) -> None:
+        self._store = store
+        self._clock = clock
+        self.registration = registration
+        self._awaited: asyncio.Future[None] | None = None
+        store.subscribe(self._on_event)
+
+    async def register(self) -> int:
+        """Return the broker epoch, which is the znode's czxid. Waits for a connection as long as that takes.
+
+        Raises BrokerIdInUse; SessionExpired never: a new session is just another try.
+        """
+        give_up_at_ms: float | None = None
+        while True:
+            try:
+                await self._store.until_connected()
+                return await self._create()
+            except NodeExists:
+                if give_up_at_ms is None:
+                    patience_ms = self._store.session_timeout_ms + EXPIRY_MARGIN_MS
+                    give_up_at_ms = self._clock.monotonic_ms() + patience_ms
+                await self._wait_or_refuse(give_up_at_ms)
+            except SessionExpired:
+                continue
+
+    async def _create(self) -> int:
+        path = self.registration.path
+        current = replace(self.registration, timestamp_ms=self._clock.now_ms())
+        return (await create_ephemeral(self._store, path, current.encode())).czxid
+
+    async def _wait_or_refuse(self, give_up_at_ms: float) -> None:
+        """Return when the znode that is in the way may be gone; raises BrokerIdInUse when it will not go."""
+        path = self.registration.path
+        self._awaited = asyncio.get_running_loop().create_future()
+        try:
+            data, stat = await self._store.get(path, watch=True)
+        except (NoNode, ConnectionLost, SessionExpired):
+            return
+        if self._judge(data, stat) is Holder.OURSELVES:
+            return
+        left_ms = give_up_at_ms - self._clock.monotonic_ms()
+        if left_ms <= 0:
+            raise BrokerIdInUse(
+                self.registration.broker_id,
+                self.registration.holder,
+                f"with our own addresses: session 0x{stat.ephemeral_owner:x} does not end",
+            )
+        timer = self._clock.call_later(left_ms, self._stop_waiting)
+        await self._awaited
+        timer.cancel()
+
+    def _judge(self, data: bytes, stat: Stat) -> Holder:
+        own = self.registration
+        try:
+            found = BrokerRegistration.decode(own.broker_id, data)
+        except BadZnode as error:
+            raise BrokerIdInUse(own.broker_id, "an unknown address", str(error)) from error
+        holder = judge(found, stat, own, self._store.session_id)
+        if holder is Holder.ANOTHER:
+            raise BrokerIdInUse(own.broker_id, found.holder, f"session 0x{stat.ephemeral_owner:x}")
+        return holder
+
+    def _on_event(self, event: StoreEvent) -> None:
+        gone = isinstance(event, WatchFired) and event == WatchFired(WatchKind.DELETED, self.registration.path)
+        if gone or isinstance(event, Expired):
+            self._stop_waiting()
+
+    def _stop_waiting(self) -> None:
+        if self._awaited is not None and not self._awaited.done():
+            self._awaited.set_result(None)
