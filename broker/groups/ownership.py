@@ -86,7 +86,10 @@ class Ownership:
 
     def _read(self, partition: int, replay: Replay) -> Iterator[None]:
         while True:
-            data, end_offset = self._storage.read(partition, replay.next_offset, self._load_buffer_bytes)
+            offset = replay.next_offset
+            data, end_offset = self._storage.read(partition, offset, self._load_buffer_bytes)
             yield from replay.steps(data)
             if not data or replay.next_offset >= end_offset:
                 return
+            if replay.next_offset == offset:
+                raise MalformedMessage(f"no whole batch at offset {offset} in {len(data)} bytes")

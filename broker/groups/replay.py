@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from odradek.broker.groups.offsets import OffsetTable
 from odradek.broker.groups.records import GroupKey, OffsetKey, read_group, read_key, read_offset
 from odradek.broker.groups.roster import Roster
+from odradek.protocol.control_records import ControlType, control_type
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.messages.control_records import ControlRecordKey, ControlRecordType
 from odradek.protocol.primitives import Buffer
 from odradek.protocol.record_batch import BatchHeader, batches
 from odradek.protocol.records import Columns, decode_records
-from odradek.protocol.versioned import decode_versioned
 
 RECORDS_PER_STEP = 100
 
@@ -26,8 +25,8 @@ class Replay:
         """Groups that an open transaction has commits for, by producer id."""
 
     def steps(self, data: Buffer) -> Iterator[None]:
-        """Take in whole batches, pausing after every few records. Raises MalformedMessage."""
-        for position, header in batches(data):
+        """Take in the whole batches of `data`, pausing after every few records. Raises MalformedMessage."""
+        for position, header in batches(data, allow_partial_tail=True):
             records = decode_records(data, position)
             if header.is_control:
                 self._control(header, records)
@@ -74,10 +73,10 @@ class Replay:
             self._rosters[group_id] = read_group(group_id, value)
 
     def _control(self, header: BatchHeader, records: Columns) -> None:
-        key = records.keys[0] if records.keys else None
-        if key is None:
+        if not records.keys:
             return  # emptied by compaction
-        _, marker = decode_versioned(ControlRecordKey, key)
+        kind = control_type(records.keys[0])
+        if kind is None:
+            return
         for group_id in self._transactions.pop(header.producer_id, ()):
-            committed = marker.type == ControlRecordType.COMMIT
-            self._offsets[group_id].end_transaction(header.producer_id, committed=committed)
+            self._offsets[group_id].end_transaction(header.producer_id, committed=kind is ControlType.COMMIT)

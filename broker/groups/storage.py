@@ -16,7 +16,7 @@ class GroupStorage(Protocol):
         """
 
     def read(self, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
-        """Whole batches from `offset` on, at least one if there is any, and the log end offset.
+        """Batches from `offset` on, the first one whole, the last one perhaps not; and the log end offset.
 
         Raises KafkaError when there is no such log, OSError or KafkaError when it cannot be read.
         """

@@ -1,0 +1,84 @@
+"""Which offsets are forgotten, and when (KIP-211)."""
+
+import pytest
+
+T0, U0 = ("t", 0), ("u", 0)
+MINUTE = 60_000
+CHECK = 10 * MINUTE
+
+
+@pytest.fixture
+def world(make_world):
+    return make_world(offsets_retention_minutes=60)
+
+
+def test_offsets_committed_by_hand_expire_after_their_commit(world):
+    world.commit({T0: 1})
+    world.clock.advance(59 * MINUTE)
+    world.commit({U0: 2})
+    world.clock.advance(CHECK)
+    assert world.offsets() == {U0: 2}
+    world.clock.advance(60 * MINUTE + CHECK)
+    assert world.coordinator.list_groups([], [])[1] == []
+    assert set(dict(world.log.records(world.coordinator.partition_for("g"))).values()) == {None}
+
+
+def test_group_keeps_its_offsets_for_the_retention_after_it_became_empty(world):
+    leader = world.stable(1, session_ms=1_800_000)[0]
+    world.commit({T0: 1}, leader)
+    for _ in range(10):
+        world.clock.advance(20 * MINUTE)
+        world.heartbeat(leader)
+    world.leave(leader.member_id)
+    world.clock.advance(59 * MINUTE)
+    assert world.offsets() == {T0: 1}
+    world.clock.advance(1 * MINUTE + CHECK)
+    assert world.state() == "Dead"
+    assert set(dict(world.log.records(world.coordinator.partition_for("g"))).values()) == {None}
+
+
+def test_stable_group_keeps_subscribed_topics_and_loses_others(world):
+    leader = world.stable(1, session_ms=1_800_000)[0]
+    world.commit({T0: 1, U0: 1}, leader)
+    for _ in range(4):
+        world.clock.advance(20 * MINUTE)
+        world.heartbeat(leader)
+    assert world.offsets() == {T0: 1}
+
+
+def test_unreadable_subscription_keeps_everything(world):
+    leader = world.stable(1, session_ms=1_800_000, protocols=(("range", b"?"),))[0]
+    world.commit({U0: 1}, leader)
+    for _ in range(4):
+        world.clock.advance(20 * MINUTE)
+        world.heartbeat(leader)
+    assert world.offsets() == {U0: 1}
+
+
+def test_retention_of_the_request_overrides(world):
+    now_ms = world.clock.now_ms()
+    world.commit({T0: 1}, expire_ms=now_ms + 5 * MINUTE)
+    world.commit({U0: 1}, expire_ms=now_ms + 500 * MINUTE)
+    world.clock.advance(CHECK)
+    assert world.offsets() == {U0: 1}
+    world.clock.advance(480 * MINUTE)
+    assert world.offsets() == {U0: 1}
+    world.clock.advance(2 * CHECK)
+    assert world.offsets() == {}
+
+
+def test_commit_under_way_does_not_expire(world):
+    world.commit({T0: 1})
+    world.clock.advance(59 * MINUTE)
+    world.log.held = True
+    world.commit({T0: 2})
+    world.clock.advance(2 * CHECK)
+    world.log.acknowledge()
+    assert world.offsets() == {T0: 2}
+
+
+def test_group_without_anything_goes_away(world):
+    world.join(version=4)
+    world.clock.advance(CHECK)
+    assert world.coordinator.list_groups([], [])[1] == []
+    assert world.log.batches == {}

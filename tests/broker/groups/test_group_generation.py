@@ -1,0 +1,209 @@
+"""SyncGroup, Heartbeat, LeaveGroup: one generation from its assignment to its end."""
+
+from odradek.protocol.errors import ErrorCode
+
+
+def joined_pair(world):
+    waiting = [world.join(), world.join()]
+    world.clock.advance(6000)
+    return [world.only(one) for one in waiting]
+
+
+def test_followers_wait_for_the_leader(world):
+    leader, follower = joined_pair(world)
+    waiting = world.sync(follower)
+    assert not waiting
+    answered = world.sync(leader, {leader.member_id: b"A", follower.member_id: b"B"})
+    assert world.only(answered).assignment == b"A"
+    assert world.only(waiting).assignment == b"B"
+    assert (world.only(waiting).protocol_type, world.only(waiting).protocol_name) == ("consumer", "range")
+    assert world.state() == "Stable"
+    assert world.only(world.sync(follower)).assignment == b"B"
+
+
+def test_forgotten_member_gets_empty_bytes(world):
+    leader, follower = joined_pair(world)
+    waiting = world.sync(follower)
+    world.sync(leader, {leader.member_id: b"A", "stranger": b"C"})
+    assert world.only(waiting).assignment == b""
+    assert world.only(waiting).error is ErrorCode.NONE
+
+
+def test_sync_is_refused(world):
+    leader, follower = joined_pair(world)
+    refusals = [
+        (world.sync(leader, group="other"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (world.sync(leader, group=""), ErrorCode.INVALID_GROUP_ID),
+        (world.sync(leader, member_id="nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (world.sync(leader, generation=0), ErrorCode.ILLEGAL_GENERATION),
+        (world.sync(leader, instance_id="nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (world.sync(leader, protocol_type="connect"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (world.sync(leader, protocol_name="sticky"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ]
+    for answers, error in refusals:
+        assert world.only(answers).error is error
+    world.leave(follower.member_id)
+    assert world.only(world.sync(leader)).error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_assignment_is_handed_out_only_when_it_is_stored(world):
+    leader, follower = joined_pair(world)
+    world.log.held = True
+    waiting = [world.sync(follower), world.sync(leader, {follower.member_id: b"B"})]
+    assert not any(waiting)
+    assert world.heartbeat(follower) is ErrorCode.NONE
+    world.log.acknowledge()
+    assert [world.only(one).assignment for one in waiting] == [b"B", b""]
+
+
+def test_failed_store_answers_all_and_begins_again(world):
+    for error, told in [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REBALANCE_IN_PROGRESS),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ]:
+        group = error.name
+        waiting = [world.join(group), world.join(group)]
+        world.clock.advance(6000)
+        leader, follower = (world.only(one) for one in waiting)
+        syncs = [world.sync(follower, group=group)]
+        world.log.error = error
+        syncs.append(world.sync(leader, {}, group=group))
+        world.log.error = ErrorCode.NONE
+        assert [world.only(one).error for one in syncs] == [told, told]
+        assert world.state(group) == "PreparingRebalance"
+
+
+def test_store_that_ends_after_the_next_rebalance_began_changes_nothing(world):
+    leader, follower = joined_pair(world)
+    world.log.held = True
+    waiting = [world.sync(follower), world.sync(leader, {})]
+    newcomer = world.join()
+    assert [world.only(one).error for one in waiting] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
+    world.log.acknowledge()
+    assert world.state() == "PreparingRebalance"
+    again = [world.join(member_id=one.member_id) for one in (leader, follower)]
+    assert {world.only(one).generation for one in [newcomer, *again]} == {2}
+
+
+def test_overtaken_sync_is_answered(world):
+    _, follower = joined_pair(world)
+    first, second = world.sync(follower), world.sync(follower)
+    assert world.only(first).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert not second
+
+
+def test_member_that_leaves_while_its_sync_waits_is_answered(world):
+    leader, follower = joined_pair(world)
+    waiting = world.sync(follower)
+    assert world.leave(follower.member_id) is ErrorCode.NONE
+    assert world.only(waiting).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_members_that_never_sync_are_dropped(world):
+    waiting = [world.join(rebalance_ms=5000, session_ms=60_000) for _ in range(2)]
+    world.clock.advance(6000)
+    leader, follower = (world.only(one) for one in waiting)
+    synced = world.sync(follower)
+    world.clock.advance(5000)
+    assert world.only(synced).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.heartbeat(leader) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.only(world.join(member_id=follower.member_id)).leader == follower.member_id
+
+
+def test_heartbeat_in_every_state(world):
+    leader, follower = joined_pair(world)
+    assert world.heartbeat(leader) is ErrorCode.NONE
+    world.synced([leader, follower])
+    assert world.heartbeat(leader) is ErrorCode.NONE
+    coordinator = world.coordinator
+    assert coordinator.heartbeat("g", leader.member_id, None, 0) is ErrorCode.ILLEGAL_GENERATION
+    assert coordinator.heartbeat("g", "nobody", None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.heartbeat("g", leader.member_id, "instance", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.heartbeat("", leader.member_id, None, 1) is ErrorCode.INVALID_GROUP_ID
+    assert coordinator.heartbeat("other", leader.member_id, None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    world.join()
+    assert world.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS
+    world.clock.advance(60_000)
+    assert world.heartbeat(leader) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_heartbeats_keep_a_member_and_their_absence_drops_it(world):
+    leader, follower = world.stable(2)
+    for _ in range(5):
+        world.clock.advance(9_000)
+        assert world.heartbeat(leader) is world.heartbeat(follower) is ErrorCode.NONE
+    world.clock.advance(5_000)
+    assert world.heartbeat(leader) is ErrorCode.NONE
+    world.clock.advance(5_000)  # the follower's ten seconds are over
+    assert world.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS
+    alone = world.only(world.join(member_id=leader.member_id))
+    assert [one.member_id for one in alone.members] == [leader.member_id]
+    assert world.heartbeat(follower) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_waiting_member_does_not_time_out(world):
+    leader, follower = world.stable(2, session_ms=6000, rebalance_ms=60_000)
+    rejoined = world.join(member_id=leader.member_id, session_ms=6000)
+    for _ in range(8):
+        world.clock.advance(5000)
+        assert world.heartbeat(follower) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert not rejoined
+    world.join(member_id=follower.member_id, session_ms=6000)
+    assert {one.member_id for one in world.only(rejoined).members} == {leader.member_id, follower.member_id}
+
+
+def test_new_member_whose_connection_died_is_dropped_after_five_minutes(world):
+    leader = world.stable(1, rebalance_ms=1_000_000, session_ms=1_000_000)[0]
+    newcomer = world.join(rebalance_ms=1_000_000)
+    world.clock.advance(299_999)
+    assert not newcomer
+    world.clock.advance(1)
+    assert world.only(newcomer).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_two_share_one_leaves_the_other_takes_over(world):
+    leader, follower = world.stable(2)
+    assert world.leave(leader.member_id) is ErrorCode.NONE
+    assert world.heartbeat(follower) is ErrorCode.REBALANCE_IN_PROGRESS
+    alone = world.only(world.join(member_id=follower.member_id))
+    assert (alone.leader, alone.generation) == (follower.member_id, 2)
+    world.synced([alone])
+    assert world.leave(follower.member_id) is ErrorCode.NONE
+    assert world.state() == "Empty"
+    assert world.leave(follower.member_id) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.leave("anybody", group="other") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_describe_shows_metadata_only_when_stable(world):
+    leader, follower = joined_pair(world)
+    described = world.coordinator.describe("g")
+    assert (described.state, described.protocol) == ("CompletingRebalance", "")
+    assert {member.metadata for member in described.members} == {b""}
+    world.synced([leader, follower])
+    described = world.coordinator.describe("g")
+    assert (described.state, described.protocol_type, described.protocol) == ("Stable", "consumer", "range")
+    assert described.members[0].assignment == described.members[0].member_id.encode()
+    assert described.members[0].metadata == world.subscription("t")
+    assert world.coordinator.describe("unknown").state == "Dead"
+
+
+def test_list_groups_filters_by_state_and_type(world):
+    world.stable(1)
+    world.commit({("t", 0): 1}, group="simple")
+    coordinator = world.coordinator
+    assert {one.group_id for one in coordinator.list_groups([], [])[1]} == {"g", "simple"}
+    assert [one.group_id for one in coordinator.list_groups(["STABLE"], ["Classic"])[1]] == ["g"]
+    assert [one.state for one in coordinator.list_groups(["empty"], [])[1]] == ["Empty"]
+    assert coordinator.list_groups([], ["consumer"]) == (ErrorCode.NONE, [])
+
+
+def test_stop_answers_all_and_leaves_no_timer(world):
+    leader, _ = world.stable(2)
+    waiting = world.join(member_id=leader.member_id)
+    world.coordinator.stop()
+    assert world.only(waiting).error is ErrorCode.NOT_COORDINATOR
+    assert world.clock.outstanding == 0

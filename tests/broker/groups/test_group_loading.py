@@ -1,0 +1,206 @@
+"""A coordinator moves: its partition is read back in slices, and the former one lets go."""
+
+import pytest
+
+from odradek.broker.groups.offsets import CommittedOffset
+from odradek.broker.groups.records import offset_key, offset_value
+from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.records import encode_batch
+
+T0, T1 = ("t", 0), ("t", 1)
+
+
+def move(world, epoch=1):
+    """Another broker takes over; the former one is not told."""
+    world.coordinator = world.broker()
+    for partition in range(2):
+        world.coordinator.on_elected(partition, epoch)
+
+
+def test_everything_comes_back(world):
+    leader, follower = world.stable(2)
+    world.commit({T0: 5, T1: 6}, leader)
+    world.commit({T0: 7}, leader)
+    world.commit({T1: 1}, group="simple")
+    before = world.coordinator.describe("g")
+    move(world)
+    world.clock.advance()
+    assert world.coordinator.describe("g") == before
+    assert world.offsets() == {T0: 7, T1: 6}
+    assert world.offsets("simple") == {T1: 1}
+    assert world.heartbeat(leader) is world.heartbeat(follower) is ErrorCode.NONE
+
+
+def test_requests_while_loading(world):
+    leader = world.stable(1)[0]
+    move(world)
+    assert world.only(world.join()).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert world.only(world.sync(leader)).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.heartbeat(leader) is ErrorCode.NONE
+    assert world.only(world.commit({T0: 1}, leader)) == {T0: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    coordinator = world.coordinator
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert coordinator.leave("g", [(leader.member_id, None)]) == (loading, [])
+    assert coordinator.fetch_offsets("g", None, require_stable=False) == (loading, {})
+    assert coordinator.describe("g").error is loading
+    assert coordinator.delete("g") is loading
+    assert coordinator.list_groups([], []) == (loading, [])
+    world.clock.advance()
+    assert world.state() == "Stable"
+
+
+def test_restored_members_must_send_heartbeats(world):
+    leader, follower = world.stable(2)
+    move(world)
+    world.clock.advance(9_000)
+    assert world.heartbeat(leader) is ErrorCode.NONE
+    world.clock.advance(2_000)
+    assert world.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.heartbeat(follower) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_group_that_is_too_large_after_a_move_is_rebalanced(make_world):
+    world = make_world()
+    world.stable(3)
+    smaller = make_world(log=world.log, group_max_size=2)
+    assert smaller.state() == "PreparingRebalance"
+
+
+def test_resignation_answers_those_who_wait(world):
+    leader, follower = world.stable(2)
+    partition = world.coordinator.partition_for("g")
+    joining = world.join(member_id=leader.member_id)
+    others = [world.join("h") for _ in range(2)]
+    world.clock.advance(6000)
+    syncing = world.sync(world.only(others[1]), group="h")
+    for one in range(2):
+        world.coordinator.on_resigned(one, None)
+    assert world.only(joining).error is ErrorCode.NOT_COORDINATOR
+    assert world.only(syncing).error is ErrorCode.NOT_COORDINATOR
+    assert world.heartbeat(follower) is ErrorCode.NOT_COORDINATOR
+    assert world.clock.outstanding == 1  # the check for expired offsets
+    world.coordinator.on_elected(partition, 1)
+    world.clock.advance()
+    assert world.heartbeat(follower) is ErrorCode.NONE
+
+
+def test_commit_that_is_acknowledged_after_a_resignation_is_answered_and_not_kept(world):
+    world.log.held = True
+    answer = world.commit({T0: 5})
+    for one in range(2):
+        world.coordinator.on_resigned(one, 3)
+    world.log.acknowledge()
+    assert world.only(answer) == {T0: ErrorCode.NONE}
+    for one in range(2):
+        world.coordinator.on_elected(one, 4)
+    world.clock.advance()
+    assert world.offsets() == {T0: 5}
+
+
+def test_older_epochs_are_ignored(world):
+    world.commit({T0: 5})
+    partition = world.coordinator.partition_for("g")
+    world.coordinator.on_elected(partition, 7)  # leads it already: nothing to load
+    assert world.offsets() == {T0: 5}
+    world.coordinator.on_resigned(partition, 6)
+    assert world.offsets() == {T0: 5}
+    world.coordinator.on_resigned(partition, 8)
+    world.coordinator.on_elected(partition, 7)
+    world.clock.advance()
+    assert world.coordinator.describe("g").error is ErrorCode.NOT_COORDINATOR
+
+
+def test_resignation_while_loading_stops_it(world):
+    world.commit({T0: 5})
+    move(world)
+    for one in range(2):
+        world.coordinator.on_resigned(one, None)
+    world.clock.advance()
+    assert world.coordinator.describe("g").error is ErrorCode.NOT_COORDINATOR
+    move(world)
+    partition = world.coordinator.partition_for("g")
+    world.coordinator.on_resigned(partition, None)
+    world.coordinator.on_elected(partition, 2)
+    world.clock.advance()
+    assert world.offsets() == {T0: 5}
+
+
+def test_long_log_is_loaded_in_slices_and_small_reads(make_world, monkeypatch):
+    world = make_world()
+    for offset in range(300):
+        world.commit({("t", index): offset for index in range(20)})
+    other = make_world(log=world.log, loaded=False, offsets_load_buffer_size=1000)
+    now = other.clock.monotonic_ms
+    steps = [0]
+
+    def slow() -> float:
+        steps[0] += 1
+        return now() + steps[0]  # a millisecond passes with every look at the clock
+
+    monkeypatch.setattr(other.clock, "monotonic_ms", slow)
+    soon: list[object] = []
+    call_soon = other.clock.call_soon
+    monkeypatch.setattr(other.clock, "call_soon", lambda callback: soon.append(callback) or call_soon(callback))
+    for partition in range(2):
+        other.coordinator.on_elected(partition, 0)
+    other.clock.advance()
+    assert len(soon) > 50
+    assert other.offsets() == {("t", index): 299 for index in range(20)}
+
+
+def test_unreadable_log_is_not_served(world):
+    world.commit({T0: 5})
+    world.log.read_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    move(world)
+    world.clock.advance()
+    assert world.coordinator.describe("g").error is ErrorCode.NOT_COORDINATOR
+    assert world.coordinator.list_groups([], []) == (ErrorCode.NONE, [])
+
+
+@pytest.mark.parametrize("damage", [b"\0\1\0", b"\0\0\0\1g\0\1t\0\0\0\0"])
+def test_nonsense_in_the_log_is_not_served(world, damage):
+    world.log.append(world.coordinator.partition_for("g"), encode_batch(0, [0], [damage], [b"\0\7"]), 0, print)
+    move(world)
+    world.clock.advance()
+    assert world.coordinator.describe("g").error is ErrorCode.NOT_COORDINATOR
+
+
+def test_tombstones_and_unknown_keys(world):
+    world.commit({T0: 5, T1: 6})
+    world.coordinator.delete_offsets("g", [T0])
+    world.commit({T0: 1}, group="deleted")
+    world.coordinator.delete("deleted")
+    world.log.append(world.coordinator.partition_for("g"), encode_batch(0, [0], [b"\0\x09later"], [b"x"]), 0, print)
+    move(world)
+    world.clock.advance()
+    assert world.offsets() == {T1: 6}
+    assert [one.group_id for one in world.coordinator.list_groups([], [])[1]] == ["g"]
+
+
+def test_transactional_commits_count_when_their_marker_says_so(world):
+    partition = world.coordinator.partition_for("g")
+
+    def write(producer_id, at, offset):
+        batch = encode_batch(
+            0,
+            [0],
+            [offset_key("g", at)],
+            [offset_value(CommittedOffset(offset, 0))],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+        world.log.append(partition, batch, 0, print)
+
+    write(1, T0, 10)
+    write(2, T1, 20)
+    write(3, ("open", 0), 30)
+    world.log.append(partition, encode_end_txn_marker(EndTxnMarker(True, 0), 0, 1, 0), 0, print)
+    world.log.append(partition, encode_end_txn_marker(EndTxnMarker(False, 0), 0, 2, 0), 0, print)
+    move(world)
+    world.clock.advance()
+    assert world.offsets() == {T0: 10}
+    _, fetched = world.coordinator.fetch_offsets("g", [("open", 0)], require_stable=True)
+    assert fetched["open", 0].error is ErrorCode.UNSTABLE_OFFSET_COMMIT

@@ -1,0 +1,185 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete, DeleteGroups through a whole coordinator."""
+
+import pytest
+
+from odradek.broker.groups.append_errors import commit_error, group_error
+from odradek.broker.groups.offsets import CommittedOffset, OffsetTable
+from odradek.protocol.errors import ErrorCode
+
+T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
+
+
+def test_commit_and_fetch(world):
+    leader, _ = world.stable(2)
+    assert world.only(world.commit({T0: 5, T1: 6}, leader)) == {T0: ErrorCode.NONE, T1: ErrorCode.NONE}
+    error, fetched = world.coordinator.fetch_offsets("g", [T0, U0], require_stable=True)
+    assert error is ErrorCode.NONE
+    assert (fetched[T0].offset, fetched[T0].metadata) == (5, "")
+    assert (fetched[U0].offset, fetched[U0].error) == (-1, ErrorCode.NONE)
+    assert world.offsets() == {T0: 5, T1: 6}
+    assert world.offsets("unknown") == {}
+    assert world.log.timeouts_ms == {5000}
+
+
+def test_commit_is_visible_only_when_acknowledged(world):
+    world.log.held = True
+    answer = world.commit({T0: 5})
+    assert not answer
+    assert world.offsets() == {}
+    _, fetched = world.coordinator.fetch_offsets("g", [T0], require_stable=True)
+    assert (fetched[T0].offset, fetched[T0].error) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    world.log.acknowledge()
+    assert world.only(answer) == {T0: ErrorCode.NONE}
+    assert world.offsets() == {T0: 5}
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
+    ],
+)
+def test_failed_commit_leaves_what_was_committed(world, error, told):
+    world.commit({T0: 5})
+    world.log.error = error
+    assert world.only(world.commit({T0: 9})) == {T0: told}
+    assert world.offsets() == {T0: 5}
+    _, fetched = world.coordinator.fetch_offsets("g", [T0], require_stable=True)
+    assert fetched[T0].offset == 5
+
+
+def test_failure_after_the_append_leaves_what_was_committed(world):
+    world.commit({T0: 5})
+    world.log.held = True
+    answer = world.commit({T0: 9})
+    world.log.acknowledge(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    assert world.only(answer) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert world.offsets() == {T0: 5}
+
+
+def test_group_errors_without_a_line_pass_through():
+    assert group_error(ErrorCode.NONE) is commit_error(ErrorCode.NONE) is ErrorCode.NONE
+    assert group_error(ErrorCode.CORRUPT_MESSAGE) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_later_commit_wins_whatever_is_acknowledged_first(world):
+    world.log.held = True
+    world.commit({T0: 5})
+    world.commit({T0: 6})
+    world.log.waiting.reverse()
+    world.log.acknowledge()
+    assert world.offsets() == {T0: 6}
+
+
+def test_too_large_metadata_is_refused_by_itself(world):
+    assert world.only(world.commit({T0: 5}, metadata="x" * 4096)) == {T0: ErrorCode.NONE}
+    assert world.only(world.commit({T0: 6}, metadata="x" * 4097)) == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
+    assert world.offsets() == {T0: 5}
+
+
+def test_who_may_commit(world):
+    leader, follower = world.stable(2)
+    commit = world.commit
+    assert world.only(commit({T0: 1}))[T0] is ErrorCode.UNKNOWN_MEMBER_ID  # by hand, while the group has members
+    stale = leader.__class__(ErrorCode.NONE, leader.member_id, generation=0)
+    assert world.only(commit({T0: 1}, stale))[T0] is ErrorCode.ILLEGAL_GENERATION
+    stranger = leader.__class__(ErrorCode.NONE, "nobody", generation=1)
+    assert world.only(commit({T0: 1}, stranger))[T0] is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.only(commit({T0: 1}, stranger, group="other"))[T0] is ErrorCode.ILLEGAL_GENERATION
+    waiting = [world.join(member_id=leader.member_id)]
+    assert world.only(commit({T0: 2}, follower))[T0] is ErrorCode.NONE  # last chance before the partitions move
+    waiting.append(world.join(member_id=follower.member_id))
+    between = world.only(waiting[1])
+    assert world.only(commit({T0: 3}, between))[T0] is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.offsets() == {T0: 2}
+
+
+def test_commit_counts_as_a_heartbeat(world):
+    leader = world.stable(1)[0]
+    for offset in range(5):
+        world.clock.advance(9_000)
+        assert world.only(world.commit({T0: offset}, leader))[T0] is ErrorCode.NONE
+    assert world.heartbeat(leader) is ErrorCode.NONE
+
+
+def test_empty_group_id_may_commit_and_fetch(world):
+    assert world.only(world.commit({T0: 5}, group=""))[T0] is ErrorCode.NONE
+    assert world.offsets("") == {T0: 5}
+
+
+def test_delete_group(world):
+    leader = world.stable(1)[0]
+    world.commit({T0: 5}, leader)
+    assert world.coordinator.delete("g") is ErrorCode.NON_EMPTY_GROUP
+    world.leave(leader.member_id)
+    assert world.coordinator.delete("g") is ErrorCode.NONE
+    assert world.coordinator.delete("g") is ErrorCode.GROUP_ID_NOT_FOUND
+    assert world.offsets() == {}
+    partition = world.coordinator.partition_for("g")
+    last = dict(world.log.records(partition))
+    assert set(last.values()) == {None}
+    assert len(last) == 2  # the offset's key and the group's
+
+
+def test_delete_group_with_a_commit_under_way_leaves_nothing_in_the_log(world):
+    world.log.held = True
+    answer = world.commit({T0: 5})
+    assert world.coordinator.delete("g") is ErrorCode.NONE
+    world.log.acknowledge()
+    assert world.only(answer) == {T0: ErrorCode.NONE}
+    assert set(dict(world.log.records(world.coordinator.partition_for("g"))).values()) == {None}
+
+
+def test_delete_offsets(world):
+    leader = world.stable(1)[0]
+    world.commit({T0: 5, U0: 6}, leader)
+    error, errors = world.coordinator.delete_offsets("g", [T0, U0])
+    assert error is ErrorCode.NONE
+    assert errors == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, U0: ErrorCode.NONE}
+    assert world.offsets() == {T0: 5}
+    world.leave(leader.member_id)
+    assert world.coordinator.delete_offsets("g", [T0]) == (ErrorCode.NONE, {T0: ErrorCode.NONE})
+    assert world.coordinator.delete_offsets("g", [T0]) == (ErrorCode.GROUP_ID_NOT_FOUND, {})
+
+
+def test_delete_offsets_of_a_group_that_is_not_of_consumers(world):
+    world.stable(1, protocol_type="connect")
+    assert world.coordinator.delete_offsets("g", [T0]) == (ErrorCode.NON_EMPTY_GROUP, {})
+
+
+def test_deleted_topic_is_forgotten(world):
+    leader = world.stable(1)[0]
+    world.commit({T0: 5, U0: 6}, leader)
+    world.commit({U0: 1}, group="simple")
+    world.coordinator.on_partitions_deleted([U0])
+    assert world.offsets() == {T0: 5}
+    assert [one.group_id for one in world.coordinator.list_groups([], [])[1]] == ["g"]
+
+
+def test_open_transaction_is_unstable_until_it_ends():
+    table = OffsetTable()
+    table.load(T0, CommittedOffset(1, 0), 10)
+    table.load_transactional(7, T0, CommittedOffset(2, 0), 11)
+    table.load_transactional(8, T1, CommittedOffset(3, 0), 12)
+    assert (table.is_stable(T0), table.is_stable(U0)) == (False, True)
+    table.end_transaction(7, committed=True)
+    table.end_transaction(8, committed=False)
+    assert table.items() == [(T0, CommittedOffset(2, 0))]
+    assert table.is_stable(T0) and table.is_stable(T1)
+
+
+def test_transaction_does_not_overwrite_a_later_commit():
+    table = OffsetTable()
+    table.load_transactional(7, T0, CommittedOffset(2, 0), 11)
+    sequence = table.stage([T0])
+    table.acknowledge(sequence, {T0: CommittedOffset(9, 0)})
+    table.end_transaction(7, committed=True)
+    assert table.get(T0) == CommittedOffset(9, 0)

@@ -1,0 +1,146 @@
+"""Static members: restarts without a rebalance, and the fencing of the process that was replaced."""
+
+import pytest
+
+from odradek.protocol.errors import ErrorCode
+
+
+def static_pair(world, **what):
+    """Two static members in a stable group, the leader first."""
+    waiting = [world.join(instance_id=name, version=5, **what) for name in ("one", "two")]
+    world.clock.advance(6000)
+    return world.synced([world.only(answers) for answers in waiting])
+
+
+def test_id_begins_with_the_instance_id(world):
+    leader, follower = static_pair(world)
+    assert leader.member_id.startswith("one-")
+    assert follower.member_id.startswith("two-")
+    assert {one.instance_id for one in leader.members} == {"one", "two"}
+
+
+def test_restarted_follower_takes_its_place_without_a_rebalance(world):
+    leader, follower = static_pair(world)
+    again = world.only(world.join(instance_id="two", version=5))
+    assert again.error is ErrorCode.NONE
+    assert again.generation == 1
+    assert again.member_id not in (leader.member_id, follower.member_id)
+    assert again.leader == leader.member_id
+    assert world.state() == "Stable"
+    assert world.only(world.sync(again)).assignment == follower.member_id.encode()
+    assert world.heartbeat(leader) is ErrorCode.NONE
+
+
+def test_replaced_process_is_fenced(world):
+    _, follower = static_pair(world)
+    world.join(instance_id="two", version=5)
+    assert world.heartbeat(follower, instance_id="two") is ErrorCode.FENCED_INSTANCE_ID
+    assert world.heartbeat(follower) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.leave(follower.member_id, "two") is ErrorCode.FENCED_INSTANCE_ID
+    old = world.only(world.join(member_id=follower.member_id, instance_id="two", version=5))
+    assert old.error is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_restarted_leader_below_version_9_takes_itself_for_a_follower(world):
+    leader, _ = static_pair(world)
+    again = world.only(world.join(instance_id="one", version=8))
+    assert again.leader == leader.member_id != again.member_id
+    assert again.members == ()
+    assert not again.skip_assignment
+
+
+def test_restarted_leader_of_version_9_skips_the_assignment(world):
+    static_pair(world)
+    again = world.only(world.join(instance_id="one", version=9))
+    assert again.leader == again.member_id
+    assert {one.instance_id for one in again.members} == {"one", "two"}
+    assert again.skip_assignment
+    follower = world.only(world.join(instance_id="two", version=9))
+    assert (follower.skip_assignment, follower.members) == (False, ())
+
+
+def test_new_metadata_under_the_same_protocol_does_not_rebalance(world):
+    static_pair(world)
+    again = world.only(world.join(instance_id="two", version=5, protocols=(("range", b"other"),)))
+    assert again.error is ErrorCode.NONE
+    assert world.coordinator.describe("g").members[1].metadata == b"other"
+
+
+def test_change_of_the_chosen_protocol_rebalances(world):
+    both = (("range", b"r"), ("sticky", b"s"))
+    leader, _ = static_pair(world, protocols=both)
+    again = world.join(instance_id="two", version=5, protocols=(("sticky", b"s"),))
+    assert not again
+    assert world.state() == "PreparingRebalance"
+    rejoined = world.join(member_id=leader.member_id, instance_id="one", version=5, protocols=both)
+    assert world.only(rejoined).protocol_name == world.only(again).protocol_name == "sticky"
+
+
+def test_restart_while_the_assignment_is_awaited_rebalances(world):
+    waiting = [world.join(instance_id=name, version=5) for name in ("one", "two")]
+    world.clock.advance(6000)
+    leader, follower = (world.only(one) for one in waiting)
+    synced = world.sync(follower, instance_id="two")
+    again = world.join(instance_id="two", version=5)
+    assert world.only(synced).error is ErrorCode.FENCED_INSTANCE_ID
+    assert not again
+    rejoined = world.join(member_id=leader.member_id, instance_id="one", version=5)
+    assert world.only(again).generation == world.only(rejoined).generation == 2
+
+
+def test_restart_during_a_rebalance_fences_the_waiting_join(world):
+    leader, follower = static_pair(world)
+    first = world.join(member_id=leader.member_id, instance_id="one", version=5)
+    second = world.join(instance_id="one", version=5)
+    assert world.only(first).error is ErrorCode.FENCED_INSTANCE_ID
+    rejoined = world.join(member_id=follower.member_id, instance_id="two", version=5)
+    assert world.only(second).leader == world.only(second).member_id == world.only(rejoined).leader
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_restart_that_cannot_be_stored_is_taken_back(world, error):
+    _, follower = static_pair(world)
+    world.log.error = error
+    refused = world.only(world.join(instance_id="two", version=5, protocols=(("range", b"other"),)))
+    assert refused.error in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+    assert refused.member_id == ""
+    assert world.heartbeat(follower, instance_id="two") is ErrorCode.NONE
+    assert world.coordinator.describe("g").members[1].metadata == world.subscription("t")
+
+
+def test_rebalance_that_begins_while_a_restart_is_stored_answers_it(world):
+    leader, _ = static_pair(world)
+    world.log.held = True
+    again = world.join(instance_id="two", version=5)
+    rejoined = world.join(member_id=leader.member_id, instance_id="one", version=5)
+    assert world.only(again).generation == world.only(rejoined).generation == 2
+    world.log.acknowledge()
+    assert len(again) == 1
+
+
+def test_static_member_may_stay_away_until_its_session_ends(world):
+    leader, follower = static_pair(world, rebalance_ms=6000, session_ms=30_000)
+    rejoined = world.join(member_id=leader.member_id, instance_id="one", version=5, rebalance_ms=6000)
+    world.clock.advance(6000)
+    result = world.only(rejoined)
+    assert {one.instance_id for one in result.members} == {"one", "two"}
+    assert world.heartbeat(follower, instance_id="two") is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_removal_by_instance_id_alone(world):
+    leader, _ = static_pair(world)
+    assert world.leave("", "nobody") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.leave("", "two") is ErrorCode.NONE
+    assert world.heartbeat(leader, instance_id="one") is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.leave("", None) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_member_id_of_a_restart_survives_a_move(world):
+    static_pair(world)
+    again = world.only(world.join(instance_id="two", version=5))
+    world.coordinator.stop()
+    world.coordinator = world.broker()
+    for partition in range(2):
+        world.coordinator.on_elected(partition, 1)
+    world.clock.advance()
+    assert world.heartbeat(again, instance_id="two") is ErrorCode.NONE
