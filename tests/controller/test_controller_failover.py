@@ -1,0 +1,282 @@
+"""Controller election, failover, brokers that die, come back, and shut down."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek.protocol.messages.stop_replica import StopReplicaRequest
+from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH
+
+Play = Callable[[Callable[[Any], Awaitable[None]]], None]
+
+
+def test_one_of_three_is_elected_and_all_know_it(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2)
+        assert [c.is_active for c in cluster.controllers.values()].count(True) == 1
+        assert {c.controller_id for c in cluster.controllers.values()} == {cluster.holder()}
+        assert cluster.active.controller_epoch == 1
+        assert cluster.zookeeper.data(CONTROLLER_EPOCH_PATH) == b"1"
+        for broker in cluster.brokers.values():
+            assert broker.live_brokers == {0, 1, 2}
+
+    play(scenario)
+
+
+def test_topic_gets_leaders_and_everybody_hears_of_them(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2)
+        await cluster.create_topic("t", [0, 1, 2], [1, 2, 0], [2, 0])
+        assert [cluster.state("t", p).leader for p in range(3)] == [0, 1, 2]
+        assert cluster.state("t", 0).isr == (0, 1, 2)
+        cluster.check_agreement()
+        (request,) = cluster.brokers[0].of(LeaderAndIsrRequest)
+        assert request.broker_epoch == cluster.brokers[0].epoch
+        assert [len(topic.partition_states) for topic in request.topic_states] == [3]
+        assert all(state.is_new for state in request.topic_states[0].partition_states)
+        assert {leader.broker_id for leader in request.live_leaders} == {0, 1, 2}
+
+    play(scenario)
+
+
+def test_new_leader_when_a_broker_dies(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2)
+        await cluster.create_topic("t", [2, 1, 0], [1, 2])
+        cluster.kill(2)
+        await cluster.settle()
+        assert (cluster.state("t").leader, cluster.state("t").isr) == (1, (1, 0))
+        assert cluster.state("t").leader_epoch == 1
+        assert cluster.state("t", 1).isr == (1,)
+        assert cluster.brokers[0].live_brokers == {0, 1}
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_the_controller_dies_and_the_next_one_elects(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2)
+        await cluster.create_topic("t", [0, 1, 2], [1, 0, 2])
+        first = cluster.holder()
+        cluster.kill(first)
+        await cluster.settle()
+        assert cluster.holder() not in (first, -1)
+        assert cluster.active.controller_epoch == 2
+        assert first not in (cluster.state("t").leader, *cluster.state("t").isr)
+        cluster.check_agreement()
+        survivor = cluster.brokers[cluster.holder()]
+        assert isinstance(survivor.received[-1], UpdateMetadataRequest | LeaderAndIsrRequest)
+
+    play(scenario)
+
+
+def test_a_broker_that_comes_back_under_a_new_epoch_is_told_everything(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [2, 1], [1, 2])
+        cluster.kill(2)
+        back = await cluster.add_broker(2)  # before the controller has looked: a bounced broker
+        await cluster.settle()
+        assert back.received[0].broker_epoch == back.epoch
+        assert cluster.state("t").leader == 1, "leadership left it: it may have lost what it had"
+        assert 2 not in cluster.state("t").isr
+        assert {p.partition for p in back.replicas} == {0, 1}
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_all_replicas_gone_and_the_last_one_back(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        cluster.kill(2)
+        await cluster.settle()
+        cluster.kill(1)
+        await cluster.settle()
+        assert (cluster.state("t").leader, cluster.state("t").isr) == (-1, (1,))
+        await cluster.add_broker(2)
+        await cluster.settle()
+        assert cluster.state("t").leader == -1, "not in the ISR, and unclean elections are not allowed"
+        await cluster.add_broker(1)
+        await cluster.settle()
+        assert (cluster.state("t").leader, cluster.state("t").leader_recovery_state) == (1, 0)
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_unclean_election_where_the_topic_allows_it(play: Play, caplog: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2], unclean_leader_election_enable="true")
+        await cluster.create_topic("safe", [1, 2])
+        cluster.kill(2)
+        await cluster.settle()
+        cluster.kill(1)
+        await cluster.settle()
+        await cluster.add_broker(2)
+        await cluster.settle()
+        state = cluster.state("t")
+        assert (state.leader, state.isr, state.leader_recovery_state) == (2, (2,), 1)
+        assert cluster.state("safe").leader == -1
+        assert cluster.active.state.unclean_elections == 1
+        assert any(
+            "t-0" in r.message and r.message.endswith("unclean") for r in caplog.records if r.levelname == "WARNING"
+        )
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_controlled_shutdown_moves_leaders_then_stops_followers(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [2, 1, 0], [1, 2, 0], [2])
+        broker = cluster.brokers[2]
+        began = len(cluster.commits)
+        remaining = await cluster.active.controlled_shutdown(2, broker.epoch)
+        assert remaining == []
+        await cluster.settle()
+        assert (cluster.state("t", 0).leader, cluster.state("t", 0).isr) == (1, (1, 0))
+        assert (cluster.state("t", 1).leader, cluster.state("t", 1).isr) == (1, (1, 0))
+        assert cluster.state("t", 2).leader == 2, "its only replica: it leads until it is gone"
+        (stop,) = broker.of(StopReplicaRequest)
+        assert [(t.topic_name, [p.partition_index for p in t.partition_states]) for t in stop.topic_states] == [
+            ("t", [1])
+        ]
+        assert not any(p.delete_partition for t in stop.topic_states for p in t.partition_states)
+        writes = [o.path for _, ops in cluster.commits[began:] for o in ops if o.path.endswith("state")]
+        assert writes[0] == "/brokers/topics/t/partitions/0/state"
+        cluster.kill(2)
+        await cluster.settle()
+        assert cluster.state("t", 2).leader == -1
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_a_deposed_controller_changes_nothing(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2)
+        await cluster.create_topic("t", [0, 1, 2])
+        zombie_id = cluster.holder()
+        zombie = cluster.active
+        cluster.zookeeper.partition(cluster.brokers[zombie_id].store, unnoticed_ms=20_000)
+        await cluster.settle(4000)
+        assert zombie.is_active, "it has not noticed anything yet"
+        assert cluster.holder() not in (zombie_id, -1)
+        epoch = cluster.state("t").controller_epoch
+        assert epoch == 2
+        session = cluster.brokers[zombie_id].store.session_id
+        before = len(cluster.commits)
+        cluster.zookeeper.heal(cluster.brokers[zombie_id].store)
+        with pytest.raises(KafkaError) as refused:
+            await zombie.controlled_shutdown(1, -1)
+        assert refused.value.code is ErrorCode.NOT_CONTROLLER
+        assert not zombie.is_active
+        await cluster.settle()
+        assert not [ops for who, ops in cluster.commits[before:] if who == session]
+        assert cluster.state("t").controller_epoch == 2
+
+    play(scenario)
+
+
+def test_every_write_checks_the_epoch_znode(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        await cluster.admin.set(CONTROLLER_EPOCH_PATH, b"7")  # as if somebody had been elected behind its back
+        before = cluster.state("t")
+        with pytest.raises(KafkaError) as refused:
+            await cluster.controllers[0].controlled_shutdown(1, -1)
+        assert refused.value.code is ErrorCode.NOT_CONTROLLER
+        assert cluster.state("t") == before
+        await cluster.settle()
+        assert cluster.active.controller_epoch in (7, 8), "it stands again"
+        (session,) = {cluster.brokers[0].store.session_id}
+        for who, operations in cluster.commits:
+            if who == session and operations[0].path.startswith(("/brokers/topics", "/admin", "/isr")):
+                raise AssertionError(f"without a check: {operations}")
+
+    play(scenario)
+
+
+def test_suspended_for_longer_than_the_session_means_resigning(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1)
+        first = cluster.active
+        cluster.zookeeper.partition(cluster.brokers[first.broker_id].store)
+        await cluster.settle(2000)
+        assert first.is_active, "the session may live"
+        await cluster.settle(1500)
+        assert not first.is_active
+        assert first.controller_id == -1
+        cluster.zookeeper.heal(cluster.brokers[first.broker_id].store)
+        await cluster.settle()
+        assert first.controller_id == cluster.holder() == 1 - first.broker_id
+
+    play(scenario)
+
+
+def test_a_short_interruption_changes_nothing_and_the_event_goes_on(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        cluster.zookeeper.partition(cluster.brokers[0].store)
+        await cluster.create_topic("t", [1, 2])
+        assert not cluster.exists("/brokers/topics/t/partitions")
+        cluster.zookeeper.heal(cluster.brokers[0].store)
+        await cluster.settle()
+        assert cluster.active.controller_epoch == 1
+        assert cluster.state("t").leader == 1
+
+    play(scenario)
+
+
+def test_lost_answer_of_the_election_is_found_by_the_owner(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[])
+
+        def lose(operations: list[Any], session_id: int) -> None:
+            if operations[0].path == CONTROLLER_PATH:
+                cluster.before_commit = None
+                cluster.brokers[0].store.lose_next_answer()
+
+        cluster.before_commit = lose
+        await cluster.add_controller(0)
+        await cluster.settle()
+        assert cluster.active.broker_id == 0
+        assert cluster.active.controller_epoch == 1
+
+    play(scenario)
+
+
+def test_unreadable_controller_data_leads_to_new_attempts_until_it_is_gone(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, controllers=[])
+        await cluster.admin.create(CONTROLLER_PATH, b"{nonsense", ephemeral=True)
+        await cluster.add_controller(0)
+        await cluster.settle()
+        assert not cluster.controllers[0].is_active
+        assert cluster.controllers[0].controller_id == -1
+        await cluster.admin.delete(CONTROLLER_PATH)
+        await cluster.settle()
+        assert cluster.active.broker_id == 0
+
+    play(scenario)
+
+
+def test_deleting_the_controller_znode_forces_an_election(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1)
+        await cluster.admin.delete(CONTROLLER_PATH)
+        await cluster.settle()
+        assert cluster.active.controller_epoch == 2
+        assert [c.is_active for c in cluster.controllers.values()].count(True) == 1
+
+    play(scenario)
