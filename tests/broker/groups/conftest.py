@@ -94,6 +94,7 @@ class World:
     loaded: bool = True
 
     def __post_init__(self) -> None:
+        self.random = Random(self.seed)
         self.coordinator = self.broker()
         for partition in range(self.config.offsets_topic_num_partitions if self.loaded else 0):
             self.coordinator.on_elected(partition, 0)
@@ -112,7 +113,7 @@ class World:
     def broker(self) -> GroupCoordinator:
         """Another coordinator over the same log."""
         count = self.config.offsets_topic_num_partitions
-        coordinator = GroupCoordinator(self.clock, Random(self.seed), self.log, self.config, lambda: count)
+        coordinator = GroupCoordinator(self.clock, self.random, self.log, self.config, lambda: count)
         coordinator.start()
         return coordinator
 
@@ -177,17 +178,16 @@ class World:
             assert only(answer).assignment == one.member_id.encode()
         return sorted(joined, key=lambda one: one.member_id != one.leader)
 
-    def commit(
+    def commit_attempt(
         self,
         offsets: dict[TopicPartition, int],
         joined: JoinResult | None = None,
-        group: str = "g",
         metadata: str = "",
         expire_ms: int = -1,
-    ) -> list[dict[TopicPartition, ErrorCode]]:
-        answers: list[dict[TopicPartition, ErrorCode]] = []
+    ) -> CommitAttempt:
+        """By a member, or by hand."""
         now_ms = self.clock.now_ms()
-        attempt = CommitAttempt(
+        return CommitAttempt(
             member_id=joined.member_id if joined else "",
             instance_id=None,
             generation=joined.generation if joined else -1,
@@ -196,7 +196,18 @@ class World:
                 for at, offset in offsets.items()
             },
         )
-        self.coordinator.commit(group, attempt, answers.append)
+
+    def commit(
+        self,
+        offsets: dict[TopicPartition, int],
+        joined: JoinResult | None = None,
+        group: str = "g",
+        metadata: str = "",
+        expire_ms: int = -1,
+    ) -> list[dict[TopicPartition, ErrorCode]]:
+        """The list fills when the answer comes."""
+        answers: list[dict[TopicPartition, ErrorCode]] = []
+        self.coordinator.commit(group, self.commit_attempt(offsets, joined, metadata, expire_ms), answers.append)
         return answers
 
     def offsets(self, group: str = "g") -> dict[TopicPartition, int]:
