@@ -62,6 +62,11 @@ class Child:
             return False
         return True
 
+    def kill(self) -> None:
+        """Ask nothing, wait for nothing."""
+        if self.alive:
+            self._signal(signal.SIGKILL)
+
     def _signal(self, number: signal.Signals) -> None:
         try:
             os.killpg(self.pid, number)

@@ -66,17 +66,25 @@ _kazoo_log.setLevel(logging.CRITICAL)
 class KazooStore:
     """One client; its session is renewed for ever until `close()`.
 
-    `connect` is as in `zookeeper.connect`: `host:port,host:port/chroot`.
+    `connect` is as in `zookeeper.connect`: `host:port,host:port/chroot`; the chroot is made when it is missing,
+    unless not `make_chroot`.
     """
 
-    def __init__(self, connect: str, clock: Clock, *, session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        connect: str,
+        clock: Clock,
+        *,
+        session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
+        make_chroot: bool = True,
+    ) -> None:
         self._hosts, self._chroot = split_connect(connect)
         self._clock = clock
         self._session_timeout_ms = session_timeout_ms
         self._session_id = 0
         self._condemned = 0
         self._connected = False
-        self._chroot_exists = not self._chroot
+        self._chroot_exists = not self._chroot or not make_chroot
         self._closing = False
         self._listeners: list[Callable[[StoreEvent], None]] = []
         self._waiting: list[asyncio.Future[int]] = []

@@ -1,0 +1,71 @@
+"""`odradek stop [BROKER]`: shut down what `up` has started."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+POLL_SECONDS = 0.05
+TIMEOUT_SECONDS = 60.0
+
+
+def stop(
+    broker: Annotated[int | None, typer.Argument(metavar="[BROKER]", help="one broker's id; without it, all")] = None,
+    data: Annotated[Path, typer.Option(metavar="DIR", help="as given to `up`")] = Path("odradek-data"),
+) -> None:
+    """Shut down a local cluster, or one of its brokers, in a controlled way."""
+    run_directory = data / "run"
+    if broker is not None:
+        raise typer.Exit(_stop_one(run_directory / f"broker-{broker}.pid", f"broker {broker}"))
+    raise typer.Exit(_stop_all(run_directory))
+
+
+def _stop_all(run_directory: Path) -> int:
+    """`up` shuts down its own children; when it is gone, they are stopped here, brokers before ZooKeeper."""
+    from odradek.local.processes import read_pid
+
+    if read_pid(run_directory / "up.pid") is not None:
+        return _stop_one(run_directory / "up.pid", "odradek up")
+    alive = [path for path in sorted(run_directory.glob("*.pid")) if read_pid(path) is not None]
+    if not alive:
+        print(f"odradek stop: nothing runs in {run_directory.parent}", file=sys.stderr)
+        return 1
+    brokers = [path for path in alive if path.stem.startswith("broker-")]
+    others = [path for path in alive if path not in brokers]
+    for group in (brokers, others):
+        codes = _stop_together(group)
+        if codes:
+            return codes
+    return 0
+
+
+def _stop_one(pid_file: Path, name: str) -> int:
+    from odradek.local.processes import read_pid
+
+    if read_pid(pid_file) is None:
+        print(f"odradek stop: {name} does not run in {pid_file.parent.parent}", file=sys.stderr)
+        return 1
+    return _stop_together([pid_file])
+
+
+def _stop_together(pid_files: list[Path]) -> int:
+    """SIGTERM to all of them, then wait until they are gone."""
+    from odradek.local.processes import read_pid
+
+    pids = {path: pid for path in pid_files if (pid := read_pid(path)) is not None}
+    for pid in pids.values():
+        os.kill(pid, signal.SIGTERM)
+    give_up_at = time.monotonic() + TIMEOUT_SECONDS
+    while any(read_pid(path) == pid for path, pid in pids.items()):
+        if time.monotonic() > give_up_at:
+            names = ", ".join(path.stem for path in pids if read_pid(path) is not None)
+            print(f"odradek stop: still running after {TIMEOUT_SECONDS:.0f} s: {names}", file=sys.stderr)
+            return 1
+        time.sleep(POLL_SECONDS)
+    for path in pids:
+        path.unlink(missing_ok=True)
+    return 0

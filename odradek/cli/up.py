@@ -1,0 +1,133 @@
+"""`odradek up`: ZooKeeper and brokers on this machine, until Ctrl-C."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odradek.cli.options import Json, settings
+
+if TYPE_CHECKING:
+    from odradek.local.cluster import BrokerStatus, ClusterPlan, LocalCluster
+    from odradek.local.report import Report
+
+PORT_MAX = 65535
+
+
+def up(
+    brokers: Annotated[int, typer.Option(min=1, max=100, help="how many")] = 3,
+    port: Annotated[int, typer.Option(min=1, max=PORT_MAX, help="of broker 0; the others have the next ones")] = 9092,
+    zookeeper_port: Annotated[int, typer.Option(min=1, max=PORT_MAX, help="of the embedded ZooKeeper")] = 2181,
+    zookeeper: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT/CHROOT", help="a ZooKeeper of your own instead of the embedded")
+    ] = None,
+    data: Annotated[Path, typer.Option(metavar="DIR", help="for everything that is kept")] = Path("odradek-data"),
+    override: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="a setting of every broker, by Kafka's name")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Start ZooKeeper and brokers, say `ready` when the cluster serves, and shut it down on SIGINT or SIGTERM."""
+    from odradek.local.cluster import ClusterPlan
+
+    if port + brokers - 1 > PORT_MAX:
+        raise typer.BadParameter(f"{brokers} brokers do not fit above it", param_hint="--port")
+    plan = ClusterPlan(
+        directory=data,
+        brokers=brokers,
+        port=port,
+        zookeeper_port=zookeeper_port,
+        zookeeper=zookeeper,
+        overrides=settings(override, "--override"),
+    )
+    raise typer.Exit(run(plan, as_json=as_json))
+
+
+def run(plan: "ClusterPlan", *, as_json: bool = False) -> int:
+    """The whole life of a cluster; the exit code."""
+    from odradek.local.report import choose
+
+    with choose(as_json=as_json) as report:
+        return asyncio.run(_Up(plan, report).run())
+
+
+class _Up:
+    """Starts a cluster, reports what happens to it, and stops it when asked."""
+
+    def __init__(self, plan: "ClusterPlan", report: "Report") -> None:
+        self._plan = plan
+        self._report = report
+        self._asked_to_stop = asyncio.Event()
+        self._shown: Sequence[BrokerStatus] = ()
+        self._cluster: LocalCluster
+
+    async def run(self) -> int:
+        from odradek.local.cluster import LocalCluster
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop)
+        self._cluster = LocalCluster(self._plan, self._show)
+        code = 1
+        try:
+            code = await self._until_stopped()
+        finally:
+            await self._cluster.stop()
+        if code == 0:
+            self._report.say({"event": "stopped"})
+        return code
+
+    def _stop(self) -> None:
+        """Asked a second time, nobody is waited for."""
+        if self._asked_to_stop.is_set():
+            self._cluster.kill()
+            os._exit(130)
+        self._asked_to_stop.set()
+
+    async def _until_stopped(self) -> int:
+        starting = asyncio.create_task(self._start())
+        stopping = asyncio.create_task(self._asked_to_stop.wait())
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            return 0
+        failure = starting.result()
+        if failure is not None:
+            stopping.cancel()
+            print(f"odradek up: {failure}", file=sys.stderr)
+            return 1
+        await stopping
+        return 0
+
+    async def _start(self) -> Exception | None:
+        """Why the cluster did not start; None when it is ready."""
+        from odradek.local.cluster import ClusterFailure
+        from odradek.local.java import NoZooKeeper
+        from odradek.local.ports import PortInUse
+
+        try:
+            await self._cluster.start()
+        except (ClusterFailure, NoZooKeeper, PortInUse) as failure:
+            return failure
+        self._shown = self._cluster.statuses()
+        plan = self._plan
+        ready: dict[str, Any] = {"event": "ready", "bootstrap": plan.bootstrap, "zookeeper": plan.zookeeper_connect}
+        self._report.say(ready)
+        return None
+
+    def _show(self) -> None:
+        """Something has changed."""
+        from odradek.local.report import changes
+
+        statuses = self._cluster.statuses()
+        self._report.show(statuses)
+        if not self._cluster.ready or self._asked_to_stop.is_set():
+            return
+        for event in changes(self._shown, statuses):
+            self._report.say(event)
+        self._shown = statuses

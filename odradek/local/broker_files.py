@@ -1,0 +1,64 @@
+"""The properties file that `odradek up` writes for each broker: what one machine needs, and otherwise Kafka's defaults.
+
+Every file is written anew by each `up`; what a person wants otherwise is said with `--override`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SESSION_TIMEOUT_MS = 3000
+"""Failover on one machine need not wait 18 seconds."""
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFile:
+    """One broker of a local cluster."""
+
+    broker_id: int
+    port: int
+    brokers: int
+    """How many the cluster has: internal topics cannot have more replicas."""
+    zookeeper: str
+    directory: Path
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"broker-{self.broker_id}"
+
+    @property
+    def path(self) -> Path:
+        return self.directory / "config" / f"{self.name}.properties"
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def settings(self) -> dict[str, str]:
+        """In the order of the file; overrides last, in place of what they override."""
+        replicas = min(3, self.brokers)
+        return {
+            "broker.id": str(self.broker_id),
+            "listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": str(self.directory / "data" / self.name),
+            "zookeeper.connect": self.zookeeper,
+            "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            "zookeeper.connection.timeout.ms": "30000",
+            "offsets.topic.replication.factor": str(replicas),
+            "transaction.state.log.replication.factor": str(replicas),
+            "transaction.state.log.min.isr": str(min(2, replicas)),
+            # As in the server.properties that Kafka ships: nobody waits for a group's first rebalance on one machine.
+            "group.initial.rebalance.delay.ms": "0",
+            # The last broker of a cluster that is shut down has nobody to hand its partitions to.
+            "controlled.shutdown.retry.backoff.ms": "500",
+            **self.overrides,
+        }
+
+    def write(self) -> None:
+        """Make the file and the broker's data directory."""
+        (self.directory / "data" / self.name).mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [f"{key}={value}\n" for key, value in self.settings().items()]
+        self.path.write_text("".join(lines))

@@ -1,0 +1,285 @@
+"""ZooKeeper and brokers as processes of this machine: started together, watched, stopped in order.
+
+A broker that dies stays dead: this only says so. Whoever else notices learns it from ZooKeeper, as in any cluster.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from odradek.broker.network.peer import Peer, PeerUnreachable
+from odradek.broker.network.tcp import TcpNetwork
+from odradek.local.broker_files import HOST, SESSION_TIMEOUT_MS, BrokerFile
+from odradek.local.ports import check_port_free
+from odradek.local.processes import Child, read_pid
+from odradek.local.view import NO_CONTROLLER, ClusterView, Watcher, look
+from odradek.local.zookeeper import NAME, EmbeddedZooKeeper
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.world.clock import LoopClock
+from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.store import ConnectionLost, Stat
+
+READY_TIMEOUT_SECONDS = 60.0
+EXTERNAL_TIMEOUT_MS = 10_000
+PROBE_TIMEOUT_MS = 2000
+PROBE_PAUSE_SECONDS = 0.02
+METADATA_VERSION = 4
+BROKER_GRACE_SECONDS = 30.0
+BROKER_COMMAND = (sys.executable, "-m", "odradek.broker")
+UP_PID = "up.pid"
+REGISTERED = "registered"
+
+
+class ClusterFailure(Exception):  # noqa: N818 (a sentence for a person)
+    """The cluster could not be started; the text says why in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """What `odradek up` was asked for."""
+
+    directory: Path
+    brokers: int = 3
+    port: int = 9092
+    """Of broker 0; the others have the next ones."""
+    zookeeper_port: int = 2181
+    zookeeper: str | None = None
+    """An external one, as in `zookeeper.connect`, instead of the embedded."""
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    broker_command: Sequence[str] = BROKER_COMMAND
+
+    @property
+    def zookeeper_connect(self) -> str:
+        return self.zookeeper or f"{HOST}:{self.zookeeper_port}"
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.address for broker in self.broker_files())
+
+    def broker_files(self) -> list[BrokerFile]:
+        directory = self.directory.resolve()
+        return [
+            BrokerFile(number, self.port + number, self.brokers, self.zookeeper_connect, directory, self.overrides)
+            for number in range(self.brokers)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """One broker, for a person who looks."""
+
+    broker_id: int
+    address: str
+    pid: int
+    state: str
+    """`starting`, `registered`, `not registered`, or how its process ended. For people."""
+    controller: bool
+
+
+class LocalCluster:
+    """One cluster's life. `changed` is called when something that a person may want to see has changed."""
+
+    def __init__(self, plan: ClusterPlan, changed: Callable[[], None] = lambda: None) -> None:
+        self.plan = plan
+        self.brokers: dict[int, Child] = {}
+        self.view = ClusterView({})
+        self.zookeeper: EmbeddedZooKeeper | None = None
+        self.ready = False
+        self._files = {broker.broker_id: broker for broker in plan.broker_files()}
+        self._changed = changed
+        self._something_changed = asyncio.Event()
+        self._started_ms = 0
+        self._past_epochs: set[int] = set()
+        self._epochs_at_end: dict[int, int | None] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._store = KazooStore(
+            plan.zookeeper_connect,
+            LoopClock(asyncio.get_running_loop()),
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+        )
+        self._up_pid = plan.directory.resolve() / "run" / UP_PID
+
+    @property
+    def directory(self) -> Path:
+        return self.plan.directory.resolve()
+
+    async def start(self) -> None:
+        """Return when the cluster is ready. Raises ClusterFailure, NoZooKeeper, PortInUse; `stop` it then as well."""
+        self._check_nothing_runs()
+        self._started_ms = time.time_ns() // 1_000_000
+        self._up_pid.parent.mkdir(parents=True, exist_ok=True)
+        self._up_pid.write_text(f"{os.getpid()}\n")
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_SECONDS):
+                if self.plan.zookeeper is None:
+                    await self._start_with_embedded()
+                else:
+                    await self._start_with_external()
+                await self._wait_ready()
+        except TimeoutError:
+            raise ClusterFailure(self._why_not_ready()) from None
+        self.ready = True
+
+    async def _start_with_embedded(self) -> None:
+        """Brokers wait for ZooKeeper by themselves, so all are started at once."""
+        self.zookeeper = EmbeddedZooKeeper(self.directory, self.plan.zookeeper_port, HOST)
+        await self.zookeeper.launch()
+        await self._launch_brokers()
+        await self.zookeeper.wait_ready()
+        await self._store.start(READY_TIMEOUT_SECONDS * 1000)
+        self._watch()
+
+    async def _start_with_external(self) -> None:
+        try:
+            await self._store.start(EXTERNAL_TIMEOUT_MS)
+        except ConnectionLost:
+            raise ClusterFailure(f"no ZooKeeper answers at {self.plan.zookeeper_connect}") from None
+        past = await look(self._store)
+        self._past_epochs = {stat.czxid for stat in past.registered.values()}
+        await self._launch_brokers()
+        self._watch()
+
+    async def _launch_brokers(self) -> None:
+        for broker in self._files.values():
+            broker.write()
+            command = [*self.plan.broker_command, str(broker.path)]
+            child = await Child.start(broker.name, command, self.directory)
+            self.brokers[broker.broker_id] = child
+            self._tasks.append(asyncio.create_task(self._await_end(broker.broker_id, child)))
+
+    def _check_nothing_runs(self) -> None:
+        up_pid = read_pid(self._up_pid)
+        if up_pid not in (None, os.getpid()):
+            raise ClusterFailure(f"{self.directory} is in use by another `odradek up` (pid {up_pid})")
+        for name in (NAME, *(broker.name for broker in self._files.values())):
+            pid = read_pid(self.directory / "run" / f"{name}.pid")
+            if pid is not None:
+                raise ClusterFailure(f"{name} of an earlier run still runs (pid {pid}): odradek stop")
+        for broker in self._files.values():
+            check_port_free(HOST, broker.port, f"broker {broker.broker_id}")
+
+    # While it runs.
+
+    async def _await_end(self, broker_id: int, child: Child) -> None:
+        await child.wait()
+        self._epochs_at_end[broker_id] = self._epoch(broker_id)
+        self._tell()
+
+    def _epoch(self, broker_id: int) -> int | None:
+        """Of the registration that ZooKeeper has; None when it has none."""
+        stat = self.view.registered.get(broker_id)
+        return None if stat is None else stat.czxid
+
+    def _watch(self) -> None:
+        self._tasks.append(asyncio.create_task(Watcher(self._store, self._see).run()))
+
+    def _see(self, view: ClusterView) -> None:
+        self.view = view
+        self._tell()
+
+    def _tell(self) -> None:
+        self._something_changed.set()
+        self._changed()
+
+    def statuses(self) -> list[BrokerStatus]:
+        """Every broker, by id."""
+        return [self._status(broker_id, child) for broker_id, child in sorted(self.brokers.items())]
+
+    def _status(self, broker_id: int, child: Child) -> BrokerStatus:
+        epoch = self._epoch(broker_id)
+        if child.alive:
+            waiting = "not registered" if self.ready else "starting"
+            state = REGISTERED if epoch is not None else waiting
+        elif epoch is None:
+            state = child.describe_end()
+        elif epoch == self._epochs_at_end.get(broker_id):
+            state = f"{child.describe_end()}; its ZooKeeper session has not ended yet"
+        else:
+            state = f"{REGISTERED} (started by somebody else)"
+        controller = epoch is not None and self.view.controller_id == broker_id
+        return BrokerStatus(broker_id, self._files[broker_id].address, child.pid, state, controller)
+
+    # Readiness.
+
+    async def _wait_ready(self) -> None:
+        """All registered, a controller among them, and every broker's Metadata names all of them."""
+        while not self._all_registered():
+            self._check_all_alive()
+            self._something_changed.clear()
+            await self._something_changed.wait()
+        loop = asyncio.get_running_loop()
+        network, clock = TcpNetwork(loop), LoopClock(loop)
+        await asyncio.gather(*(self._wait_for_metadata(network, clock, one) for one in self._files.values()))
+
+    def _all_registered(self) -> bool:
+        registered = {number for number, stat in self.view.registered.items() if self._is_new(stat)}
+        return set(self._files) <= registered and self.view.controller_id in self._files
+
+    def _is_new(self, stat: Stat) -> bool:
+        """Whether a registration is of this run, and not of one that was killed a moment ago. The clock of an external
+        ZooKeeper may be another than ours; the embedded one has no past that we could have seen before the brokers."""
+        if self.plan.zookeeper is None:
+            return stat.created_ms >= self._started_ms
+        return stat.czxid not in self._past_epochs
+
+    async def _wait_for_metadata(self, network: TcpNetwork, clock: LoopClock, broker: BrokerFile) -> None:
+        peer = Peer(network, clock, HOST, broker.port, "odradek-up")
+        try:
+            while not self._knows_all(await self._ask(peer)):
+                self._check_all_alive()
+                await asyncio.sleep(PROBE_PAUSE_SECONDS)
+        finally:
+            peer.close()
+
+    async def _ask(self, peer: Peer) -> MetadataResponse | None:
+        try:
+            answer = await peer.request(MetadataRequest(topics=[]), METADATA_VERSION, PROBE_TIMEOUT_MS)
+        except (PeerUnreachable, MalformedMessage):
+            return None
+        assert isinstance(answer, MetadataResponse), answer
+        return answer
+
+    def _knows_all(self, answer: MetadataResponse | None) -> bool:
+        if answer is None:
+            return False
+        return set(self._files) <= {broker.node_id for broker in answer.brokers} and answer.controller_id in self._files
+
+    def _check_all_alive(self) -> None:
+        for broker_id, child in self.brokers.items():
+            if not child.alive:
+                raise ClusterFailure(f"broker {broker_id} {child.describe_end()}: {child.last_line()}")
+
+    def _why_not_ready(self) -> str:
+        missing = sorted(set(self._files) - set(self.view.registered))
+        seconds = f"within {READY_TIMEOUT_SECONDS:.0f} s"
+        if missing:
+            return f"brokers {missing} did not register {seconds}: see {self.directory / 'logs'}"
+        if self.view.controller_id == NO_CONTROLLER:
+            return f"no controller was elected {seconds}: see {self.directory / 'logs'}"
+        return f"not every broker learnt of all others {seconds}: see {self.directory / 'logs'}"
+
+    # The end.
+
+    def kill(self) -> None:
+        """Everything at once and without a word, for who cannot wait."""
+        children = [*self.brokers.values(), *([self.zookeeper.child] if self.zookeeper else [])]
+        for child in children:
+            if child is not None:
+                child.kill()
+
+    async def stop(self) -> None:
+        """Brokers first, in a controlled way and all at once, then ZooKeeper. Harmless at any time."""
+        await asyncio.gather(*(child.stop(BROKER_GRACE_SECONDS) for child in self.brokers.values()))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._store.close()
+        if self.zookeeper is not None:
+            await self.zookeeper.stop()
+        if read_pid(self._up_pid) in (None, os.getpid()):
+            self._up_pid.unlink(missing_ok=True)

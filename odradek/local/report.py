@@ -1,0 +1,104 @@
+"""What `odradek up` shows: a live table where a person looks, lines in a pipe, JSON for scripts."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Protocol
+
+from odradek.local.cluster import REGISTERED, BrokerStatus
+
+
+def changes(before: Sequence[BrokerStatus], after: Sequence[BrokerStatus]) -> Iterator[dict[str, Any]]:
+    """What happened between two looks, as events with what a script needs to know."""
+    earlier = {status.broker_id: status for status in before}
+    for status in after:
+        was = earlier.get(status.broker_id)
+        if was is None or was.state != status.state:
+            yield {"event": "broker", "broker": status.broker_id, "pid": status.pid, "state": status.state}
+    controller = next((status.broker_id for status in after if status.controller), None)
+    if controller != next((status.broker_id for status in before if status.controller), None):
+        yield {"event": "controller", "broker": controller}
+
+
+def sentence(event: dict[str, Any]) -> str:
+    """An event in one line of plain text."""
+    match event["event"]:
+        case "ready":
+            return f"ready bootstrap={event['bootstrap']} zookeeper={event['zookeeper']}"
+        case "controller":
+            return "no controller" if event["broker"] is None else f"controller is broker {event['broker']}"
+        case "stopped":
+            return "stopped"
+        case _:
+            return f"broker {event['broker']} (pid {event['pid']}): {event['state']}"
+
+
+class Report(Protocol):
+    """Where events go. A context manager around the cluster's whole life."""
+
+    def __enter__(self) -> "Report": ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def say(self, event: dict[str, Any]) -> None: ...
+    def show(self, statuses: Sequence[BrokerStatus]) -> None: ...
+
+
+class Lines:
+    """One line for each event, flushed at once."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def __enter__(self) -> "Lines":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def say(self, event: dict[str, Any]) -> None:
+        print(json.dumps(event) if self._as_json else sentence(event), flush=True)
+
+    def show(self, statuses: Sequence[BrokerStatus]) -> None:
+        """A table has no place among lines."""
+
+
+class LiveTable:
+    """The brokers as they are now, below the lines of what happened."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console()
+        self._live = Live(console=self._console, auto_refresh=False)
+
+    def __enter__(self) -> "LiveTable":
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def say(self, event: dict[str, Any]) -> None:
+        self._console.print(sentence(event), markup=False, highlight=False, soft_wrap=True)
+
+    def show(self, statuses: Sequence[BrokerStatus]) -> None:
+        from rich.table import Table
+
+        table = Table("broker", "address", "pid", "state", "controller", header_style="bold")
+        for status in statuses:
+            style = (
+                "green" if status.state.startswith(REGISTERED) else "yellow" if status.state == "starting" else "red"
+            )
+            mark = "*" if status.controller else ""
+            table.add_row(str(status.broker_id), status.address, str(status.pid), f"[{style}]{status.state}[/]", mark)
+        self._live.update(table, refresh=True)
+
+
+def choose(*, as_json: bool) -> Report:
+    """The form that fits where the output goes."""
+    if sys.stdout.isatty() and not as_json:
+        return LiveTable()
+    return Lines(as_json=as_json)

@@ -1,0 +1,73 @@
+"""What ZooKeeper knows of a cluster: who is registered and who is the controller, kept up to date by watches."""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from odradek.zk_schema.store import (
+    Connected,
+    ConnectionLost,
+    NoNode,
+    SessionExpired,
+    Stat,
+    Store,
+    StoreEvent,
+    WatchFired,
+)
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, broker_path
+from odradek.zk_schema.znodes.controller import CONTROLLER_PATH, ControllerRegistration
+
+NO_CONTROLLER = -1
+
+
+class ClusterView(NamedTuple):
+    """One look at ZooKeeper."""
+
+    registered: dict[int, Stat]
+    """Broker id to its znode."""
+    controller_id: int = NO_CONTROLLER
+
+
+class Watcher:
+    """Looks at ZooKeeper whenever something changes there, and tells what it sees."""
+
+    def __init__(self, store: Store, tell: Callable[[ClusterView], None]) -> None:
+        self._store = store
+        self._tell = tell
+        self._changed = asyncio.Event()
+        store.subscribe(self._on_event)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._changed.clear()
+            try:
+                await self._store.until_connected()
+                self._tell(await look(self._store, watch=True))
+            except (ConnectionLost, SessionExpired):
+                continue
+            await self._changed.wait()
+
+    def _on_event(self, event: StoreEvent) -> None:
+        if isinstance(event, WatchFired | Connected):
+            self._changed.set()
+
+
+async def look(store: Store, *, watch: bool = False) -> ClusterView:
+    """Read it now; with `watch`, a change fires."""
+    if await store.exists(BROKER_IDS_PATH, watch=watch) is None:
+        return ClusterView({})
+    names = await store.children(BROKER_IDS_PATH, watch=watch)
+    ids = sorted(int(name) for name in names)
+    stats = await asyncio.gather(*(store.exists(broker_path(broker_id)) for broker_id in ids))
+    registered = {broker_id: stat for broker_id, stat in zip(ids, stats, strict=True) if stat is not None}
+    return ClusterView(registered, await _controller_id(store, watch))
+
+
+async def _controller_id(store: Store, watch: bool) -> int:
+    await store.exists(CONTROLLER_PATH, watch=watch)
+    try:
+        data, _ = await store.get(CONTROLLER_PATH)
+    except NoNode:
+        return NO_CONTROLLER
+    return ControllerRegistration.decode(data).broker_id

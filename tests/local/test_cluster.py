@@ -1,0 +1,175 @@
+"""The cluster runner, on a real ZooKeeper, with stand-ins for brokers."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from odradek.local.cluster import ClusterFailure, ClusterPlan, LocalCluster
+from odradek.local.ports import PortInUse, free_ports
+from odradek.local.processes import read_pid
+from odradek.local.zookeeper import EmbeddedZooKeeper
+
+pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
+
+STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in_broker.py"))
+WAIT_SECONDS = 30
+
+
+class Setting:
+    """A directory, ports, and clusters that are stopped whatever happens."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = consecutive_ports(3)
+        self.zookeeper_port = free_ports(1)[0]
+        self._clusters: list[LocalCluster] = []
+
+    def plan(self, **changes: object) -> ClusterPlan:
+        values = {"brokers": 3, "port": self.port, "zookeeper_port": self.zookeeper_port} | changes
+        return ClusterPlan(self.directory, broker_command=STAND_IN, **values)  # type: ignore[arg-type]
+
+    def cluster(self, changed: Callable[[], None] = lambda: None, **changes: object) -> LocalCluster:
+        cluster = LocalCluster(self.plan(**changes), changed)
+        self._clusters.append(cluster)
+        return cluster
+
+    async def close(self) -> None:
+        for cluster in self._clusters:
+            await cluster.stop()
+
+
+def consecutive_ports(count: int) -> int:
+    """The first of so many free ones in a row."""
+    for _ in range(100):
+        (first,) = free_ports(1)
+        probes = [socket.socket() for _ in range(count)]
+        try:
+            for offset, probe in enumerate(probes):
+                probe.bind(("127.0.0.1", first + offset))
+            return first
+        except OSError:
+            continue
+        finally:
+            for probe in probes:
+                probe.close()
+    raise AssertionError("no free ports in a row")
+
+
+def play(directory: Path, scenario: Callable[[Setting], Awaitable[None]]) -> None:
+    async def run() -> None:
+        setting = Setting(directory)
+        try:
+            async with asyncio.timeout(2 * WAIT_SECONDS):
+                await scenario(setting)
+        finally:
+            await setting.close()
+
+    asyncio.run(run())
+
+
+def states(cluster: LocalCluster) -> list[str]:
+    return [status.state for status in cluster.statuses()]
+
+
+def test_starts_reports_a_death_and_stops_in_order(tmp_path: Path) -> None:
+    async def scenario(setting: Setting) -> None:
+        changed = asyncio.Event()
+        cluster = setting.cluster(changed.set)
+
+        async def until(condition: Callable[[], bool]) -> None:
+            while not condition():
+                changed.clear()
+                await changed.wait()
+
+        await cluster.start()
+        assert states(cluster) == ["registered"] * 3
+        assert sum(status.controller for status in cluster.statuses()) == 1
+        assert read_pid(tmp_path / "run" / "up.pid") == os.getpid()
+        assert read_pid(tmp_path / "run" / "broker-1.pid") == cluster.brokers[1].pid
+        os.kill(cluster.brokers[1].pid, signal.SIGKILL)
+        await until(lambda: states(cluster)[1] == "was killed by SIGKILL; its ZooKeeper session has not ended yet")
+        await until(lambda: states(cluster)[1] == "was killed by SIGKILL")
+        assert states(cluster)[0::2] == ["registered", "registered"]
+        await cluster.stop()
+        stopped = sorted(path.name for path in (tmp_path / "config").glob("*.stopped"))
+        assert stopped == ["broker-0.stopped", "broker-2.stopped"]
+        assert list((tmp_path / "run").iterdir()) == []
+        assert cluster.zookeeper is not None
+        assert cluster.zookeeper.child is not None
+        assert not cluster.zookeeper.child.alive
+
+    play(tmp_path, scenario)
+
+
+def test_starts_again_over_existing_data_after_everything_was_killed(tmp_path: Path) -> None:
+    async def scenario(setting: Setting) -> None:
+        first = setting.cluster()
+        await first.start()
+        epochs = {number: stat.czxid for number, stat in first.view.registered.items()}
+        with pytest.raises(ClusterFailure, match=r"zookeeper of an earlier run still runs \(pid \d+\): odradek stop"):
+            await setting.cluster().start()
+        first.kill()
+        await first.stop()
+        second = setting.cluster()
+        await second.start()
+        assert all(second.view.registered[number].czxid > epoch for number, epoch in epochs.items())
+
+    play(tmp_path, scenario)
+
+
+def test_an_external_zookeeper_with_a_chroot(tmp_path: Path) -> None:
+    async def scenario(setting: Setting) -> None:
+        server = EmbeddedZooKeeper(tmp_path / "external", setting.zookeeper_port)
+        await server.start()
+        try:
+            cluster = setting.cluster(zookeeper=f"{server.connect}/clusters/one", brokers=1)
+            await cluster.start()
+            assert cluster.zookeeper is None
+            assert cluster.plan.zookeeper_connect == f"{server.connect}/clusters/one"
+            assert states(cluster) == ["registered"]
+            await cluster.stop()
+            assert server.child is not None
+            assert server.child.alive
+        finally:
+            await server.stop()
+
+    play(tmp_path, scenario)
+
+
+def test_a_broker_that_fails_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+    async def scenario(setting: Setting) -> None:
+        cluster = setting.cluster(overrides={"stand.in.fails": "2"})
+        with pytest.raises(ClusterFailure, match="broker 2 exited with code 1: the stand-in fails as it was told"):
+            await cluster.start()
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("wanted_for", ["broker 1", "ZooKeeper"])
+def test_a_port_in_use_is_named(tmp_path: Path, wanted_for: str) -> None:
+    async def scenario(setting: Setting) -> None:
+        port = setting.port + 1 if wanted_for == "broker 1" else setting.zookeeper_port
+        with socket.create_server(("127.0.0.1", port)):
+            cluster = setting.cluster()
+            with pytest.raises(PortInUse, match=f"port {port} on 127.0.0.1, wanted for {wanted_for}, is in use"):
+                await cluster.start()
+            assert cluster.brokers == {}
+
+    play(tmp_path, scenario)
+
+
+def test_no_external_zookeeper_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("odradek.local.cluster.EXTERNAL_TIMEOUT_MS", 300)
+
+    async def scenario(setting: Setting) -> None:
+        cluster = setting.cluster(zookeeper=f"127.0.0.1:{setting.zookeeper_port}")
+        with pytest.raises(ClusterFailure, match="no ZooKeeper answers at 127.0.0.1"):
+            await cluster.start()
+
+    play(tmp_path, scenario)
