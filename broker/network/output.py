@@ -7,12 +7,15 @@ from odradek.protocol.primitives import Part
 from odradek.world.files import FileRange
 from odradek.world.network import Endpoint
 
+TURN_BYTES_MAX = 1 << 22
+"""What one connection sends at most before the others have their turn: a quick reader must not keep the loop busy."""
+
 
 class Output:
     """The queue of one endpoint's unsent parts. Its bound is kept by the owner, who looks at `unsent_bytes`.
 
-    `flush` sends what the transport takes. When that is not all, `room` is called once there is room again; it is to
-    call `flush`.
+    `flush` sends what the transport takes, within limits. When that is not all, `room` is called as soon as more may be
+    sent; it is to call `flush`.
     """
 
     __slots__ = ("_blocked", "_endpoint", "_offset", "_parts", "_room", "unsent_bytes")
@@ -42,22 +45,22 @@ class Output:
         try:
             if parts and not self._offset and FileRange not in map(type, parts):
                 parts[:] = (b"".join(parts),)
-            while parts:
+            unsent_in_the_end = self.unsent_bytes - TURN_BYTES_MAX
+            while parts and self.unsent_bytes > unsent_in_the_end:
                 self._send_first(parts)
         except BlockingIOError:
-            if not self._blocked:
-                self._blocked = True
-                self._endpoint.on_writable(self._room)
-            return
-        if self._blocked:
-            self._blocked = False
-            self._endpoint.on_writable(None)
+            pass
+        if self._blocked != bool(parts):
+            self._blocked = not self._blocked
+            self._endpoint.on_writable(self._room if self._blocked else None)
 
     def _send_first(self, parts: list[Part]) -> None:
         """One call of the transport."""
         part, offset = parts[0], self._offset
         if type(part) is FileRange:
-            sent = self._endpoint.send_file(part.file, part.position + offset, part.length - offset)
+            sent = self._endpoint.send_file(
+                part.file, part.position + offset, min(part.length - offset, TURN_BYTES_MAX)
+            )
         else:
             if not offset and len(parts) > 1:
                 part = _join_bytes(parts)

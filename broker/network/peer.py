@@ -154,8 +154,8 @@ class Peer:
         self.client_id = client_id
         self._network = network
         self._clock = clock
-        self._host = host
-        self._port = port
+        self.host = host
+        self.port = port
         self._link: _Link | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._unsent: deque[_Request] = deque()
@@ -163,7 +163,7 @@ class Peer:
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"Peer({self._host}:{self._port})"
+        return f"Peer({self.host}:{self.port})"
 
     @property
     def connected(self) -> bool:
@@ -202,7 +202,7 @@ class Peer:
 
     async def _connect(self) -> None:
         try:
-            endpoint = await self._network.connect(self._host, self._port)
+            endpoint = await self._network.connect(self.host, self.port)
         except OSError as error:
             self._connecting = None
             self._fail(self._unsent, str(error) or type(error).__name__)
@@ -241,4 +241,4 @@ class Peer:
                 answer.set_exception(self._unreachable(reason))
 
     def _unreachable(self, reason: str) -> PeerUnreachable:
-        return PeerUnreachable(f"{self._host}:{self._port}: {reason}")
+        return PeerUnreachable(f"{self.host}:{self.port}: {reason}")

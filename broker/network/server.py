@@ -11,7 +11,7 @@ from odradek.broker.network.limits import BUFFER_REVIEW_MS, RECEIVE_BUFFER_BYTES
 from odradek.broker.network.receive_buffer import ReceiveBuffer
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
-from odradek.broker.requests.dispatch import Client
+from odradek.broker.requests.dispatch import Answer, Client
 from odradek.world.clock import Clock
 from odradek.world.network import Endpoint, Listener, Network
 
@@ -19,8 +19,9 @@ logger = logging.getLogger(__name__)
 
 
 class SocketServer:
-    """Accepts connections and lets `dispatch` handle their requests. All of it on one loop.
+    """Accepts connections and has their requests handled. All of it on one loop.
 
+    Ports are taken by `listen`; until `serve` says who handles requests, whoever connects waits in the backlog.
     `timers` serve idle connections and throttles; `purgatory` holds the requests that wait.
     """
 
@@ -30,13 +31,12 @@ class SocketServer:
         clock: Clock,
         timers: TimingWheel,
         purgatory: Purgatory,
-        dispatch: Dispatch,
         limits: ConnectionLimits,
     ) -> None:
         self.clock = clock
         self.timers = timers
         self.purgatory = purgatory
-        self.dispatch = dispatch
+        self.dispatch: Dispatch = _nobody_serves
         self.limits = limits
         self.idle_ms_max = limits.idle_ms_max
         self._network = network
@@ -46,7 +46,7 @@ class SocketServer:
         self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._with_own_buffer: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._paused = False
+        self._paused = True
 
     @property
     def connections(self) -> int:
@@ -54,11 +54,18 @@ class SocketServer:
         return len(self._connections)
 
     def listen(self, name: str, host: str, port: int) -> int:
-        """Accept on one more listener; its port. Raises OSError when that is in use."""
+        """Take one more port, accepting when `serve` has been called; the port. Raises OSError when it is in use."""
         assert name not in self._listeners, f"listener {name} twice"
         listener = self._network.listen(host, port, lambda endpoint: self._accepted(name, endpoint))
         self._listeners[name] = listener
+        if self._paused:
+            listener.pause()
         return listener.port
+
+    def serve(self, dispatch: Dispatch) -> None:
+        """Begin to let connections in and to handle their requests."""
+        self.dispatch = dispatch
+        self._pause_or_resume()
 
     def stop_listening(self) -> None:
         """Let nobody in any more; connections that exist go on."""
@@ -133,3 +140,7 @@ class SocketServer:
         self._with_own_buffer = {connection for connection in self._with_own_buffer if connection.review_buffer()}
         if self._with_own_buffer:
             self.timers.call_later(BUFFER_REVIEW_MS, self._review_buffers)
+
+
+def _nobody_serves(frame: memoryview, client: Client, /) -> Answer:
+    raise AssertionError("a request before anybody serves")

@@ -92,22 +92,31 @@ class TcpListener:
         self._socket = listening
         self._accepted = accepted
         self._send_buffer_bytes = send_buffer_bytes
+        self._wanted = True
+        """The owner has not paused it."""
         self._accepting = False
-        self.resume()
+        self._watch(True)
 
     def resume(self) -> None:
-        if not self._accepting and self._socket.fileno() >= 0:
-            self._accepting = True
-            self._loop.add_reader(self._socket.fileno(), self._on_readable)
+        self._wanted = True
+        self._watch(True)
 
     def pause(self) -> None:
-        if self._accepting:
-            self._accepting = False
-            self._loop.remove_reader(self._socket.fileno())
+        self._wanted = False
+        self._watch(False)
 
     def close(self) -> None:
         self.pause()
         self._socket.close()
+
+    def _watch(self, accepting: bool) -> None:
+        if accepting == self._accepting or self._socket.fileno() < 0:
+            return
+        self._accepting = accepting
+        if accepting:
+            self._loop.add_reader(self._socket.fileno(), self._on_readable)
+        else:
+            self._loop.remove_reader(self._socket.fileno())
 
     def _on_readable(self) -> None:
         while self._accepting:
@@ -119,8 +128,8 @@ class TcpListener:
                 if error.errno not in OUT_OF_DESCRIPTORS:
                     raise
                 logger.error("cannot accept connections on port %d: %s", self.port, error)
-                self.pause()
-                self._loop.call_later(ACCEPT_RETRY_SECONDS, self.resume)
+                self._watch(False)
+                self._loop.call_later(ACCEPT_RETRY_SECONDS, lambda: self._watch(self._wanted))
                 return
             set_options(connected, send_buffer_bytes=self._send_buffer_bytes)
             self._accepted(TcpEndpoint(self._loop, connected, name_address(address)))
@@ -162,7 +171,10 @@ class TcpNetwork:
         return TcpListener(self._loop, listening, accepted, self._send_buffer_bytes)
 
     async def connect(self, host: str, port: int) -> TcpEndpoint:
-        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        try:
+            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError as error:
+            raise OSError(errno.EINVAL, f"not a host name: {error}", host) from error
         failure = OSError(errno.EHOSTUNREACH, "no address", host)
         for family, _, _, _, address in found:
             try:

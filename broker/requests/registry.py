@@ -1,30 +1,61 @@
 """Which module answers which API: the only list of them. One line per request that is served.
 
-A module of this table has `REQUEST`, the class of its request, `VERSIONS`, the lowest and the highest version that it
-really serves, and `handle`.
+What such a module consists of: odradek.broker.requests.modules.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 
 from odradek.broker.requests import (
     api_versions,
+    delete_groups,
+    describe_cluster,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leader_and_isr,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    stop_replica,
+    sync_group,
+    update_metadata,
 )
+from odradek.broker.requests.modules import by_key, served_versions
 
-MODULES: Sequence[ModuleType] = (api_versions,)
-
-
-def by_key(modules: Sequence[ModuleType]) -> dict[int, ModuleType]:
-    """The table by API key."""
-    table = {module.REQUEST.API_KEY: module for module in modules}
-    assert len(table) == len(modules), "two modules serve one API"
-    return table
-
-
-def served_versions(modules: Mapping[int, ModuleType]) -> dict[int, tuple[int, int]]:
-    """What ApiVersions advertises: API key to lowest and highest version, in the order of the keys."""
-    return {key: modules[key].VERSIONS for key in sorted(modules)}
-
+MODULES: Sequence[ModuleType] = (
+    api_versions,
+    delete_groups,
+    describe_cluster,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leader_and_isr,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    stop_replica,
+    sync_group,
+    update_metadata,
+)
 
 HANDLERS = by_key(MODULES)
 SERVED = served_versions(HANDLERS)

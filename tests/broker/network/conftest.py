@@ -14,8 +14,8 @@ from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.requests import api_versions
 from odradek.broker.requests.dispatch import Dispatcher
+from odradek.broker.requests.modules import by_key, served_versions
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Silent, Wait
-from odradek.broker.requests.registry import by_key, served_versions
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import RequestHeader, decode_response, encode_request
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -214,10 +214,9 @@ class Harness:
         self.handlers = Handlers()
         modules = self.handlers.modules()
         dispatcher = Dispatcher(SimpleNamespace(served=served_versions(modules)), modules)
-        self.server = SocketServer(
-            network or self.network.host("broker"), clock, self.timers, self.purgatory, dispatcher.dispatch, limits
-        )
+        self.server = SocketServer(network or self.network.host("broker"), clock, self.timers, self.purgatory, limits)
         self.port = self.server.listen("PLAINTEXT", "127.0.0.1", 0)
+        self.server.serve(dispatcher.dispatch)
 
     async def connect(self, host: str = "client", port: int | None = None) -> RawClient:
         return RawClient(await self.network.host(host).connect("broker", port or self.port))
