@@ -1,0 +1,262 @@
+"""A broker's settings as typed values, and how they are read from a `.properties` file.
+
+The attributes are Kafka's names with `_` for `.`; the tables in settings/ say what each means. Only what the broker
+obeys has an attribute; everything else there is by `BrokerConfig.value`.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple
+
+from odradek.broker.settings import checks
+from odradek.broker.settings.catalog import BROKER_SETTINGS, KRAFT_ONLY, LEGACY_NAMES, OTHER_FEATURES, nearest_name
+from odradek.broker.settings.definition import HIDDEN, BadValue, Value
+from odradek.broker.settings.effects import REFUSED, Effect, effect
+from odradek.broker.settings.layers import Layers
+from odradek.broker.settings.listeners import Listener, Listeners, resolve_listeners
+from odradek.broker.settings.properties import BadProperties, parse_properties
+from odradek.world.files import Files
+from odradek.world.os_files import OsFiles
+
+log = logging.getLogger(__name__)
+
+OVERRIDE: Final = "--override"
+
+
+class ConfigError(Exception):
+    """Why a broker cannot run with these settings, in one line for the person who wrote them."""
+
+
+class Given(NamedTuple):
+    """One setting as somebody wrote it. `origin`: file:line, or where else it came from."""
+
+    name: str
+    text: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Sizes in bytes, times in milliseconds unless the name says otherwise. Replaced as a whole when one changes.
+
+    Settings that can be written in several units (log.retention.ms, .minutes, .hours) are here in milliseconds alone.
+    `listeners` and `advertised_listeners` go together by name; a host of "" is every interface, and in the advertised
+    ones the machine's own name.
+    """
+
+    layers: Layers
+
+    # Server
+    broker_id: int
+    broker_id_generation_enable: bool
+    reserved_broker_max_id: int
+    broker_rack: str | None
+    zookeeper_connect: str
+    zookeeper_session_timeout_ms: int
+    zookeeper_connection_timeout_ms: int
+    request_timeout_ms: int
+    controlled_shutdown_enable: bool
+    controlled_shutdown_max_retries: int
+    controlled_shutdown_retry_backoff_ms: int
+    delete_topic_enable: bool
+    max_incremental_fetch_session_cache_slots: int
+    fetch_max_bytes: int
+    # Network and replication
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]
+    inter_broker_listener_name: str
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_listen_backlog_size: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: Mapping[str, int]
+    max_connections: int
+    max_connection_creation_rate: int
+    connections_max_idle_ms: int
+    default_replication_factor: int
+    replica_lag_time_max_ms: int
+    replica_socket_timeout_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    controller_socket_timeout_ms: int
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_per_broker_percentage: int
+    leader_imbalance_check_interval_seconds: int
+    unclean_leader_election_enable: bool
+    # Logs
+    log_dirs: tuple[str, ...]
+    log_segment_bytes: int
+    log_roll_ms: int
+    log_roll_jitter_ms: int
+    log_retention_ms: int
+    log_retention_bytes: int
+    log_retention_check_interval_ms: int
+    log_cleanup_policy: tuple[str, ...]
+    log_index_size_max_bytes: int
+    log_index_interval_bytes: int
+    log_flush_interval_messages: int
+    log_flush_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_segment_delete_delay_ms: int
+    log_preallocate: bool
+    log_message_timestamp_type: str
+    log_message_timestamp_difference_max_ms: int
+    log_message_timestamp_before_max_ms: int
+    log_message_timestamp_after_max_ms: int
+    log_message_downconversion_enable: bool
+    log_initial_task_delay_ms: int
+    num_partitions: int
+    auto_create_topics_enable: bool
+    min_insync_replicas: int
+    message_max_bytes: int
+    compression_type: str
+    # Groups and transactions
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_initial_rebalance_delay_ms: int
+    group_max_size: int
+    offset_metadata_max_bytes: int
+    offsets_load_buffer_size: int
+    offsets_topic_replication_factor: int
+    offsets_topic_num_partitions: int
+    offsets_topic_segment_bytes: int
+    offsets_topic_compression_codec: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+    offsets_commit_timeout_ms: int
+    producer_id_expiration_ms: int
+    producer_id_expiration_check_interval_ms: int
+
+    @classmethod
+    def of(cls, layers: Layers) -> "BrokerConfig":
+        """The settings that these layers amount to. Raises BadValue."""
+        listeners = resolve_listeners(lambda name: _given_listener(layers, name))
+        values: dict[str, Any] = {}
+        for one in fields(cls):
+            name = setting_name(one.name)
+            if name in BROKER_SETTINGS:
+                values[one.name] = layers.value(name)
+        values.update(_derived(layers, listeners))
+        checks.check(layers, values)
+        return cls(layers=layers, **values)
+
+    def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> "BrokerConfig":
+        """With other dynamic settings, of all brokers and of this one. Raises BadValue."""
+        return BrokerConfig.of(self.layers.with_dynamic(default, broker))
+
+    def value(self, name: str) -> Value:
+        """Any setting of the tables, by Kafka's name."""
+        return self.layers.value(name)
+
+
+def setting_name(attribute: str) -> str:
+    """Kafka's name of an attribute."""
+    return attribute.replace("_", ".")
+
+
+def _given_listener(layers: Layers, name: str) -> str | None:
+    if name == "listener.security.protocol.map":
+        return layers.text(name)
+    return layers.given(name)
+
+
+def _derived(layers: Layers, listeners: Listeners) -> dict[str, Any]:
+    """Values that are more than the reading of their own text."""
+    session_timeout = layers.value("zookeeper.session.timeout.ms")
+    connection_timeout = layers.value("zookeeper.connection.timeout.ms")
+    retention_ms = layers.milliseconds("log.retention.ms")
+    return {
+        "listeners": listeners.bound,
+        "advertised_listeners": listeners.advertised,
+        "inter_broker_listener_name": listeners.inter_broker,
+        "zookeeper_connection_timeout_ms": session_timeout if connection_timeout is None else connection_timeout,
+        "log_dirs": checks.log_directories(layers),
+        "log_roll_ms": layers.milliseconds("log.roll.ms"),
+        "log_roll_jitter_ms": layers.milliseconds("log.roll.jitter.ms"),
+        "log_retention_ms": -1 if retention_ms < 0 else retention_ms,
+        "log_flush_interval_ms": layers.milliseconds("log.flush.interval.ms"),
+        "max_connections_per_ip_overrides": checks.connection_overrides(layers),
+    }
+
+
+def load_config(path: str, overrides: Sequence[str] = (), files: Files | None = None) -> BrokerConfig:
+    """The settings of a properties file, with `key=value` texts that come before it.
+
+    Logs a warning for each setting that is unknown or has no effect. Raises ConfigError, and OSError for the file.
+    """
+    text = (files or OsFiles()).read(path).decode("utf-8", "replace")
+    try:
+        given = [Given(one.key, one.value, f"{path}:{one.line}") for one in parse_properties(text)]
+    except BadProperties as error:
+        raise ConfigError(f"{path}:{error.line}: {error.reason}") from None
+    for override in overrides:
+        name, equals, value = override.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"{OVERRIDE} {override}: not key=value")
+        given.append(Given(name.strip(), value.strip(), OVERRIDE))
+    return build_config(given)
+
+
+def build_config(given: Sequence[Given]) -> BrokerConfig:
+    """The settings of a list in which the last one of a name counts. Warns as load_config does; raises ConfigError."""
+    last = {one.name: one for one in given}
+    for one in last.values():
+        _look_at(one)
+    texts = {name: one.text for name, one in last.items()}
+    if "broker.id" not in texts and "node.id" in texts:
+        texts["broker.id"] = texts["node.id"]
+    try:
+        return BrokerConfig.of(Layers(texts))
+    except BadValue as error:
+        raise _config_error(error, last.get(error.name)) from None
+
+
+def _look_at(given: Given) -> None:
+    """Refuse or warn about what one setting says, as far as it can be known alone."""
+    name = given.name
+    if name in KRAFT_ONLY:
+        raise ConfigError(f"{given.origin}: {name}={given.text}: this is a ZooKeeper-mode broker, KRaft is not built")
+    setting = BROKER_SETTINGS.get(name)
+    if setting is None:
+        if name not in LEGACY_NAMES and not OTHER_FEATURES.match(name):
+            nearest = nearest_name(name)
+            hint = "" if nearest is None else f", did you mean {nearest}?"
+            log.warning("%s: %s is not a setting of Kafka's%s", given.origin, name, hint)
+        elif name != "node.id" and name not in LEGACY_NAMES:
+            log.warning("%s: %s has no effect here", given.origin, name)
+        return
+    try:
+        is_default = setting.read(given.text) == setting.read(setting.default)
+    except BadValue as error:
+        raise _config_error(error, given) from None
+    if is_default:
+        return
+    match effect(name):
+        case Effect.REFUSED:
+            raise ConfigError(f"{given.origin}: {name}={_shown(given)}: refused, {REFUSED[name]}")
+        case Effect.ACCEPTED:
+            log.warning("%s: %s has no effect here", given.origin, name)
+
+
+def _config_error(error: BadValue, given: Given | None) -> ConfigError:
+    setting = BROKER_SETTINGS.get(error.name)
+    where = "" if given is None else f"{given.origin}: "
+    value = error.text if given is None else _shown(given)
+    said = f"{where}{error.name}: {error.reason}" if value is None else f"{where}{error.name}={value}: {error.reason}"
+    if setting is None or (setting.allowed == "any" and setting.type.value in ("string", "class", "list")):
+        return ConfigError(said)
+    return ConfigError(f"{said} (allowed: {setting.allowed_in_words()})")
+
+
+def _shown(given: Given) -> str:
+    """Unknown settings may be secrets too, but only known ones come here."""
+    setting = BROKER_SETTINGS.get(given.name)
+    return HIDDEN if setting is not None and setting.is_sensitive else given.text

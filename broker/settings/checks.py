@@ -1,0 +1,67 @@
+"""Rules over several settings, and values that are more than their type says.
+
+Source: KafkaConfig.validateValues of Kafka 3.9.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from odradek.broker.settings.definition import BadValue
+from odradek.broker.settings.layers import Layers
+
+
+def check(layers: Layers, values: Mapping[str, Any]) -> None:
+    """`values` by attribute name, as BrokerConfig is to have them. Raises BadValue."""
+
+    def refuse(name: str, reason: str) -> None:
+        raise BadValue(name, layers.given(name), reason)
+
+    if not values["zookeeper_connect"]:
+        refuse("zookeeper.connect", "a ZooKeeper-mode broker needs it")
+    lowest_id = -1 if values["broker_id_generation_enable"] else 0
+    highest_id = values["reserved_broker_max_id"] if values["broker_id_generation_enable"] else 2**31 - 1
+    if not lowest_id <= values["broker_id"] <= highest_id:
+        refuse("broker.id", f"must be between {lowest_id} and {highest_id} (reserved.broker.max.id)")
+    if values["log_roll_ms"] < 1:
+        refuse("log.roll.ms", "must be at least 1")
+    if values["log_roll_jitter_ms"] < 0:
+        refuse("log.roll.jitter.ms", "must be at least 0")
+    if values["log_retention_ms"] == 0:
+        refuse("log.retention.ms", "must be -1 (for ever) or at least 1")
+    if values["replica_fetch_wait_max_ms"] > values["replica_socket_timeout_ms"]:
+        refuse("replica.fetch.wait.max.ms", "must not be more than replica.socket.timeout.ms")
+    if values["replica_fetch_wait_max_ms"] > values["replica_lag_time_max_ms"]:
+        refuse("replica.fetch.wait.max.ms", "must not be more than replica.lag.time.max.ms, or followers leave the ISR")
+    if values["group_min_session_timeout_ms"] > values["group_max_session_timeout_ms"]:
+        refuse("group.min.session.timeout.ms", "must not be more than group.max.session.timeout.ms")
+    if values["offsets_topic_compression_codec"] not in range(5):
+        refuse("offsets.topic.compression.codec", "is no codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd")
+    if values["max_connections_per_ip"] == 0 and not values["max_connections_per_ip_overrides"]:
+        refuse("max.connections.per.ip", "may be 0 only with max.connections.per.ip.overrides")
+
+
+def log_directories(layers: Layers) -> tuple[str, ...]:
+    """log.dirs, or else log.dir; each once. Raises BadValue."""
+    name = "log.dirs" if layers.given("log.dirs") is not None else "log.dir"
+    text = layers.text(name) or ""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found:
+        raise BadValue(name, text, "at least one directory is needed")
+    if len(set(found)) != len(found):
+        raise BadValue(name, text, "a directory comes twice")
+    return found
+
+
+def connection_overrides(layers: Layers) -> dict[str, int]:
+    """max.connections.per.ip.overrides by host. Raises BadValue."""
+    name = "max.connections.per.ip.overrides"
+    text = layers.text(name) or ""
+    limits = {}
+    for part in text.split(","):
+        host, colon, number = part.strip().rpartition(":")
+        if not part.strip():
+            continue
+        if not colon or not host or not number.isdigit():
+            raise BadValue(name, text, f"{part.strip()!r} is not host:number")
+        limits[host] = int(number)
+    return limits

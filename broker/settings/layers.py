@@ -1,0 +1,100 @@
+"""Where a broker's settings come from, in the order in which they count, and what they amount to.
+
+What was set for this broker while it ran comes before what was set for all brokers, that before the file it was
+started with, and that before the default (KIP-226).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from odradek.broker.settings.catalog import BROKER_SETTINGS, broker_synonyms
+from odradek.broker.settings.definition import BadValue, UpdateMode, Value
+from odradek.broker.settings.topics import UNIT_MS
+
+
+class Source(IntEnum):
+    """The numbers of DescribeConfigs."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Texts by name. The dynamic ones hold only what may be changed while the broker runs."""
+
+    static: Mapping[str, str]
+    dynamic_default: Mapping[str, str] = field(default_factory=dict)
+    dynamic_broker: Mapping[str, str] = field(default_factory=dict)
+
+    def given(self, name: str) -> str | None:
+        """What somebody set, from the first source that has it; None when nobody did."""
+        for layer in (self.dynamic_broker, self.dynamic_default, self.static):
+            if name in layer:
+                return layer[name]
+        return None
+
+    def text(self, name: str) -> str | None:
+        """What somebody set, or else the default, which may be None."""
+        given = self.given(name)
+        return BROKER_SETTINGS[name].default if given is None else given
+
+    def value(self, name: str) -> Value:
+        """Raises BadValue."""
+        return BROKER_SETTINGS[name].read(self.text(name))
+
+    def milliseconds(self, name: str) -> int:
+        """The first of a setting's synonyms that is not null, in ms: log.roll.hours for log.roll.ms, and so on."""
+        for synonym in broker_synonyms(name):
+            value = self.value(synonym)
+            if value is not None:
+                assert isinstance(value, int), (synonym, value)
+                return value * UNIT_MS.get(synonym, 1)
+        raise AssertionError(f"{name} and its synonyms have no default")
+
+    def sources(self, name: str) -> list[tuple[str, str, Source]]:
+        """(name, text, source) of everything that says something about `name`, the first of which counts.
+
+        What stands before the name itself is dropped, as Kafka does (ConfigHelper.configSynonyms).
+        """
+        names = broker_synonyms(name)
+        defaults = {one: BROKER_SETTINGS[one].default for one in names if one in BROKER_SETTINGS}
+        found = [
+            (one, text, source)
+            for source, layer in (
+                (Source.DYNAMIC_BROKER, self.dynamic_broker),
+                (Source.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
+                (Source.STATIC_BROKER, self.static),
+                (Source.DEFAULT, defaults),
+            )
+            for one in names
+            if (text := layer.get(one)) is not None
+        ]
+        while found and found[0][0] != name:
+            del found[0]
+        return found
+
+    def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> "Layers":
+        """The same file with other dynamic settings; those that cannot be changed live are left out."""
+        return Layers(self.static, changeable(default), changeable(broker))
+
+
+def changeable(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that may be changed while the broker runs and have a value that can be read."""
+    found = {}
+    for name, text in settings.items():
+        setting = BROKER_SETTINGS.get(name)
+        if setting is None or setting.update_mode is UpdateMode.READ_ONLY:
+            continue
+        try:
+            setting.read(text)
+        except BadValue:
+            continue
+        found[name] = text
+    return found

@@ -1,0 +1,86 @@
+"""A topic's settings: whether they may be set so, and what they amount to together with the broker's.
+
+Source: LogConfig and KafkaConfig.extractLogConfigMap of Kafka 3.9.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from odradek.broker.config import BrokerConfig
+from odradek.broker.log.config import NO_LIMIT_MS, LogConfig
+from odradek.broker.settings.catalog import TOPIC_SETTINGS
+from odradek.broker.settings.definition import BadValue, Value
+from odradek.broker.settings.effects import TOPIC_REFUSED
+from odradek.broker.settings.topics import BROKER_SYNONYMS, UNIT_MS
+from odradek.protocol.errors import ErrorCode, KafkaError
+
+THROTTLED_REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_REPLICA: Final = re.compile(r"\d+:\d+")
+
+
+def validate_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
+    """Raises KafkaError INVALID_CONFIG with Kafka's message, for the first thing that is wrong."""
+    for name, text in overrides.items():
+        setting = TOPIC_SETTINGS.get(name)
+        if setting is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+        try:
+            value = setting.read(text)
+        except BadValue as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        if name in TOPIC_REFUSED and value != setting.read(setting.default):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: {TOPIC_REFUSED[name]}")
+        if name in THROTTLED_REPLICAS:
+            _check_replicas(name, value)
+    least, most = (topic_value(config, overrides, f"{bound}.compaction.lag.ms") for bound in ("min", "max"))
+    assert isinstance(least, int) and isinstance(most, int)
+    if least > most:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})",
+        )
+
+
+def _check_replicas(name: str, value: Value) -> None:
+    assert isinstance(value, tuple)
+    if value == ("*",) or all(_REPLICA.fullmatch(part) for part in value):
+        return
+    raise KafkaError(
+        ErrorCode.INVALID_CONFIG,
+        f"Invalid value {','.join(value)} for configuration {name}: must be the literal '*' or a list of replicas "
+        "in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+    )
+
+
+def topic_value(config: BrokerConfig, overrides: Mapping[str, str], name: str) -> Value:
+    """What holds for a topic: its own setting, else the broker's, else the default. Raises BadValue."""
+    setting = TOPIC_SETTINGS[name]
+    if name in overrides:
+        return setting.read(overrides[name])
+    synonyms = BROKER_SYNONYMS.get(name)
+    if synonyms is None:
+        return setting.read(setting.default)
+    if synonyms[0] == "log.retention.ms":
+        return config.log_retention_ms
+    for synonym in synonyms:
+        value = config.layers.value(synonym)
+        if value is not None:
+            return value * UNIT_MS[synonym] if synonym in UNIT_MS and isinstance(value, int) else value
+    return setting.read(setting.default)
+
+
+def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """The settings of a topic's logs. Raises BadValue; overrides of unknown names are left out of account."""
+    values: dict[str, Any] = {}
+    for one in fields(LogConfig):
+        name = one.name.replace("_", ".")
+        if name in TOPIC_SETTINGS:
+            values[one.name] = topic_value(config, overrides, name)
+    values["cleanup_policy"] = frozenset(values["cleanup_policy"])
+    difference = topic_value(config, overrides, "message.timestamp.difference.max.ms")
+    for attribute in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
+        if values[attribute] == NO_LIMIT_MS:
+            values[attribute] = difference
+    return LogConfig(**values)
