@@ -28,6 +28,10 @@ ASK_AGAIN = frozenset(
 )
 
 
+COORDINATOR_CONNECTION = "coordinator"
+"""Groups have a connection of their own, as in Kafka's clients: a fetch that waits does not hold up a heartbeat."""
+
+
 class Deadline:
     """The end of an operation's patience."""
 
@@ -92,7 +96,13 @@ async def ask_coordinator(
     while True:
         try:
             node_id = await cluster.find_coordinator(group_id)
-            answer = await cluster.request(node_id, message, response, timeout_ms=_patience_ms(cluster, deadline))
+            answer = await cluster.request(
+                node_id,
+                message,
+                response,
+                timeout_ms=_patience_ms(cluster, deadline),
+                purpose=COORDINATOR_CONNECTION,
+            )
             again = ASK_AGAIN.intersection(errors(answer))
             if not again:
                 return answer

@@ -1,0 +1,164 @@
+"""Fetched bytes, and the records in them. Pure.
+
+Bytes stay as they came until the application polls: decoding happens on its thread, a batch at a time.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from odradek.client.consumer.config import Deserializer
+from odradek.client.errors import ClientError, DeserializationError
+from odradek.client.records import ConsumerRecord, TopicPartition
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.record_batch import BatchHeader, check_crc, entries, read_header
+from odradek.protocol.records import Columns, decode_records
+
+CHUNKS_PER_PARTITION = 2
+"""How many answers of one partition are kept: the one being read, and one ahead."""
+MAGIC_V2 = 2
+ABORT_MARKER = 0
+Aborted = Sequence[tuple[int, int]]
+"""(producer id, first offset) of aborted transactions, by first offset."""
+
+
+class Chunk:
+    """What one answer has of one partition, from `fetch_offset` on.
+
+    `version` is that of the position when it was asked for; `next_offset` where the answer ends.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview,
+        fetch_offset: int,
+        version: int,
+        aborted: Aborted | None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.version = version
+        self.next_offset = fetch_offset
+        self._records = records
+        self._aborted = sorted(aborted or (), key=lambda one: one[1])
+        self._read_committed = aborted is not None
+        self._batches: list[int] = []
+        for entry in entries(records, allow_partial_tail=True):
+            if entry.magic != MAGIC_V2:
+                raise ClientError(f"{topic_partition}: message format {entry.magic} in the answer; only 2 is read")
+            header = read_header(records, entry.position)
+            self._batches.append(entry.position)
+            self.next_offset = max(self.next_offset, header.next_offset)
+
+    @property
+    def empty(self) -> bool:
+        """No whole batch is in it."""
+        return not self._batches
+
+    def batches(self, check_crcs: bool) -> Iterator[tuple[BatchHeader, Columns]]:
+        """Batches with records for the application, in order. Raises ClientError for damaged ones."""
+        aborted_producers: set[int] = set()
+        waiting = list(self._aborted)
+        for position in self._batches:
+            try:
+                header = read_header(self._records, position)
+                if check_crcs:
+                    check_crc(self._records, position, header)
+                while waiting and waiting[0][1] <= header.last_offset:
+                    aborted_producers.add(waiting.pop(0)[0])
+                if header.is_control:
+                    self._control(position, header, aborted_producers)
+                elif not (header.is_transactional and header.producer_id in aborted_producers):
+                    yield header, decode_records(self._records, position)
+            except MalformedMessage as error:
+                where = f"{self.topic_partition} at offset {header.base_offset}"
+                raise ClientError(f"{where}: damaged records: {error}; seek beyond it to go on") from error
+
+    def _control(self, position: int, header: BatchHeader, aborted_producers: set[int]) -> None:
+        if not self._read_committed:
+            return
+        key = decode_records(self._records, position).keys[0]
+        if key is not None and int.from_bytes(key[2:4], "big", signed=True) == ABORT_MARKER:
+            aborted_producers.discard(header.producer_id)
+
+
+class Reader:
+    """The records of one chunk, handed out some at a time."""
+
+    def __init__(self, chunk: Chunk, key: Deserializer | None, value: Deserializer | None, *, check_crcs: bool) -> None:
+        self.chunk = chunk
+        self._key = key
+        self._value = value
+        self._batches = chunk.batches(check_crcs)
+        self._header: BatchHeader | None = None
+        self._columns: Columns | None = None
+        self._index = 0
+        self._error: ClientError | None = None
+        self.finished = False
+
+    def take(self, position: int, limit: int) -> list[ConsumerRecord]:
+        """At most `limit` records from offset `position` on; sets `finished` when there are no more.
+
+        An error is raised once the records before it are handed out, and again until the application seeks.
+        """
+        taken: list[ConsumerRecord] = []
+        if self._error is None:
+            try:
+                self._take(taken, position, limit)
+            except ClientError as error:
+                self._error = error
+        if self._error is not None and not taken:
+            raise self._error
+        return taken
+
+    def _take(self, taken: list[ConsumerRecord], position: int, limit: int) -> None:
+        while len(taken) < limit:
+            if self._columns is None or self._index >= len(self._columns):
+                following = next(self._batches, None)
+                if following is None:
+                    self.finished = True
+                    break
+                self._header, self._columns = following
+                self._index = 0
+            self._take_from_batch(taken, position, limit)
+
+    def _take_from_batch(self, taken: list[ConsumerRecord], position: int, limit: int) -> None:
+        header, columns = self._header, self._columns
+        assert header is not None and columns is not None
+        topic, partition = self.chunk.topic_partition
+        log_append = header.is_log_append_time
+        offsets, timestamps, keys, values = columns.offsets, columns.timestamps, columns.keys, columns.values
+        while self._index < len(offsets) and len(taken) < limit:
+            index = self._index
+            offset = offsets[index]
+            if offset >= position:
+                headers = columns.headers(index)
+                key: object = keys[index]
+                value: object = values[index]
+                if self._key is not None or self._value is not None:
+                    key, value = self._deserialized(offset, headers, keys[index], values[index])
+                taken.append(
+                    ConsumerRecord(
+                        topic,
+                        partition,
+                        offset,
+                        header.max_timestamp if log_append else timestamps[index],
+                        1 if log_append else 0,
+                        key,
+                        value,
+                        headers,
+                        header.leader_epoch,
+                    )
+                )
+            self._index = index + 1
+
+    def _deserialized(
+        self, offset: int, headers: object, key: bytes | None, value: bytes | None
+    ) -> tuple[object, object]:
+        topic = self.chunk.topic_partition.topic
+        try:
+            return (
+                key if self._key is None else self._key(topic, headers, key),
+                value if self._value is None else self._value(topic, headers, value),
+            )
+        except Exception as error:
+            where = f"{self.chunk.topic_partition} at offset {offset}"
+            raise DeserializationError(f"{where}: cannot be deserialized: {error}; seek beyond it to go on") from error

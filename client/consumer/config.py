@@ -1,0 +1,101 @@
+# ruff: noqa: RUF009 - `setting` makes a dataclass field
+"""Settings of the consumer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.client.config import CommonConfig, setting
+from odradek.client.consumer.assignors import ASSIGNORS, Assignor
+from odradek.client.errors import ConfigError
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+JAVA_NAMES = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings(CommonConfig):
+    """Kafka 3.9's names, types and defaults (ConsumerConfig)."""
+
+    group_id: str | None = setting(None)
+    group_instance_id: str | None = setting(None)
+    partition_assignment_strategy: list[str] = setting(("range", "cooperative-sticky"))
+    auto_offset_reset: str = setting("latest", choices=["earliest", "latest", "none"])
+    enable_auto_commit: bool = setting(True)
+    auto_commit_interval_ms: int = setting(5_000, at_least=0)
+    session_timeout_ms: int = setting(45_000, at_least=1)
+    heartbeat_interval_ms: int = setting(3_000, at_least=1)
+    max_poll_interval_ms: int = setting(300_000, at_least=1)
+    max_poll_records: int = setting(500, at_least=1)
+    fetch_min_bytes: int = setting(1, at_least=0)
+    fetch_max_bytes: int = setting(52_428_800, at_least=0)
+    fetch_max_wait_ms: int = setting(500, at_least=0)
+    max_partition_fetch_bytes: int = setting(1_048_576, at_least=0)
+    isolation_level: str = setting("read_uncommitted", choices=["read_uncommitted", "read_committed"])
+    check_crcs: bool = setting(True)
+    exclude_internal_topics: bool = setting(True)
+    allow_auto_create_topics: bool = setting(True)
+    default_api_timeout_ms: int = setting(60_000, at_least=0)
+    key_deserializer: Any = setting(None)
+    value_deserializer: Any = setting(None)
+    consumer_timeout_ms: float = setting(float("inf"), at_least=0)
+    """How long iterating waits for a record before it ends (not Kafka's: kafka-python's name for it)."""
+
+    @property
+    def isolation(self) -> int:
+        """As on the wire."""
+        return READ_COMMITTED if self.isolation_level == "read_committed" else READ_UNCOMMITTED
+
+
+def assignors(config: ConsumerSettings) -> list[Assignor]:
+    """The strategies in order of preference. Raises ConfigError for an unknown one."""
+    found = []
+    for text in config.partition_assignment_strategy:
+        name = JAVA_NAMES.get(text.rpartition(".")[2], text)
+        if name not in ASSIGNORS:
+            raise ConfigError(f"partition.assignment.strategy: {text!r} is none of {', '.join(ASSIGNORS)}")
+        found.append(ASSIGNORS[name])
+    if not found:
+        raise ConfigError("partition.assignment.strategy is empty")
+    return found
+
+
+def cooperative(strategies: list[Assignor]) -> bool:
+    """Cooperative only when all offered strategies are: an eager one may be chosen else (KIP-429)."""
+    return all(one.cooperative for one in strategies)
+
+
+def check(config: ConsumerSettings) -> ConsumerSettings:
+    """Settings that contradict each other. Raises ConfigError."""
+    assignors(config)
+    if config.heartbeat_interval_ms >= config.session_timeout_ms:
+        raise ConfigError(
+            f"heartbeat.interval.ms={config.heartbeat_interval_ms} must be lower than "
+            f"session.timeout.ms={config.session_timeout_ms}"
+        )
+    if config.group_id == "":
+        raise ConfigError("group.id is empty: give a name, or leave it out")
+    if config.group_instance_id is not None and config.group_id is None:
+        raise ConfigError("group.instance.id needs group.id")
+    return config
+
+
+Deserializer = Callable[[str, Any, bytes | None], Any]
+"""(topic, headers, bytes) -> key or value."""
+
+
+def deserializer(given: Any, name: str) -> Deserializer | None:
+    """As one function: None (bytes as they are), a function of the bytes, or an object with
+    `deserialize(topic, headers, data)`."""
+    if given is None:
+        return None
+    if hasattr(given, "deserialize"):
+        found: Deserializer = given.deserialize
+        return found
+    if callable(given):
+        return lambda topic, headers, data: None if data is None else given(data)
+    raise ConfigError(f"{name}_deserializer must be a function or have a method deserialize, not {given!r}")
