@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,11 +31,12 @@ class Setting:
         self.zookeeper_port = free_ports(1)[0]
         self._clusters: list[LocalCluster] = []
 
-    def plan(self, **changes: object) -> ClusterPlan:
+    def plan(self, **changes: Any) -> ClusterPlan:
         values = {"brokers": 3, "port": self.port, "zookeeper_port": self.zookeeper_port} | changes
-        return ClusterPlan(self.directory, broker_command=STAND_IN, **values)  # type: ignore[arg-type]
+        overrides = {"zookeeper.session.timeout.ms": "1000", **values.pop("overrides", {})}
+        return ClusterPlan(self.directory, broker_command=STAND_IN, overrides=overrides, **values)
 
-    def cluster(self, changed: Callable[[], None] = lambda: None, **changes: object) -> LocalCluster:
+    def cluster(self, changed: Callable[[], None] = lambda: None, **changes: Any) -> LocalCluster:
         cluster = LocalCluster(self.plan(**changes), changed)
         self._clusters.append(cluster)
         return cluster
@@ -169,7 +171,7 @@ def test_no_external_zookeeper_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     async def scenario(setting: Setting) -> None:
         cluster = setting.cluster(zookeeper=f"127.0.0.1:{setting.zookeeper_port}")
-        with pytest.raises(ClusterFailure, match="no ZooKeeper answers at 127.0.0.1"):
+        with pytest.raises(ClusterFailure, match=r"no ZooKeeper answers at 127\.0\.0\.1"):
             await cluster.start()
 
     play(tmp_path, scenario)
