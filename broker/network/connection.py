@@ -17,10 +17,10 @@ from odradek.broker.network.limits import READ_AHEAD_BYTES, UNANSWERED_REQUESTS_
 from odradek.broker.network.output import Output
 from odradek.broker.network.receive_buffer import ReceiveBuffer
 from odradek.broker.network.slots import Slot, Slots
-from odradek.broker.purgatory.purgatory import Purgatory
+from odradek.broker.purgatory.purgatory import DelayedOperation, Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.requests.dispatch import Answer, Client, Deferred
-from odradek.broker.requests.outcome import DelayedOperation, Reply, Silent, Wait
+from odradek.broker.requests.outcome import Reply, Silent, Wait
 from odradek.protocol.fields import Message
 from odradek.protocol.primitives import Part
 from odradek.world.clock import Clock, Timer

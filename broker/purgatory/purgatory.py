@@ -6,9 +6,22 @@ while it or another one runs, whatever it touches, and the depth of the stack do
 
 from collections import deque
 from collections.abc import Hashable, Sequence
+from typing import Protocol
 
 from odradek.broker.purgatory.timing_wheel import TimingWheel, WheelTimer
-from odradek.broker.requests.outcome import DelayedOperation
+
+
+class DelayedOperation(Protocol):
+    """Work that could not be finished when its request came.
+
+    The operation outlives its connection: when that closes, it still is touched, or expires, as ever.
+    """
+
+    def try_complete(self) -> bool:
+        """Called when one of its keys was touched. True when it has finished: it has called its `respond` then."""
+
+    def expire(self) -> None:
+        """Called once at the deadline, unless it has finished: it must finish now."""
 
 
 class _Watch:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from odradek.broker.purgatory.purgatory import DelayedOperation
 from odradek.protocol.fields import Message
 
 
@@ -41,19 +42,6 @@ class Respond(Protocol):
         The answer is encoded here and sent, with others, when what is running on the loop now has ended: calling this
         never runs another request.
         """
-
-
-class DelayedOperation(Protocol):
-    """Work that could not be finished when its request came.
-
-    The operation outlives its connection: when that closes, it still is touched, or expires, as ever.
-    """
-
-    def try_complete(self) -> bool:
-        """Called when one of its keys was touched. True when it has finished: it has called its `respond` then."""
-
-    def expire(self) -> None:
-        """Called once at the deadline, unless it has finished: it must finish now."""
 
 
 class Wait(NamedTuple):
