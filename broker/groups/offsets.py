@@ -37,7 +37,8 @@ class OffsetTable:
 
     def __init__(self) -> None:
         self._visible: dict[TopicPartition, _Appended] = {}
-        self._staged: dict[TopicPartition, int] = {}
+        self._staged: dict[TopicPartition, set[int]] = {}
+        """Sequence numbers of the appends under way; removal of a partition takes its appends out, too."""
         self._open_transactions: dict[int, dict[TopicPartition, _Appended]] = {}
         self._next_sequence = 0
 
@@ -48,13 +49,13 @@ class OffsetTable:
         sequence = self._next_sequence
         self._next_sequence += 1
         for partition in partitions:
-            self._staged[partition] = sequence
+            self._staged.setdefault(partition, set()).add(sequence)
         return sequence
 
     def acknowledge(self, sequence: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """The append is in the log of every replica in sync. Partitions removed meanwhile stay removed."""
         for partition, committed in offsets.items():
-            if partition not in self._staged:
+            if sequence not in self._staged.get(partition, ()):
                 continue
             visible = self._visible.get(partition)
             if visible is None or visible.sequence < sequence:
@@ -64,8 +65,11 @@ class OffsetTable:
     def fail(self, sequence: int, partitions: Iterable[TopicPartition]) -> None:
         """The append has ended; without `acknowledge`, nothing of it becomes visible."""
         for partition in partitions:
-            if self._staged.get(partition) == sequence:
-                del self._staged[partition]
+            under_way = self._staged.get(partition)
+            if under_way is not None:
+                under_way.discard(sequence)
+                if not under_way:
+                    del self._staged[partition]
 
     # loading and transactions
 
@@ -132,4 +136,4 @@ class OffsetTable:
 
     def remove_all(self) -> list[TopicPartition]:
         """Forget every offset that is visible or on its way."""
-        return self.remove(list(self._visible | self._staged))
+        return self.remove([*self._visible, *(at for at in self._staged if at not in self._visible)])

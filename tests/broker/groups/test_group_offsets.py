@@ -79,6 +79,15 @@ def test_later_commit_wins_whatever_is_acknowledged_first(world):
     assert world.offsets() == {T0: 6}
 
 
+def test_commit_is_kept_when_a_later_one_fails_first(world):
+    world.log.held = True
+    world.commit({T0: 5})
+    world.commit({T0: 6})
+    world.log.waiting.pop()(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    world.log.acknowledge()
+    assert world.offsets() == {T0: 5}
+
+
 def test_too_large_metadata_is_refused_by_itself(world):
     assert world.only(world.commit({T0: 5}, metadata="x" * 4096)) == {T0: ErrorCode.NONE}
     assert world.only(world.commit({T0: 6}, metadata="x" * 4097)) == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
