@@ -54,6 +54,7 @@ def open_log(
     names = finish_interrupted_changes(storage, directory)
     segments = _load_segments(storage, directory, config, names)
     epochs, epochs_lost = _load_epochs(storage, directory, bool(segments))
+    epochs_in_file = epochs.entries()
     if not clean:
         _recover(storage, segments, epochs, 0 if epochs_lost else recovery_point, directory)
     elif segments and not _readable_to_the_end(segments[-1]):
@@ -63,13 +64,15 @@ def open_log(
     if end_offset < log_start_offset:
         logger.warning("%s: ends at %d before its start %d: dropped", directory, end_offset, log_start_offset)
         _remove(storage, segments)
+        segments = []
         end_offset = log_start_offset
     if not segments:
         segments.append(new_segment(storage, directory, end_offset, config))
         epochs.clear()
     start_offset = max(log_start_offset, segments[0].base_offset)
-    changed = epochs.truncate_from_end(end_offset)
-    if epochs.truncate_from_start(start_offset) or changed or epochs_lost:
+    epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_start(start_offset)
+    if epochs.entries() != epochs_in_file or epochs_lost:
         path = f"{directory}/{LEADER_EPOCHS}"
         storage.files.write_atomically(path, encode_epochs(epochs.entries()), sync=False)
     snapshots = Snapshots(storage.files, directory, names)
@@ -184,10 +187,10 @@ def recover_segments(storage: Storage, segments: list[Segment], first: int, epoc
         previous_offset = _recover_segment(segment, epochs, max(previous_offset, segment.base_offset - 1))
         cut = size - segment.size_bytes
         if cut:
-            dropped = segments[number + 1 :]
+            later = segments[number + 1 :]
             del segments[number + 1 :]
-            _remove(storage, dropped)
-            return Recovered(cut, len(dropped))
+            _remove(storage, later)
+            return Recovered(cut, len(later))
     return Recovered(0, 0)
 
 
@@ -225,4 +228,3 @@ def _remove(storage: Storage, segments: list[Segment]) -> None:
         for suffix in SUFFIXES:
             if storage.files.exists(segment.path(suffix)):
                 storage.files.remove(segment.path(suffix))
-    segments.clear()

@@ -1,4 +1,8 @@
-"""Dropping the end of a log, or all of it: a follower that has to agree with its leader."""
+"""Dropping the end of a log, or all of it: a follower that has to agree with its leader.
+
+The directory is synced before the next append, so that no crash can bring a dropped segment or snapshot back beside
+the data that took its place.
+"""
 
 import logging
 from typing import TYPE_CHECKING
@@ -28,7 +32,7 @@ def truncate_to(log: "Log", offset: int) -> bool:
             log.write_epochs()
         return False
     logger.info("%s: truncating to offset %d", log, offset)
-    if log.segments[0].base_offset > offset:
+    if offset <= log.log_start_offset:
         start_over(log, offset)
         return True
     try:
@@ -41,6 +45,7 @@ def truncate_to(log: "Log", offset: int) -> bool:
         log.producers = rebuild_producers(
             log.storage, log.segments, log.snapshots, log.log_start_offset, log.log_end_offset
         )
+        log.storage.files.sync_directory(log.directory)
     except CorruptBatch as bad:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{log.topic}-{log.partition}: {bad}") from bad
     except OSError as error:
@@ -58,6 +63,7 @@ def start_over(log: "Log", offset: int) -> None:
         log.segments = [listing.new_segment(log.storage, log.directory, offset, log.config)]
         log.segments_changed()
         log.snapshots.remove_outside(offset, offset)
+        log.storage.files.sync_directory(log.directory)
     except OSError as error:
         raise log.failed(error) from error
     log.log_start_offset = log.log_end_offset = offset

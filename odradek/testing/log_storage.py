@@ -1,0 +1,77 @@
+"""Short ways to make logs and batches in tests."""
+
+import random
+from collections.abc import Sequence
+
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log import Log
+from odradek.broker.log.recovery import open_log
+from odradek.broker.log.storage import Storage
+from odradek.protocol.records import Columns, decode_records, encode_batch
+from odradek.testing.simulated_files import SimulatedFiles
+from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
+from odradek.world.background import InlineBackground
+from odradek.world.clock import Clock
+from odradek.world.files import Files
+
+DIRECTORY = "/data/topic-0"
+
+
+def make_storage(files: Files | None = None, clock: Clock | None = None) -> Storage:
+    """Simulated files, a clock that stands still, background work done at once."""
+    clock = clock or ManualClock()
+    return Storage(files or SimulatedFiles(now_ms=clock.now_ms), clock, InlineBackground(), random.Random(1))
+
+
+def open_test_log(
+    storage: Storage, config: LogConfig | None = None, *, recovery_point: int = 0, clean: bool = False
+) -> Log:
+    """The log of `topic-0` in /data."""
+    config = config or LogConfig()
+    return open_log(storage, DIRECTORY, "topic", 0, config, recovery_point=recovery_point, clean=clean)
+
+
+def make_batch(
+    values: Sequence[bytes] = (b"value",),
+    *,
+    base_offset: int = 0,
+    timestamp_ms: int = FIRST_WALL_CLOCK_MS,
+    producer_id: int = -1,
+    producer_epoch: int = 0,
+    sequence: int = 0,
+    epoch: int = -1,
+    codec: int = 0,
+    transactional: bool = False,
+) -> bytearray:
+    """A batch without keys; record i has `timestamp_ms + i`."""
+    count = len(values)
+    return encode_batch(
+        base_offset,
+        [timestamp_ms + index for index in range(count)],
+        [None] * count,
+        list(values),
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch if producer_id >= 0 else -1,
+        base_sequence=sequence if producer_id >= 0 else -1,
+        partition_leader_epoch=epoch,
+        transactional=transactional,
+    )
+
+
+def read_batches(log: Log, offset: int | None = None, end_offset: int | None = None) -> list[Columns]:
+    """The records of every batch from `offset` (log start) to `end_offset` (log end), read as a consumer reads."""
+    position = log.log_start_offset if offset is None else offset
+    end = log.log_end_offset if end_offset is None else end_offset
+    found: list[Columns] = []
+    while position < end:
+        records = log.read(position, 1 << 20, end, whole_first_batch=True).records
+        data = records if isinstance(records, bytes) else records.read()
+        if not data:
+            break
+        at = 0
+        while at < len(data):
+            found.append(decode_records(data, at))
+            at += int.from_bytes(data[at + 8 : at + 12], "big") + 12
+        position = found[-1].offsets[-1] + 1
+    return found

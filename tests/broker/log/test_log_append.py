@@ -1,0 +1,257 @@
+"""What a leader and a follower accept, and what an append leaves behind."""
+
+import errno
+
+import pytest
+
+from odradek.broker.log.append import Origin
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.log import Log
+from odradek.protocol import record_batch
+from odradek.protocol.compression import LZ4, NONE
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.records import decode_records, encode_batch
+from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
+from odradek.testing.simulated_files import SimulatedFiles
+from odradek.testing.virtual_clock import ManualClock
+
+
+def new_log(config: LogConfig | None = None, files: SimulatedFiles | None = None) -> Log:
+    return open_test_log(make_storage(files), config, clean=True)
+
+
+def broken_crc(batch: bytearray) -> bytearray:
+    batch[-1] ^= 1
+    return batch
+
+
+def with_field(batch: bytearray, at: int, value: bytes) -> bytearray:
+    batch[at : at + len(value)] = value
+    record_batch.update_crc(batch, 0)
+    return batch
+
+
+def negative_length(batch: bytearray) -> bytearray:
+    batch[8:12] = b"\xff\xff\xff\xf0"
+    return batch
+
+
+REFUSED = [
+    ("checksum", lambda: broken_crc(make_batch()), ErrorCode.CORRUPT_MESSAGE),
+    ("cut off", lambda: make_batch()[:-1], ErrorCode.CORRUPT_MESSAGE),
+    ("less than a header", lambda: make_batch()[:40], ErrorCode.CORRUPT_MESSAGE),
+    ("rest after a batch", lambda: make_batch() + b"x", ErrorCode.CORRUPT_MESSAGE),
+    ("negative length", lambda: negative_length(make_batch()), ErrorCode.CORRUPT_MESSAGE),
+    ("nothing", bytearray, ErrorCode.INVALID_RECORD),
+    ("too large", lambda: make_batch([b"x" * 1000]), ErrorCode.MESSAGE_TOO_LARGE),
+    ("base offset", lambda: make_batch(base_offset=5), ErrorCode.INVALID_RECORD),
+    ("record count", lambda: with_field(make_batch(), 57, b"\0\0\0\2"), ErrorCode.INVALID_RECORD),
+    ("no records", lambda: with_field(make_batch(), 57, b"\0\0\0\0"), ErrorCode.INVALID_RECORD),
+    ("negative delta", lambda: with_field(make_batch(), 23, b"\xff\xff\xff\xff"), ErrorCode.INVALID_RECORD),
+    ("control", lambda: with_field(make_batch(), 21, b"\0\x20"), ErrorCode.INVALID_RECORD),
+    ("no sequence", lambda: make_batch(producer_id=1, sequence=-1), ErrorCode.INVALID_RECORD),
+    ("append time", lambda: with_field(make_batch(), 21, b"\0\x08"), ErrorCode.INVALID_TIMESTAMP),
+    ("codec", lambda: with_field(make_batch(), 21, b"\0\x05"), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    ("magic 1", lambda: with_field(make_batch(), 16, b"\1"), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+]
+
+
+@pytest.mark.parametrize(("what", "make", "code"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_refused_whole(what: str, make, code: ErrorCode) -> None:
+    log = new_log(LogConfig(max_message_bytes=1000))
+    log.append_as_leader(make_batch([b"first"]), 0)
+    size = log.size_bytes
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(make(), 0)
+    assert refused.value.code == code, what
+    if make():
+        with pytest.raises(KafkaError):
+            log.append_as_leader(make_batch([b"good"]) + make(), 0)
+    assert (log.log_end_offset, log.size_bytes) == (1, size)
+    assert [columns.values for columns in read_batches(log)] == [[b"first"]]
+
+
+def test_the_file_holds_the_batch_with_offset_and_epoch() -> None:
+    files = SimulatedFiles()
+    log = new_log(files=files)
+    log.append_as_leader(make_batch([b"a", b"b"]), 3)
+    appended = log.append_as_leader(make_batch([b"c"]), 4)
+    assert appended == (2, 2, -1, 0, False)
+    expected = make_batch([b"a", b"b"], epoch=3) + make_batch([b"c"], base_offset=2, epoch=4)
+    assert files.read(f"{DIRECTORY}/{0:020d}.log") == expected
+    assert files.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n3 0\n4 2\n"
+    assert (log.latest_epoch, log.end_offset_for_epoch(3)) == (4, (3, 2))
+
+
+def test_several_batches_at_once_get_consecutive_offsets() -> None:
+    log = new_log()
+    appended = log.append_as_leader(make_batch([b"a", b"b"]) + make_batch([b"c"]), 0)
+    assert (appended.first_offset, appended.last_offset) == (0, 2)
+    assert [columns.offsets for columns in read_batches(log)] == [[0, 1], [2]]
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(make_batch(producer_id=1) + make_batch(producer_id=1, sequence=1), 0)
+    assert refused.value.code == ErrorCode.INVALID_RECORD
+
+
+def test_a_duplicate_gets_its_first_offsets_and_is_not_written() -> None:
+    log = new_log()
+    for sequence in range(3):
+        log.append_as_leader(make_batch(producer_id=9, sequence=sequence), 0)
+    again = log.append_as_leader(make_batch(producer_id=9, sequence=1), 0)
+    assert (again.first_offset, again.last_offset, again.duplicate) == (1, 1, True)
+    assert log.log_end_offset == 3
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(make_batch(producer_id=9, sequence=7), 0)
+    assert refused.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.parametrize("how", ["clean", "killed"])
+def test_duplicates_are_known_after_a_restart(how: str) -> None:
+    storage = make_storage()
+    log = open_test_log(storage, clean=True)
+    for sequence in range(3):
+        log.append_as_leader(make_batch(producer_id=9, sequence=sequence), 0)
+    if how == "clean":
+        log.close()
+    log = open_test_log(storage, clean=how == "clean")
+    assert log.append_as_leader(make_batch(producer_id=9, sequence=2), 0).duplicate
+    assert log.append_as_leader(make_batch(producer_id=9, sequence=3), 0).first_offset == 3
+
+
+def test_truncation_forgets_what_the_producer_wrote() -> None:
+    log = new_log(LogConfig(segment_bytes=200))
+    for sequence in range(6):
+        log.append_as_leader(make_batch(producer_id=9, sequence=sequence), 0)
+    log.truncate_to(4)
+    appended = log.append_as_leader(make_batch(producer_id=9, sequence=4), 1)
+    assert (appended.first_offset, appended.duplicate) == (4, False)
+
+
+def test_a_marker_ends_a_transaction_and_is_indexed_when_it_aborts() -> None:
+    log = new_log()
+    log.append_as_leader(make_batch([b"a"] * 2, producer_id=9, transactional=True), 0)
+    assert log.last_stable_offset(2) == 0
+    marker = encode_batch(
+        0, [1], [b"\0\0\0\0"], [b"\0\0\0\0\0\7"], producer_id=9, producer_epoch=0, transactional=True, control=True
+    )  # fmt: skip
+    log.append_as_leader(marker, 0, origin=Origin.COORDINATOR)
+    assert log.last_stable_offset(2) == 0
+    assert log.last_stable_offset(3) == 3
+    assert log.aborted_transactions(0, 3) == [(9, 0, 2, 3)]
+    assert log.storage.files.read(f"{DIRECTORY}/{0:020d}.txnindex").hex() == (
+        "0000" "0000000000000009" "0000000000000000" "0000000000000002" "0000000000000003"
+    )  # fmt: skip
+    log = open_test_log(log.storage)
+    assert log.aborted_transactions(0, 3) == [(9, 0, 2, 3)]
+
+
+def test_log_append_time_is_given_to_the_batch() -> None:
+    clock = ManualClock()
+    log = open_test_log(make_storage(clock=clock), LogConfig(message_timestamp_type="LogAppendTime"), clean=True)
+    appended = log.append_as_leader(make_batch([b"a", b"b"], timestamp_ms=5), 0)
+    assert appended.log_append_time_ms == clock.now_ms()
+    assert read_batches(log)[0].timestamps == [clock.now_ms()] * 2
+
+
+def test_a_compacted_topic_needs_keys() -> None:
+    log = new_log(LogConfig(cleanup_policy=frozenset({"compact"})))
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(make_batch(), 0)
+    assert refused.value.code == ErrorCode.INVALID_RECORD
+    log.append_as_leader(encode_batch(0, [1], [b"key"], [None]), 0)
+    assert log.log_end_offset == 1
+
+
+@pytest.mark.parametrize(("timestamp", "accepted"), [(-10, True), (-11, False), (5, True), (6, False)])
+def test_timestamps_out_of_range_are_refused(timestamp: int, accepted: bool) -> None:
+    clock = ManualClock()
+    config = LogConfig(message_timestamp_before_max_ms=10, message_timestamp_after_max_ms=5)
+    log = open_test_log(make_storage(clock=clock), config, clean=True)
+    batch = make_batch(timestamp_ms=clock.now_ms() + timestamp)
+    if accepted:
+        log.append_as_leader(batch, 0)
+        return
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(batch, 0)
+    assert refused.value.code == ErrorCode.INVALID_TIMESTAMP
+
+
+def test_a_forced_codec_recompresses() -> None:
+    log = new_log(LogConfig(compression_type="lz4"))
+    log.append_as_leader(make_batch([b"a" * 50] * 4, producer_id=2, codec=NONE), 0)
+    data = log.read(0, 1000, 4, whole_first_batch=True).records
+    assert not isinstance(data, bytes)
+    header = record_batch.read_header(data.read())
+    assert (header.codec, header.producer_id, header.record_count) == (LZ4, 2, 4)
+    assert read_batches(log)[0].values == [b"a" * 50] * 4
+
+
+def test_a_follower_takes_what_the_leader_gave() -> None:
+    leader, follower = new_log(), new_log()
+    for epoch in (1, 1, 2):
+        leader.append_as_leader(make_batch([b"a", b"b"]), epoch)
+    records = leader.read(0, 10_000, 6, whole_first_batch=True).records
+    assert not isinstance(records, bytes)
+    data = records.read()
+    follower.append_as_follower(data[:-3])
+    assert (follower.log_end_offset, follower.epochs.entries()) == (4, [(1, 0)])
+    follower.append_as_follower(data[len(data) // 3 * 2 :])
+    assert (follower.log_end_offset, follower.epochs.entries()) == (6, [(1, 0), (2, 4)])
+    with pytest.raises(KafkaError) as refused:
+        follower.append_as_follower(data)
+    assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    damaged = bytearray(make_batch(base_offset=6))
+    damaged[-1] ^= 1
+    with pytest.raises(KafkaError) as refused:
+        follower.append_as_follower(bytes(damaged))
+    assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_an_empty_follower_may_begin_within_a_batch() -> None:
+    follower = new_log()
+    follower.truncate_fully_and_start_at(12)
+    follower.append_as_follower(bytes(make_batch([b"x"] * 5, base_offset=10)))
+    assert (follower.log_start_offset, follower.log_end_offset) == (12, 15)
+    assert follower.segments[0].base_offset == 10
+    assert [columns.offsets for columns in read_batches(follower)] == [[10, 11, 12, 13, 14]]
+
+
+def test_a_full_disk_leaves_no_half_batch_and_the_log_goes_on_when_there_is_room() -> None:
+    files = SimulatedFiles()
+    log = new_log(files=files)
+    log.append_as_leader(make_batch(), 0)
+    size = log.size_bytes
+    files.capacity_bytes = sum(files.size(f"{DIRECTORY}/{name}") for name in files.list_directory(DIRECTORY)) + 30
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(make_batch([b"b"]), 0)
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert files.size(f"{DIRECTORY}/{0:020d}.log") == size
+    files.capacity_bytes = None
+    assert log.append_as_leader(make_batch([b"b"]), 0).first_offset == 1
+    assert [columns.values for columns in read_batches(log)] == [[b"value"], [b"b"]]
+
+
+def test_a_failing_disk_is_reported_once_and_raised() -> None:
+    files, heard = SimulatedFiles(), []
+    storage = make_storage(files)
+    storage.failed = lambda directory, cause: heard.append((directory, cause.errno))
+    log = open_test_log(storage, clean=True)
+    files.broken.add(DIRECTORY)
+    with pytest.raises(StorageFailure) as failure:
+        log.append_as_leader(make_batch(), 0)
+    assert heard == [("/data", errno.EIO)]
+    assert failure.value.directory == "/data"
+
+
+def test_records_decode_from_a_cut_slice() -> None:
+    log = new_log()
+    for _ in range(3):
+        log.append_as_leader(make_batch([b"x" * 100]), 0)
+    found = log.read(0, 200, 3, whole_first_batch=True)
+    assert len(found.records) == 200
+    assert not isinstance(found.records, bytes)
+    assert decode_records(found.records.read()).offsets == [0]
+    assert len(log.read(0, 10, 3, whole_first_batch=True).records) == len(make_batch([b"x" * 100]))
+    cut = log.read(0, 10, 3, whole_first_batch=False)
+    assert (len(cut.records), cut.first_batch_incomplete) == (10, True)

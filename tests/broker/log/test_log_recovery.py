@@ -1,0 +1,211 @@
+"""After an unclean stop: what is kept, what is cut, what is made anew. After a clean one: nothing is scanned."""
+
+import logging
+import zlib
+
+import pytest
+
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log import Log
+from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
+from odradek.testing.simulated_files import SimulatedFiles
+
+CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=100)
+BATCH = len(make_batch([b"x" * 50]))
+PER_SEGMENT = 500 // BATCH
+LAST_SEGMENT = f"{DIRECTORY}/{8:020d}"
+
+
+def write_ten(files: SimulatedFiles, *, close: bool = False) -> Log:
+    """Segments of four: 0-3, 4-7, 8-9."""
+    assert PER_SEGMENT == 4
+    log = open_test_log(make_storage(files), CONFIG, clean=True)
+    for number in range(10):
+        log.append_as_leader(make_batch([b"x" * 50], timestamp_ms=1000 + number, producer_id=1, sequence=number), 0)
+    if close:
+        log.close()
+    return log
+
+
+def damage_tail(how: str, data: bytes) -> bytes:
+    match how:
+        case "missing bytes":
+            return data[:-7]
+        case "missing to the header":
+            return data[: BATCH + 5]
+        case "zeros after the end":
+            return data + bytes(300)
+        case "garbage after the end":
+            return data + b"\x17" * 100
+        case "a flipped bit":
+            return data[:-1] + bytes([data[-1] ^ 4])
+        case "an old batch again":
+            return data + bytes(make_batch([b"x" * 50], base_offset=3))
+    raise AssertionError(how)
+
+
+@pytest.mark.parametrize(
+    ("how", "end", "cut"),
+    [
+        ("missing bytes", 9, BATCH - 7),
+        ("missing to the header", 9, 5),
+        ("zeros after the end", 10, 300),
+        ("garbage after the end", 10, 100),
+        ("a flipped bit", 9, BATCH),
+        ("an old batch again", 10, BATCH),
+    ],
+)
+def test_the_log_is_cut_at_the_last_valid_byte(how: str, end: int, cut: int, caplog: pytest.LogCaptureFixture) -> None:
+    files = SimulatedFiles()
+    write_ten(files)
+    files.kill()
+    files.set_content(LAST_SEGMENT + ".log", damage_tail(how, files.read(LAST_SEGMENT + ".log")))
+    with caplog.at_level(logging.WARNING):
+        log = open_test_log(make_storage(files), CONFIG, recovery_point=8)
+    assert log.log_end_offset == end
+    assert f"cut {cut} bytes" in caplog.text
+    assert f"the last valid offset is {end - 1}" in caplog.text
+    assert files.size(LAST_SEGMENT + ".log") == (end - 8) * BATCH
+    assert log.append_as_leader(make_batch([b"x" * 50], producer_id=1, sequence=end), 0).first_offset == end
+    assert [columns.offsets[0] for columns in read_batches(log)] == list(range(end + 1))
+
+
+def test_damage_in_the_middle_drops_all_later_segments(caplog: pytest.LogCaptureFixture) -> None:
+    files = SimulatedFiles()
+    write_ten(files)
+    files.kill()
+    path = f"{DIRECTORY}/{4:020d}.log"
+    data = bytearray(files.read(path))
+    data[BATCH + 30] ^= 1
+    files.set_content(path, bytes(data))
+    log = open_test_log(make_storage(files), CONFIG, recovery_point=2)
+    assert (log.log_end_offset, [segment.base_offset for segment in log.segments]) == (5, [0, 4])
+    assert "dropped 1 later segments" in caplog.text
+    assert not files.exists(LAST_SEGMENT + ".index")
+
+
+def test_what_lies_before_the_recovery_point_is_not_read_again() -> None:
+    files = SimulatedFiles()
+    write_ten(files)
+    files.kill()
+    path = f"{DIRECTORY}/{0:020d}.log"
+    files.set_content(path, bytes(BATCH * 4))
+    log = open_test_log(make_storage(files), CONFIG, recovery_point=4)
+    assert log.log_end_offset == 10
+
+
+def index_damage(how: str, data: bytes) -> bytes | None:
+    match how:
+        case "missing":
+            return None
+        case "not a multiple":
+            return data[:-3]
+        case "too long":
+            return data + bytes(8)
+        case "does not rise":
+            return data[-8:] + data[:-8]
+        case "preallocated":
+            return data + bytes(800)
+        case "older":
+            return data[:8]
+    raise AssertionError(how)
+
+
+@pytest.mark.parametrize("how", ["missing", "not a multiple", "too long", "does not rise", "preallocated", "older"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_wrong_offset_index_is_made_anew(how: str, clean: bool) -> None:
+    files = SimulatedFiles()
+    log = write_ten(files, close=True)
+    path = f"{DIRECTORY}/{0:020d}.index"
+    before = files.read(path)
+    assert len(before) == 8 * 3
+    after = index_damage(how, before)
+    if after is None:
+        files.remove(path)
+    else:
+        files.set_content(path, after)
+    files.kill()
+    log = open_test_log(make_storage(files), CONFIG, recovery_point=10, clean=clean)
+    for offset in range(10):
+        assert read_batches(log, offset)[0].offsets == [offset]
+    if how != "older":
+        assert files.read(path) == before
+
+
+def test_indexes_golden_bytes() -> None:
+    files = SimulatedFiles()
+    write_ten(files, close=True)
+    assert BATCH == 0x76
+    assert files.read(f"{DIRECTORY}/{4:020d}.index").hex() == (
+        "00000001" "00000076" "00000002" "000000ec" "00000003" "00000162"  # relative offset, position
+    )  # fmt: skip
+    assert files.read(f"{DIRECTORY}/{4:020d}.timeindex").hex() == (
+        "00000000000003ed" "00000001" "00000000000003ee" "00000002" "00000000000003ef" "00000003"
+    )  # fmt: skip
+
+
+def test_a_torn_snapshot_is_dropped_and_the_state_rebuilt() -> None:
+    files = SimulatedFiles()
+    write_ten(files, close=True)
+    files.kill()
+    path = f"{DIRECTORY}/{10:020d}.snapshot"
+    files.set_content(path, files.read(path)[:-5])
+    log = open_test_log(make_storage(files), CONFIG, recovery_point=10)
+    assert log.append_as_leader(make_batch([b"x" * 50], producer_id=1, sequence=9), 0).duplicate
+
+
+@pytest.mark.parametrize("data", [None, b"\0\0\0", b"0\n7\n"])
+def test_lost_epochs_are_read_from_the_batches(data: bytes | None) -> None:
+    files = SimulatedFiles()
+    log = open_test_log(make_storage(files), CONFIG, clean=True)
+    for number in range(10):
+        log.append_as_leader(make_batch([b"x" * 50]), number // 3)
+    log.flush()
+    files.kill()
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    if data is None:
+        files.remove(path)
+    else:
+        files.set_content(path, data)
+    log = open_test_log(make_storage(files), CONFIG, recovery_point=10)
+    assert log.epochs.entries() == [(0, 0), (1, 3), (2, 6), (3, 9)]
+    assert files.read(path) == b"0\n4\n0 0\n1 3\n2 6\n3 9\n"
+
+
+def test_interrupted_changes_are_finished() -> None:
+    files = SimulatedFiles()
+    write_ten(files, close=True)
+    compacted = bytes(make_batch([b"kept"], base_offset=1)) + bytes(make_batch([b"kept"], base_offset=6))
+    files.set_content(f"{DIRECTORY}/{0:020d}.log.swap", compacted)
+    for suffix in (".log.cleaned", ".index.cleaned", ".log.deleted"):
+        files.set_content(f"{DIRECTORY}/{4:020d}{suffix}", b"rest")
+    log = open_test_log(make_storage(files), CONFIG, recovery_point=10, clean=True)
+    assert [columns.offsets[0] for columns in read_batches(log)] == [1, 6, 8, 9]
+    assert not [name for name in files.list_directory(DIRECTORY) if name.endswith(("swap", "cleaned", "deleted"))]
+
+
+def test_a_clean_start_reads_little() -> None:
+    files = SimulatedFiles()
+    write_ten(files, close=True)
+    log = open_test_log(make_storage(files), CONFIG, recovery_point=10, clean=True)
+    assert log.recovery_point == 10
+    assert all(segment._offset_index is None for segment in log.segments[:-1])
+
+
+def test_old_formats_are_read() -> None:
+    """Magic 0 and 1, as an older Kafka left them: the checksum, the offsets and the times are understood."""
+    files = SimulatedFiles()
+    files.make_directory(DIRECTORY)
+    messages = old_message(0, 0, None) + old_message(1, 1, 5000) + old_message(2, 1, 6000)
+    files.set_content(f"{DIRECTORY}/{0:020d}.log", messages)
+    log = open_test_log(make_storage(files), CONFIG)
+    assert (log.log_end_offset, log.latest_epoch) == (3, -1)
+    assert len(log.read(1, 1000, 3, whole_first_batch=True).records) == 2 * 39
+    assert log.offset_for_timestamp(5500) == (6000, 2, -1)
+
+
+def old_message(offset: int, magic: int, timestamp: int | None) -> bytes:
+    body = bytes([magic, 0]) + (b"" if timestamp is None else timestamp.to_bytes(8, "big"))
+    body += b"\xff\xff\xff\xff" + b"\0\0\0\5value"
+    message = zlib.crc32(body).to_bytes(4, "big") + body
+    return offset.to_bytes(8, "big") + len(message).to_bytes(4, "big") + message

@@ -1,0 +1,126 @@
+"""The producer state table: what is accepted, what is a duplicate, what is refused."""
+
+import pytest
+from crcmod.predefined import mkPredefinedCrcFun
+
+from odradek.broker.log.producer_snapshot import decode_snapshot, encode_snapshot
+from odradek.broker.log.producer_state import LARGEST_SEQUENCE, ProducerState, sequence_after
+from odradek.protocol.errors import ErrorCode, KafkaError
+
+PRODUCER = 7
+OK, DUPLICATE = "ok", "duplicate"
+FENCED, OUT_OF_ORDER = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def write(state: ProducerState, epoch: int, sequence: int, count: int = 1, *, transactional: bool = False) -> None:
+    first = state.map_end_offset
+    state.append_data(PRODUCER, epoch, sequence, first, first + count - 1, 1000, transactional=transactional)
+    state.map_end_offset = first + count
+
+
+def judge(state: ProducerState, epoch: int, sequence: int, count: int = 1, *, client: bool = True) -> object:
+    last = sequence_after(sequence, count - 1)
+    try:
+        found = state.check(PRODUCER, epoch, sequence, last, transactional=False, client=client)
+    except KafkaError as error:
+        return error.code
+    return OK if found is None else DUPLICATE
+
+
+# batches written before (epoch, sequence, count), then the one to judge, then the verdict
+TABLE = [
+    ([], (0, 0, 1), OK),
+    ([], (0, 55, 1), OK),  # an unknown producer may begin anywhere: its records may be gone
+    ([(0, 0, 1)], (0, 1, 1), OK),
+    ([(0, 0, 1)], (0, 0, 1), DUPLICATE),
+    ([(0, 0, 1)], (0, 2, 1), OUT_OF_ORDER),
+    ([(0, 0, 3)], (0, 1, 1), OUT_OF_ORDER),  # part of a batch is no duplicate of it
+    ([(0, 0, 3)], (0, 3, 2), OK),
+    ([(0, 0, 3), (0, 3, 2)], (0, 0, 3), DUPLICATE),
+    ([(0, i, 1) for i in range(6)], (0, 1, 1), DUPLICATE),
+    ([(0, i, 1) for i in range(6)], (0, 0, 1), OUT_OF_ORDER),  # only five are remembered
+    ([(1, 0, 1)], (0, 1, 1), FENCED),
+    ([(1, 0, 1)], (2, 0, 1), OK),
+    ([(1, 0, 1)], (2, 1, 1), OUT_OF_ORDER),  # a new epoch begins at 0
+    ([(1, 0, 1), (2, 0, 1)], (2, 1, 1), OK),
+    ([(0, LARGEST_SEQUENCE - 1, 2)], (0, 0, 1), OK),
+    ([(0, LARGEST_SEQUENCE, 3)], (0, 2, 1), OK),
+    ([(0, LARGEST_SEQUENCE, 3)], (0, LARGEST_SEQUENCE, 3), DUPLICATE),
+    ([(0, LARGEST_SEQUENCE, 3)], (0, 0, 1), OUT_OF_ORDER),
+]
+
+
+@pytest.mark.parametrize(("written", "judged", "verdict"), TABLE)
+def test_table(written: list[tuple[int, int, int]], judged: tuple[int, int, int], verdict: object) -> None:
+    state = ProducerState()
+    for batch in written:
+        write(state, *batch)
+    assert judge(state, *judged) == verdict
+
+
+def test_a_coordinator_has_no_sequences_but_is_fenced_by_epochs() -> None:
+    state = ProducerState()
+    write(state, 3, 0)
+    assert judge(state, 3, -1, client=False) == OK
+    assert judge(state, 2, -1, client=False) == FENCED
+
+
+def test_a_transaction_holds_back_the_stable_offset_until_its_marker_is_replicated() -> None:
+    state = ProducerState()
+    write(state, 0, 0)
+    write(state, 0, 1, 2, transactional=True)
+    with pytest.raises(KafkaError) as refused:
+        state.check(PRODUCER, 0, 3, 3, transactional=False, client=True)
+    assert refused.value.code == ErrorCode.INVALID_TXN_STATE
+    assert state.first_unstable_offset(100) == 1
+    completed = state.append_marker(PRODUCER, 0, 5, 3, 1000, aborted=True)
+    assert completed is not None
+    assert completed == (PRODUCER, 1, 3, True)
+    assert state.stable_offset_after(completed) == 4
+    state.complete(completed)
+    assert state.first_unstable_offset(3) == 1
+    assert state.first_unstable_offset(4) is None
+    with pytest.raises(KafkaError) as fenced:
+        state.check_marker(PRODUCER, 0, 4)
+    assert fenced.value.code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_a_marker_with_a_new_epoch_makes_the_next_sequence_zero() -> None:
+    state = ProducerState()
+    write(state, 0, 0, transactional=True)
+    assert state.append_marker(PRODUCER, 1, 0, 1, 1000, aborted=False) is not None
+    assert judge(state, 1, 1) == OUT_OF_ORDER
+    assert judge(state, 1, 0) == OK
+
+
+def test_expiry_spares_open_transactions() -> None:
+    state = ProducerState()
+    write(state, 0, 0, transactional=True)
+    state.append_data(8, 0, 0, 1, 1, 1000, transactional=False)
+    state.expire(1000 + 99, 100)
+    assert set(state.producers) == {PRODUCER, 8}
+    state.expire(1000 + 100, 100)
+    assert set(state.producers) == {PRODUCER}
+
+
+def test_snapshot_golden_bytes() -> None:
+    state = ProducerState(10)
+    write(state, 2, 5, 3, transactional=True)
+    data = encode_snapshot(state.producers.values())
+    assert data.hex() == (
+        "0001" + data[2:6].hex() + "00000001"  # version, checksum, one entry
+        "0000000000000007" "0002" "00000007"  # producer id, epoch, last sequence
+        "000000000000000c" "00000002" "00000000000003e8"  # last offset, delta, timestamp
+        "ffffffff" "000000000000000a"  # coordinator epoch, first offset of the transaction
+    )  # fmt: skip
+    assert int.from_bytes(data[2:6], "big") == mkPredefinedCrcFun("crc-32c")(data[6:])
+
+
+def test_a_snapshot_remembers_the_newest_batch() -> None:
+    state = ProducerState(10)
+    write(state, 2, 0, 3)
+    write(state, 2, 3, 3)
+    again = ProducerState(state.map_end_offset, decode_snapshot(encode_snapshot(state.producers.values())))
+    assert judge(again, 2, 3, 3) == DUPLICATE
+    assert judge(again, 2, 6) == OK
+    assert judge(again, 2, 0, 3) == OUT_OF_ORDER
