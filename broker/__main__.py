@@ -12,7 +12,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import uvloop
 
@@ -22,7 +22,7 @@ from odradek.broker.network.tcp import TcpNetwork
 from odradek.broker.server import BrokerServer, StartFailure
 from odradek.broker.world import World
 from odradek.world.background import ThreadBackground
-from odradek.world.clock import LoopClock
+from odradek.world.clock import Clock, LoopClock
 from odradek.world.os_files import OsFiles
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import Store, StoreError
@@ -66,14 +66,14 @@ async def _run(config: BrokerConfig) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop_or_leave, stop)
-    background = ThreadBackground(loop)
+    clock, background = LoopClock(loop), ThreadBackground(loop)
     world = World(
-        clock=LoopClock(loop),
+        clock=clock,
         files=OsFiles(),
         network=TcpNetwork(loop),
         background=background,
         random=random.Random(),
-        zookeeper=_connect(loop),
+        zookeeper=_zookeeper(clock),
     )
     server = BrokerServer(config, world)
     try:
@@ -89,6 +89,13 @@ async def _run(config: BrokerConfig) -> int:
     await server.stop()
     background.close()
     return 1 if server.broken.is_set() else 0
+
+
+def _zookeeper(clock: Clock) -> Callable[[BrokerConfig], Store]:
+    def client(config: BrokerConfig) -> Store:
+        return KazooStore(config.zookeeper_connect, clock, session_timeout_ms=config.zookeeper_session_timeout_ms)
+
+    return client
 
 
 def _stop_or_leave(stop: asyncio.Event) -> None:

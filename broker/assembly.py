@@ -1,12 +1,15 @@
 """One broker's objects, put together. Nothing is started here but tasks that wait for work."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from odradek.broker.config import BrokerConfig
 from odradek.broker.coordinators import InternalTopics, ReplicatedGroupStorage
+from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.groups.config import GroupConfig
 from odradek.broker.groups.coordinator import GroupCoordinator
 from odradek.broker.identity import Identity
+from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.manager import LogManager
 from odradek.broker.metadata import CONSUMER_OFFSETS, MetadataCache, Node
 from odradek.broker.network.limits import ConnectionLimits
@@ -24,8 +27,11 @@ from odradek.broker.services import Services
 from odradek.broker.tasks.altering import PartitionAltering
 from odradek.broker.tasks.fetching import FollowerFetching, PeerFactory
 from odradek.broker.tasks.producer_ids import ProducerIds
+from odradek.broker.tasks.topic_creation import TopicCreation
 from odradek.broker.world import World
+from odradek.controller.channels import BrokerChannels
 from odradek.controller.config import ControllerConfig
+from odradek.controller.loop import Controller
 from odradek.zk_schema.store import Store
 
 
@@ -38,3 +44,126 @@ class Assembly:
     followings: FollowerFetching
     altering: PartitionAltering
     sockets: SocketServer
+
+
+def assemble(
+    dynamic: DynamicConfig,
+    world: World,
+    store: Store,
+    identity: Identity,
+    logs: LogManager,
+    sockets: SocketServer,
+    disk_failed: Callable[[StorageFailure], None],
+) -> Assembly:
+    """Make the objects of one broker around its opened logs and its bound sockets."""
+    config = dynamic.config
+    listener = config.inter_broker_listener_name
+    metadata = MetadataCache()
+
+    def connect(node: Node, client_id: str) -> Peer:
+        return Peer(world.network, world.clock, node.host, node.port, client_id)
+
+    def broker_epoch() -> int:
+        return identity.broker_epoch
+
+    replicas = ReplicaManager(identity.broker_id, logs, world.clock, sockets.purgatory, config.replica_lag_time_max_ms)
+    followings = FollowerFetching(
+        identity.broker_id, metadata, world.clock, connect, listener, _following_limits(config), broker_epoch,
+        disk_failed, config.num_replica_fetchers,
+    )  # fmt: skip
+    altering = PartitionAltering(replicas, metadata, world.clock, connect, listener, broker_epoch)
+    replicas.proposals = altering
+    internal_topics = InternalTopics()
+    control = ReplicaControl(
+        replicas, logs, metadata, followings, internal_topics, world.clock, broker_epoch, logs.read_high_watermarks()
+    )
+    groups = GroupCoordinator(
+        world.clock,
+        world.random,
+        ReplicatedGroupStorage(replicas),
+        _group_config(config),
+        lambda: metadata.partition_count(CONSUMER_OFFSETS) or config.offsets_topic_num_partitions,
+    )
+    internal_topics.groups = groups
+    channels = BrokerChannels(
+        lambda host, port: Peer(world.network, world.clock, host, port, f"controller-{identity.broker_id}"),
+        world.clock,
+        config.controller_socket_timeout_ms,
+    )
+    controller = Controller(store, world.clock, identity.broker_id, controller_config(config), channels, world.random)
+    creation = TopicCreation(store, metadata, lambda: dynamic.config, world.random)
+    services = Services(
+        identity=identity,
+        config=config,
+        clock=world.clock,
+        random=world.random,
+        zookeeper=store,
+        logs=logs,
+        metadata=metadata,
+        replicas=replicas,
+        control=control,
+        fetch_sessions=FetchSessionCache(config.max_incremental_fetch_session_cache_slots, world.random),
+        producer_ids=ProducerIds(identity.broker_id, broker_epoch, metadata, connect, listener),
+        groups=groups,
+        controller=controller,
+        served=SERVED,
+        learn_topic_settings=dynamic.learn,
+        auto_create_topic=creation.create,
+    )
+    return Assembly(services, connect, followings, altering, sockets)
+
+
+def make_sockets(config: BrokerConfig, world: World) -> SocketServer:
+    """Timers, purgatory and acceptor; `dispatch` is put in when there is somebody to answer."""
+    timers = TimingWheel(world.clock)
+    limits = ConnectionLimits(
+        request_bytes_max=config.socket_request_max_bytes,
+        idle_ms_max=config.connections_max_idle_ms,
+        connections_max=config.max_connections,
+        connections_per_address_max=config.max_connections_per_ip,
+        connections_per_address_overrides=config.max_connections_per_ip_overrides,
+        inter_broker_listener=config.inter_broker_listener_name,
+    )
+    return SocketServer(world.network, world.clock, timers, Purgatory(timers), limits)
+
+
+def dispatcher(services: Services) -> Dispatcher:
+    return Dispatcher(services, HANDLERS)
+
+
+def _following_limits(config: BrokerConfig) -> FollowingLimits:
+    return FollowingLimits(
+        max_wait_ms=config.replica_fetch_wait_max_ms,
+        min_bytes=config.replica_fetch_min_bytes,
+        max_bytes=config.replica_fetch_max_bytes,
+        response_max_bytes=config.replica_fetch_response_max_bytes,
+        backoff_ms=config.replica_fetch_backoff_ms,
+    )
+
+
+def _group_config(config: BrokerConfig) -> GroupConfig:
+    return GroupConfig(
+        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        group_max_size=config.group_max_size,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offsets_commit_timeout_ms=config.offsets_commit_timeout_ms,
+        offsets_load_buffer_size=config.offsets_load_buffer_size,
+        offsets_retention_minutes=config.offsets_retention_minutes,
+        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
+        offsets_topic_compression_codec=config.offsets_topic_compression_codec,
+    )
+
+
+def controller_config(config: BrokerConfig) -> ControllerConfig:
+    return ControllerConfig(
+        inter_broker_listener_name=config.inter_broker_listener_name,
+        delete_topic_enable=config.delete_topic_enable,
+        unclean_leader_election_enable=config.unclean_leader_election_enable,
+        auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
+        leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
+        leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
+        controller_socket_timeout_ms=config.controller_socket_timeout_ms,
+    )

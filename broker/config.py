@@ -76,6 +76,7 @@ class BrokerConfig:
     max_connection_creation_rate: int
     connections_max_idle_ms: int
     default_replication_factor: int
+    num_replica_fetchers: int
     replica_lag_time_max_ms: int
     replica_socket_timeout_ms: int
     replica_fetch_max_bytes: int

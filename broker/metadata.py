@@ -1,6 +1,6 @@
 """What this broker knows of the whole cluster, as the controller's UpdateMetadata requests tell it (FEATURES C15)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from odradek.broker.replication.sessions import TopicNames
@@ -48,6 +48,8 @@ class MetadataCache:
         self.topics: dict[str, dict[int, UpdateMetadataPartitionState]] = {}
         self.names = TopicNames({}, {})
         self.controller_id = NO_CONTROLLER
+        self.on_update: set[Callable[[], object]] = set()
+        """Called after every update: requests that wait until this broker knows what they have brought about."""
 
     def update(self, request: UpdateMetadataRequest) -> list[tuple[str, int]]:
         """Take over what a controller says; returns the partitions that it has deleted."""
@@ -72,6 +74,8 @@ class MetadataCache:
             if not partitions:
                 del self.topics[topic.topic_name]
                 self.names.names_by_id.pop(self.names.ids_by_name.pop(topic.topic_name, ZERO_UUID), None)
+        for look in tuple(self.on_update):
+            look()
         return deleted
 
     def _name(self, topic: str, topic_id: bytes) -> None:

@@ -1,27 +1,256 @@
 """One broker's life: what is started in which order, and how it ends.
 
-Start: the directories are locked, the ports bound, ZooKeeper asked who we are, the logs opened, requests served, and only
-then is the broker registered, for from that moment on the controller may give it work. Every failure before that is
-one clear error and leaves nothing damaged. Stop, in a controlled way: leaders move first, then requests stop, logs are
-closed clean, and the session's end takes the registration away.
+Start: directories locked, ports bound, ZooKeeper asked who we are, logs opened, requests served, and only then is the
+broker registered, for from that moment on the controller gives it work. Every failure before that is one clear error
+and leaves nothing damaged. Stop, in a controlled way: leaders move first, then requests stop, logs are closed clean,
+and the end of the session takes the registration away.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 
-from odradek.broker.assembly import Assembly, assemble
+from odradek.broker.assembly import Assembly, assemble, controller_config, dispatcher, make_sockets
 from odradek.broker.config import BrokerConfig
+from odradek.broker.dynamic_config import DynamicConfig
+from odradek.broker.identity import Identity
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.directory_files import Identity as DirectoryOwner
 from odradek.broker.log.failure import StorageFailure
-from odradek.broker.log.manager import LogManager
+from odradek.broker.log.log import Log
+from odradek.broker.log.manager import Intervals, Key, LogManager
 from odradek.broker.network.server import SocketServer
 from odradek.broker.tasks.membership import Membership
 from odradek.broker.tasks.shutdown import move_leaders_away
 from odradek.broker.world import World
 from odradek.world.clock import Timer
-from odradek.zk_schema.store import Connected, Expired, Store, StoreEvent, Suspended
+from odradek.zk_schema.registration import BrokerIdInUse, Registrar
+from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
+from odradek.zk_schema.store import ConnectionLost, Store
+from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 
 log = logging.getLogger(__name__)
 
 
-class StartFailure(Exception):
-    """Why a broker could not start: one line for the person who started it."""
+class StartFailure(Exception):  # noqa: N818 - a sentence for the person who started the broker
+    """Why a broker could not start."""
+
+
+class BrokerServer:
+    """`start`, then `stop`; `abort` after a `start` that failed. `broken` is set when it cannot go on by itself."""
+
+    def __init__(self, config: BrokerConfig, world: World) -> None:
+        self.config, self._world = config, world
+        self.broken = asyncio.Event()
+        self._sockets: SocketServer = make_sockets(config, world)
+        self._store: Store | None = None
+        self._logs: LogManager | None = None
+        self._dynamic: DynamicConfig | None = None
+        self._membership: Membership | None = None
+        self._assembly: Assembly | None = None
+        self._timers: dict[str, Timer] = {}
+
+    # ---- start
+
+    async def start(self) -> None:
+        """Raises StartFailure, UnusableDirectory."""
+        logs = self._logs = self._make_logs()
+        owner = logs.owner()
+        endpoints = self._bind()
+        store = self._store = await self._reach_zookeeper()
+        identity = await self._identify(store, owner)
+        self._dynamic = DynamicConfig(
+            self.config,
+            identity.broker_id,
+            store,
+            self._world.clock,
+            broker_changed=self._settings_changed,
+            topic_changed=self._topic_changed,
+        )
+        await self._dynamic.start()
+        await self._open_logs(logs, identity)
+        self._assembly = assemble(self._dynamic, self._world, store, identity, logs, self._sockets, self._disk_failed)
+        services = self._assembly.services
+        logs.high_watermark_of = self._high_watermark_of
+        self._sockets.serve(dispatcher(services).dispatch)
+        services.groups.start()
+        await self._join(store, identity, endpoints)
+        services.controller.start()
+        config = self.config
+        self._every("in-sync replicas", config.replica_lag_time_max_ms / 2, services.replicas.shrink_in_sync_replicas)
+        self._every(
+            "high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_watermarks
+        )
+        log.info("broker %d has started: %s", identity.broker_id, ", ".join(one.url for one in endpoints))
+
+    def _make_logs(self) -> LogManager:
+        config, world = self.config, self._world
+        return LogManager(
+            world.files,
+            world.clock,
+            world.background,
+            world.random,
+            config.log_dirs,
+            self._log_config,
+            intervals=Intervals(
+                log_initial_task_delay_ms=config.log_initial_task_delay_ms,
+                log_retention_check_interval_ms=config.log_retention_check_interval_ms,
+                log_flush_scheduler_interval_ms=config.log_flush_scheduler_interval_ms,
+                log_flush_offset_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+                log_flush_start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+                producer_id_expiration_ms=config.producer_id_expiration_ms,
+                producer_id_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
+            ),
+            directory_failed=self._directory_failed,
+        )
+
+    def _log_config(self, topic: str) -> LogConfig:
+        assert self._dynamic is not None, "a log before its settings are known"
+        return self._dynamic.log_config(topic)
+
+    def _bind(self) -> list[Endpoint]:
+        """Take the ports before anything else is touched; what is advertised for each."""
+        advertised = {listener.name: listener for listener in self.config.advertised_listeners}
+        endpoints = []
+        for listener in self.config.listeners:
+            try:
+                port = self._sockets.listen(listener.name, listener.host, listener.port)
+            except OSError as error:
+                where = f"{listener.name}://{listener.host}:{listener.port}"
+                raise StartFailure(f"cannot listen on {where}: {error}") from error
+            shown = advertised.get(listener.name, listener)
+            endpoints.append(Endpoint(listener.name, shown.host, shown.port or port, listener.protocol))
+        return endpoints
+
+    async def _reach_zookeeper(self) -> Store:
+        store = self._world.zookeeper(self.config)
+        try:
+            await store.start(self.config.zookeeper_connection_timeout_ms)
+            await create_topmost_paths(store)
+        except ConnectionLost as error:
+            await store.close()
+            waited = self.config.zookeeper_connection_timeout_ms
+            raise StartFailure(
+                f"ZooKeeper at {self.config.zookeeper_connect} does not answer within {waited} ms "
+                "(zookeeper.connect, zookeeper.connection.timeout.ms)"
+            ) from error
+        return store
+
+    async def _identify(self, store: Store, owner: DirectoryOwner | None) -> Identity:
+        """Which broker of which cluster we are; configuration and directories must agree."""
+        cluster_id = await get_or_create_cluster_id(store, self._world.random)
+        configured = self.config.broker_id
+        if owner is not None and owner.cluster_id not in (None, cluster_id):
+            raise StartFailure(
+                f"{', '.join(self.config.log_dirs)} belongs to cluster {owner.cluster_id}, "
+                f"but ZooKeeper at {self.config.zookeeper_connect} is that of cluster {cluster_id}"
+            )
+        if owner is not None and configured not in (-1, owner.broker_id):
+            raise StartFailure(
+                f"broker.id is {configured}, but {', '.join(self.config.log_dirs)} belongs to broker {owner.broker_id} "
+                "(meta.properties): set broker.id to that, or use another log.dirs"
+            )
+        if configured >= 0:
+            return Identity(configured, cluster_id)
+        if owner is not None:
+            return Identity(owner.broker_id, cluster_id)
+        if not self.config.broker_id_generation_enable:
+            raise StartFailure("broker.id is not set and broker.id.generation.enable is false")
+        return Identity(await generate_broker_id(store, self.config.reserved_broker_max_id), cluster_id)
+
+    async def _open_logs(self, logs: LogManager, identity: Identity) -> None:
+        opened = asyncio.Event()
+        logs.open(DirectoryOwner(identity.broker_id, identity.cluster_id), opened.set)
+        await opened.wait()
+
+    async def _join(self, store: Store, identity: Identity, endpoints: Sequence[Endpoint]) -> None:
+        assert self._assembly is not None
+        registration = BrokerRegistration(identity.broker_id, tuple(endpoints), rack=self.config.broker_rack)
+        registrar = Registrar(store, self._world.clock, registration)
+        self._membership = Membership(store, identity, self._assembly.services.replicas, registrar, self._id_taken)
+        try:
+            await self._membership.join()
+        except BrokerIdInUse as taken:
+            raise StartFailure(str(taken)) from taken
+
+    # ---- while it runs
+
+    def _every(self, name: str, interval_ms: float, action: Callable[[], object]) -> None:
+        def run() -> None:
+            self._timers[name] = self._world.clock.call_later(interval_ms, run)
+            action()
+
+        self._timers[name] = self._world.clock.call_later(interval_ms, run)
+
+    def _settings_changed(self, config: BrokerConfig) -> None:
+        """Dynamic settings of this broker, or of all, in ZooKeeper (KIP-226)."""
+        self.config = config
+        if self._assembly is not None and self._logs is not None:
+            self._assembly.services.config = config
+            self._assembly.services.controller.configure(controller_config(config))
+            for topic in {replica_log.topic for replica_log in self._logs.all_logs()}:
+                self._logs.configure(topic)
+
+    def _topic_changed(self, topic: str) -> None:
+        if self._assembly is not None and self._logs is not None:
+            self._logs.configure(topic)
+            if self._log_config(topic).unclean_leader_election_enable:
+                self._assembly.services.controller.unclean_election_enabled(topic)
+
+    def _checkpoint_watermarks(self) -> None:
+        assert self._logs is not None and self._assembly is not None
+        self._logs.write_high_watermarks(self._assembly.services.replicas.high_watermarks())
+
+    def _high_watermark_of(self, replica_log: Log) -> int:
+        assert self._assembly is not None
+        partition = self._assembly.services.replicas.partitions.get((replica_log.topic, replica_log.partition))
+        return replica_log.log_start_offset if partition is None else partition.high_watermark
+
+    def _directory_failed(self, path: str, cause: OSError, partitions: list[Key]) -> None:
+        """L18: its partitions are offline here; the broker lives on while another directory works."""
+        if self._assembly is not None:
+            for partition in self._assembly.services.replicas.directory_failed(partitions):
+                self._assembly.followings.leave(partition)
+        if self._logs is not None and not self._logs.online():
+            log.critical("no log directory is left: stopping")
+            self.broken.set()
+
+    def _disk_failed(self, failure: StorageFailure) -> None:
+        """Told already by the log to its manager, which told us: `_directory_failed`."""
+        log.error("%s", failure)
+
+    def _id_taken(self, taken: BrokerIdInUse) -> None:
+        log.critical("%s: stopping", taken)
+        self.broken.set()
+
+    # ---- stop
+
+    async def stop(self) -> None:
+        """In a controlled way."""
+        assert self._assembly is not None
+        services = self._assembly.services
+        if self.config.controlled_shutdown_enable and not self.broken.is_set():
+            await move_leaders_away(services, self._assembly.connect)
+        await self.abort()
+        log.info("broker %d has stopped", services.identity.broker_id)
+
+    async def abort(self) -> None:
+        """Everything that was started, ended; harmless at any point of a start that failed."""
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._dynamic is not None:
+            self._dynamic.stop()
+        if self._membership is not None:
+            self._membership.leave()
+        self._sockets.stop_listening()
+        if self._assembly is not None:
+            self._assembly.services.groups.stop()
+            self._assembly.followings.close()
+            self._assembly.altering.close()
+            await self._assembly.services.controller.stop()
+        self._sockets.close()
+        if self._logs is not None and self._assembly is not None:
+            self._checkpoint_watermarks()
+            self._logs.close(self._assembly.services.identity.broker_epoch)
+        if self._store is not None:
+            await self._store.close()

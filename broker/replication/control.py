@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from odradek.broker.log.manager import LogManager
-
 from odradek.broker.metadata import MetadataCache
 from odradek.broker.replication.manager import Coordinators, ReplicaManager
 from odradek.broker.replication.partition import NO_LEADER, Partition, PartitionView
@@ -41,7 +40,7 @@ class StoppedReplica(NamedTuple):
     """One partition of a StopReplica request of any version."""
 
     topic: str
-    index: int
+    partition_index: int
     leader_epoch: int
     delete: bool
 
@@ -158,10 +157,10 @@ class ReplicaControl:
 
     def stop(self, stopped: StoppedReplica) -> ErrorCode:
         """Stop following or leading a partition, and with `delete` drop its log."""
-        partition = self._replicas.partitions.get((stopped.topic, stopped.index))
+        partition = self._replicas.partitions.get((stopped.topic, stopped.partition_index))
         if partition is None:
-            if stopped.delete and self._logs.get(stopped.topic, stopped.index) is not None:
-                self._logs.delete(stopped.topic, stopped.index)
+            if stopped.delete and self._logs.get(stopped.topic, stopped.partition_index) is not None:
+                self._logs.delete(stopped.topic, stopped.partition_index)
             return ErrorCode.NONE
         if partition.offline and stopped.delete:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -171,13 +170,13 @@ class ReplicaControl:
         was_leader = partition.is_leader
         partition.fence()
         if was_leader:
-            self._coordinators.on_resigned(stopped.topic, stopped.index)
+            self._coordinators.on_resigned(stopped.topic, stopped.partition_index)
         if stopped.delete:
-            del self._replicas.partitions[(stopped.topic, stopped.index)]
-            self._logs.delete(stopped.topic, stopped.index)
+            del self._replicas.partitions[(stopped.topic, stopped.partition_index)]
+            self._logs.delete(stopped.topic, stopped.partition_index)
         state_change.info(
             "broker %d %s %s-%d", self._replicas.broker_id, "deletes" if stopped.delete else "stops",
-            stopped.topic, stopped.index,
+            stopped.topic, stopped.partition_index,
         )  # fmt: skip
         self._replicas.role_changed(partition)
         return ErrorCode.NONE

@@ -4,9 +4,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from odradek.broker.log.manager import LogManager
-
 from odradek.broker.log.log import Appended
+from odradek.broker.log.manager import LogManager
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.replication.partition import IsrProposal, Partition
@@ -174,9 +173,9 @@ class ReplicaManager:
             self.role_changed(partition)
         return led
 
-    def directory_failed(self, directory: str) -> list[Partition]:
-        """A log directory cannot be used any more: its partitions are offline. Returns them."""
-        failed = [p for p in self.partitions.values() if not p.offline and p.log.directory.startswith(directory)]
+    def directory_failed(self, keys: Iterable[tuple[str, int]]) -> list[Partition]:
+        """The log directory of these partitions cannot be used any more: they are offline here. Returns them."""
+        failed = [partition for key in keys if (partition := self.partitions.get(key)) is not None]
         for partition in failed:
             partition.offline = True
             partition.fence()

@@ -59,8 +59,8 @@ class Partition:
 
     __slots__ = (
         "advanced", "appended", "committed_isr", "followers", "high_watermark", "index", "is_leader", "leader",
-        "leader_epoch", "leader_epoch_start_offset", "local_id", "log", "offline", "partition_epoch", "proposal", "recovering",
-        "replicas", "topic", "topic_id",
+        "leader_epoch", "leader_epoch_start_offset", "local_id", "log", "offline", "partition_epoch", "proposal",
+        "recovering", "replicas", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(self, topic: str, index: int, local_id: int, log: Log, high_watermark: int = 0) -> None:
@@ -166,7 +166,7 @@ class Partition:
     def append_as_follower(self, records: Buffer, leader_high_watermark: int, leader_log_start: int) -> None:
         """Append what the leader sent and take over its high watermark and log start, as far as our log reaches."""
         if len(records):
-            self.log.append_as_follower(records)  # type: ignore[arg-type]
+            self.log.append_as_follower(records)
         self.high_watermark = max(self.high_watermark, min(leader_high_watermark, self.log.log_end_offset))
         if leader_log_start > self.log.log_start_offset:
             self.log.advance_log_start_offset(leader_log_start)

@@ -10,9 +10,10 @@ from odradek.protocol.messages.fetch import EpochEndOffset, LeaderIdAndEpoch, Pa
 from odradek.protocol.primitives import ZERO_UUID, Records
 
 CONSUMER = -1
-LAST_VERSION_WITH_HARD_LIMIT = 2
-"""Up to this one a first batch that is larger than the limit comes cut off, so that old clients see that it is."""
+LAST_VERSION_OF_WHOLE_BATCHES = 2
+"""Up to this one every partition gives a whole batch: it is converted, and what is over the limit is cut then."""
 LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
+FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_LEADER_HINT = 16
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
@@ -49,7 +50,7 @@ def read_partitions(
     """Read each partition in turn while `max_bytes` lasts; the first one that has anything gives one whole batch."""
     answers = []
     total, left, failed = 0, parameters.max_bytes, False
-    first = parameters.version > LAST_VERSION_WITH_HARD_LIMIT
+    first = True
     for partition in wanted:
         answer = _read_one(partition_of, partition, parameters, left, first)
         answers.append((partition, answer))
@@ -59,7 +60,7 @@ def read_partitions(
         assert answer.records is not None
         size = len(answer.records)
         if size:
-            first = False
+            first = parameters.version <= LAST_VERSION_OF_WHOLE_BATCHES
             total += size
             left = max(left - size, 0)
     return PartitionsRead(answers, total, failed)
@@ -82,6 +83,8 @@ def _read_one(
     error = partition.check_leadership(wanted.leader_epoch)
     if error is not ErrorCode.NONE:
         return _refusal(wanted, error, parameters.version, partition)
+    if parameters.version < FIRST_VERSION_WITH_ZSTD and partition.log.config.compression_type == "zstd":
+        return _refusal(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     try:
         if wanted.last_fetched_epoch != NO_EPOCH:
             diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
@@ -93,8 +96,8 @@ def _read_one(
             as_follower=parameters.as_follower,
             whole_first_batch=whole_first_batch,
         )
-    except KafkaError as error:
-        return _refusal(wanted, error.code, parameters.version, partition)
+    except KafkaError as refused:
+        return _refusal(wanted, refused.code, parameters.version, partition)
     return _answer(partition, slice_.records)
 
 

@@ -1,8 +1,9 @@
-"""Fetch (key 1), versions 4 to 17: read batches from partitions that this broker leads.
+"""Fetch (key 1), versions 0 to 17: read batches from partitions that this broker leads.
 
 Waits until `min_bytes` are there, an answer must be given at once (an error, a diverging epoch), or `max_wait_ms` are
 over. Sessions (KIP-227) from version 7, topic ids from 13. A follower's fetch also tells how far it has come, which
-moves the high watermark and the ISR. Records are ranges of files, sent with sendfile.
+moves the high watermark and the ISR. Records are ranges of files, sent with sendfile; for versions 0 to 3 they are read
+and converted to message sets (`message.downconversion.enable`). zstd is refused below version 10.
 
 Not done: rack-aware replica selection (the preferred replica is always -1), read_committed's list of aborted
 transactions (there are no transactions yet, so the last stable offset is the high watermark).
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable
 from odradek.broker.replication.delayed import DelayedFetch
 from odradek.broker.replication.reading import CONSUMER, FetchParameters, PartitionsRead
 from odradek.broker.replication.sessions import FetchSession, OpenedFetch, WantedPartition
+from odradek.broker.requests.old_formats import FIRST_FETCH_VERSION_WITH_BATCHES, convert_answer, refuse
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Wait
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -26,7 +28,7 @@ from odradek.protocol.messages.fetch import (
 )
 
 REQUEST = FetchRequest
-VERSIONS = (4, 17)
+VERSIONS = (0, 17)
 
 FIRST_VERSION_WITH_ENDPOINTS = 16
 
@@ -73,12 +75,24 @@ def _keys(broker: Services, wanted: Iterable[WantedPartition], parameters: Fetch
 
 
 def _response(broker: Services, opened: OpenedFetch, read: PartitionsRead, context: RequestContext) -> FetchResponse:
+    if context.api_version < FIRST_FETCH_VERSION_WITH_BATCHES:
+        _convert(broker, read, context.api_version)
     session = opened.session
     answers = read.answers if session is None else _told(session, read, opened.incremental)
     response = FetchResponse(session_id=0 if session is None else session.id, responses=_by_topic(answers))
     if read.failed and context.api_version >= FIRST_VERSION_WITH_ENDPOINTS:
         response.node_endpoints = _leaders_named(broker, answers, context.listener)
     return response
+
+
+def _convert(broker: Services, read: PartitionsRead, version: int) -> None:
+    for wanted, answer in read.answers:
+        if answer.records:
+            partition = broker.replicas.partitions[(wanted.topic, wanted.index)]
+            if partition.log.config.message_downconversion_enable:
+                convert_answer(answer, wanted.fetch_offset, wanted.max_bytes, version)
+            else:
+                refuse(answer, ErrorCode.UNSUPPORTED_VERSION)
 
 
 def _told(

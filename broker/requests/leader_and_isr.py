@@ -28,10 +28,26 @@ def handle(broker: Services, request: LeaderAndIsrRequest, context: RequestConte
     return _apply(broker, request, context.api_version)
 
 
+def _new_topics(broker: Services, request: LeaderAndIsrRequest) -> set[str]:
+    """Topics of which this broker has no log yet: whoever creates a topic writes its settings before its partitions."""
+    return {
+        topic
+        for topic, _, state in partition_states(request)
+        if (topic, state.partition_index) not in broker.replicas.partitions
+        and broker.logs.get(topic, state.partition_index) is None
+    }
+
+
 async def _apply(broker: Services, request: LeaderAndIsrRequest, version: int) -> Reply:
     error = broker.control.check(request.controller_epoch, request.broker_epoch)
     if error is not ErrorCode.NONE:
         return Reply(LeaderAndIsrResponse(error_code=error))
+    new_topics = _new_topics(broker, request)
+    if new_topics:
+        await broker.learn_topic_settings(new_topics)
+        error = broker.control.check(request.controller_epoch, request.broker_epoch)
+        if error is not ErrorCode.NONE:
+            return Reply(LeaderAndIsrResponse(error_code=error))
     response = LeaderAndIsrResponse()
     topics: dict[bytes, LeaderAndIsrTopicError] = {}
     slice_end_ms = broker.clock.monotonic_ms() + SLICE_MS

@@ -73,14 +73,14 @@ def _look_up(partition: Partition, timestamp: int, replica_id: int, version: int
     replica_log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = replica_log.log_start_offset
-        return -1, start, replica_log.epoch_of(start)
+        return -1, start, replica_log.epochs.epoch_at(start)
     if timestamp == LATEST_TIERED:
         return -1, -1, -1
     end = _readable_end(partition, replica_id, version)
     if timestamp == LATEST:
         return -1, end, partition.leader_epoch
     found = (
-        replica_log.record_with_largest_timestamp()
+        replica_log.offset_of_max_timestamp()
         if timestamp == MAX_TIMESTAMP
         else (replica_log.offset_for_timestamp(timestamp))
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from struct import Struct
 
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
+from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, to_batch
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Silent, Wait
 from odradek.broker.services import Services
 from odradek.protocol.compression import ZSTD
@@ -38,7 +39,7 @@ from odradek.protocol.record_batch import (
 )
 
 REQUEST = ProduceRequest
-VERSIONS = (3, 11)
+VERSIONS = (0, 11)
 
 ALL = -1
 LAST_VERSION_WITHOUT_STORAGE_ERROR = 3
@@ -90,6 +91,8 @@ def _append_topic(
         try:
             partition = broker.replicas.led(topic.name, data.index)
             records = data.records
+            if version < FIRST_PRODUCE_VERSION_WITH_BATCHES:
+                records = to_batch(records)
             _check(records, version)
             appended = broker.replicas.append(partition, records, acks)
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""StopReplica (key 5), versions 0 to 4: the controller has this broker give up replicas, and with `delete` their logs."""
+"""StopReplica (key 5), versions 0 to 4: the controller has this broker give up replicas, with `delete` also their logs."""
 
 from odradek.broker.replication.control import stopped_replicas
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
@@ -16,7 +16,7 @@ def handle(broker: Services, request: StopReplicaRequest, context: RequestContex
         return Reply(StopReplicaResponse(error_code=error))
     answers = [
         StopReplicaPartitionError(
-            topic_name=stopped.topic, partition_index=stopped.index, error_code=broker.control.stop(stopped)
+            topic_name=stopped.topic, partition_index=stopped.partition_index, error_code=broker.control.stop(stopped)
         )
         for stopped in stopped_replicas(request)
     ]

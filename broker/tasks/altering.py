@@ -8,9 +8,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from odradek.broker.network.peer import Peer
-
 from odradek.broker.metadata import MetadataCache, Node
+from odradek.broker.network.peer import Peer
 from odradek.broker.replication.manager import ReplicaManager
 from odradek.broker.replication.partition import IsrProposal
 from odradek.broker.tasks.fetching import PeerFactory

@@ -5,10 +5,9 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from odradek.broker.network.peer import Peer
-
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.metadata import MetadataCache, Node
+from odradek.broker.network.peer import Peer
 from odradek.broker.replication.following import FETCH_VERSION, Followed, FollowingLimits, LeaderFollowing
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import ErrorCode

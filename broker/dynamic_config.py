@@ -1,0 +1,262 @@
+"""Settings that change while the broker runs: what ZooKeeper says of topics and brokers, and when it says more.
+
+Whoever changes settings writes the znode of the topic or broker first and then a sequential znode below
+/config/changes that names it; every broker watches those and reads again what was named (KIP-226, and Kafka's
+ZkConfigManager). Settings of clients, users and addresses are stored for others and mean nothing here.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from odradek.broker.config import BrokerConfig
+from odradek.broker.log.config import LogConfig
+from odradek.broker.settings.definition import BadValue
+from odradek.broker.settings.topic_config import log_config
+from odradek.world.clock import Clock
+from odradek.zk_schema.store import (
+    Connected,
+    ConnectionLost,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    Store,
+    StoreEvent,
+    WatchFired,
+)
+from odradek.zk_schema.znodes.configs import (
+    BROKERS,
+    TOPICS,
+    broker_config_path,
+    decode_config,
+    encode_config,
+    entity_path,
+    entity_type_path,
+    topic_config_path,
+)
+from odradek.zk_schema.znodes.json_data import BadZnode
+from odradek.zk_schema.znodes.notifications import (
+    CHANGE_EXPIRATION_MS,
+    CONFIG_CHANGE_PREFIX,
+    CONFIG_CHANGES_PATH,
+    ConfigChange,
+    sequence_number,
+)
+
+log = logging.getLogger(__name__)
+
+READ_AT_ONCE: Final = 500
+"""Topics whose settings are asked for together."""
+
+
+class DynamicConfig:
+    """The settings as they are now. Loop-thread only.
+
+    `broker_changed` is called with the new settings when those of this broker or of all brokers have changed (topics'
+    settings that follow from them have changed then too), `topic_changed` with the name of a topic.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        broker_id: int,
+        store: Store,
+        clock: Clock,
+        *,
+        broker_changed: Callable[[BrokerConfig], object] = lambda config: None,
+        topic_changed: Callable[[str], object] = lambda topic: None,
+    ) -> None:
+        self.config = config
+        self._broker_id = broker_id
+        self._store = store
+        self._clock = clock
+        self._broker_changed = broker_changed
+        self._topic_changed = topic_changed
+        self._topics: dict[str, dict[str, str]] = {}
+        self._seen = -1
+        self._due = asyncio.Event()
+        self._read_everything = False
+        self._task: asyncio.Task[None] | None = None
+
+    def topic_overrides(self, topic: str) -> dict[str, str]:
+        """What is set for this topic itself."""
+        return self._topics.get(topic, {})
+
+    def log_config(self, topic: str) -> LogConfig:
+        """For a topic's logs (LogManager's `config_of`). Settings that cannot be read count as not set."""
+        try:
+            return log_config(self.config, self.topic_overrides(topic))
+        except BadValue as error:
+            log.error("topic %s: %s: none of its settings count", topic, error)
+            return log_config(self.config, {})
+
+    async def learn(self, topics: Iterable[str]) -> None:
+        """Read the settings of topics that this broker hears of for the first time; without ZooKeeper they wait."""
+        try:
+            await self._read_topics(topics)
+        except (ConnectionLost, SessionExpired) as error:
+            log.warning("settings of new topics cannot be read yet: %s", error)
+
+    async def start(self) -> None:
+        """Read everything once, then follow the changes. Raises what the store raises.
+
+        To be called before logs are opened, which need their settings.
+        """
+        self._store.subscribe(self._on_event)
+        await self._load()
+        self._task = asyncio.get_running_loop().create_task(self._follow(), name="dynamic config")
+
+    def stop(self) -> None:
+        """Follow no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _on_event(self, event: StoreEvent) -> None:
+        if isinstance(event, WatchFired) and event.path == CONFIG_CHANGES_PATH:
+            self._due.set()
+        elif isinstance(event, Connected):
+            self._read_everything = True
+            self._due.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            try:
+                if self._read_everything:
+                    self._read_everything = False
+                    await self._load()
+                else:
+                    await self._read_changes()
+            except (ConnectionLost, SessionExpired) as error:
+                self._read_everything = True  # the next Connected begins again
+                log.warning("settings cannot be read: %s", error)
+
+    async def _load(self) -> None:
+        """Watch for changes first and read second, so that none falls between."""
+        names = await self._watch_changes()
+        self._seen = max((sequence_number(name) for name in names), default=self._seen)
+        await self._read_broker()
+        try:
+            topics = await self._store.children(entity_type_path(TOPICS))
+        except NoNode:
+            topics = []
+        await self._read_topics({*topics, *self._topics})
+
+    async def _watch_changes(self) -> list[str]:
+        try:
+            return await self._store.children(CONFIG_CHANGES_PATH, watch=True)
+        except NoNode:
+            with contextlib.suppress(NodeExists):
+                await self._store.create(CONFIG_CHANGES_PATH, parents=True)
+            return await self._store.children(CONFIG_CHANGES_PATH, watch=True)
+
+    async def _read_changes(self) -> None:
+        names = sorted(await self._watch_changes(), key=sequence_number)
+        entities: dict[str, None] = {}
+        for name in names:
+            if sequence_number(name) > self._seen:
+                self._seen = sequence_number(name)
+                entity = await self._entity_of(f"{CONFIG_CHANGES_PATH}/{name}")
+                if entity is not None:
+                    entities[entity] = None
+        topics = [entity.partition("/")[2] for entity in entities if entity.startswith(f"{TOPICS}/")]
+        await self._read_topics(topics)
+        if any(entity.startswith(f"{BROKERS}/") for entity in entities):
+            await self._read_broker()
+        await self._delete_old(names)
+
+    async def _entity_of(self, path: str) -> str | None:
+        try:
+            return ConfigChange.decode((await self._store.get(path))[0]).entity
+        except NoNode:
+            return None  # somebody found it old enough to delete: whoever wrote it did so long ago
+        except BadZnode as error:
+            log.error("a change of settings is passed over: %s", error)
+            return None
+
+    async def _settings(self, path: str) -> dict[str, str] | None:
+        """None when they cannot be understood: what was before stays."""
+        try:
+            return decode_config(path, (await self._store.get(path))[0])
+        except NoNode:
+            return {}
+        except BadZnode as error:
+            log.error("settings are passed over: %s", error)
+            return None
+
+    async def _read_broker(self) -> None:
+        default = await self._settings(broker_config_path(None))
+        own = await self._settings(broker_config_path(self._broker_id))
+        layers = self.config.layers
+        try:
+            changed = self.config.with_dynamic(
+                layers.dynamic_default if default is None else default,
+                layers.dynamic_broker if own is None else own,
+            )
+        except BadValue as error:
+            log.error("changed settings of brokers are passed over: %s", error)
+            return
+        if changed != self.config:
+            self.config = changed
+            log.info("dynamic settings: %s, of this broker: %s", *self._names())
+            self._broker_changed(changed)
+
+    def _names(self) -> tuple[list[str], list[str]]:
+        """Names alone: values may be secrets."""
+        return sorted(self.config.layers.dynamic_default), sorted(self.config.layers.dynamic_broker)
+
+    async def _read_topics(self, topics: Iterable[str]) -> None:
+        left = list(topics)
+        while left:
+            some, left = left[:READ_AT_ONCE], left[READ_AT_ONCE:]
+            found = await asyncio.gather(*(self._settings(topic_config_path(topic)) for topic in some))
+            for topic, settings in zip(some, found, strict=True):
+                if settings is not None and settings != self._topics.get(topic, {}):
+                    self._set_topic(topic, settings)
+
+    def _set_topic(self, topic: str, settings: dict[str, str]) -> None:
+        if settings:
+            self._topics[topic] = settings
+        else:
+            del self._topics[topic]
+        log.info("settings of topic %s: %s", topic, settings)
+        self._topic_changed(topic)
+
+    async def _delete_old(self, names: Iterable[str]) -> None:
+        """Changes are kept for a while for brokers that are slow, then deleted by whoever sees them."""
+        now_ms = self._clock.now_ms()
+        for name in names:
+            path = f"{CONFIG_CHANGES_PATH}/{name}"
+            try:
+                _, stat = await self._store.get(path)
+                if stat.created_ms + CHANGE_EXPIRATION_MS >= now_ms:
+                    return  # they are in order: the others are younger
+                await self._store.delete(path)
+            except NoNode:
+                continue
+
+
+async def change_entity(store: Store, entity: str, settings: Mapping[str, str]) -> None:
+    """Write an entity's settings, then the change that tells the brokers: Kafka's order (AdminZkClient)."""
+    path, data = entity_path(entity), encode_config(settings)
+    try:
+        await store.set(path, data)
+    except NoNode:
+        try:
+            await store.create(path, data, parents=True)
+        except NodeExists:
+            await store.set(path, data)
+    await store.create(CONFIG_CHANGE_PREFIX, ConfigChange(entity).encode(), sequential=True, parents=True)
+
+
+async def stored_settings(store: Store, entity: str) -> dict[str, str]:
+    """What ZooKeeper has of an entity. Raises BadZnode."""
+    path = entity_path(entity)
+    try:
+        data, _ = await store.get(path)
+    except NoNode:
+        return {}
+    return decode_config(path, data)
