@@ -1,0 +1,80 @@
+"""Child processes: their files, their end, and who does not want to end."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from odradek.local.handshake import is_ready
+from odradek.local.ports import free_ports
+from odradek.local.processes import Child, read_pid
+
+SAY_AND_WAIT = "import signal, sys; print('ready', flush=True); sys.stderr.write('{words}\\n'); signal.pause()"
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready')\nwhile True: signal.pause()"
+
+
+async def start(directory: Path, program: str) -> Child:
+    """A child that has said `ready`."""
+    child = await Child.start("it", [sys.executable, "-u", "-c", program], directory)
+    while "ready" not in child.log_file.read_text():
+        assert child.alive
+        await asyncio.sleep(0.005)
+    return child
+
+
+def test_files_and_a_calm_end(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        child = await start(tmp_path, SAY_AND_WAIT.format(words="last words"))
+        assert read_pid(tmp_path / "run" / "it.pid") == child.pid
+        assert child.describe_end() == "is running"
+        assert await child.stop()
+        assert child.describe_end() == "was killed by SIGTERM"
+        assert not (tmp_path / "run" / "it.pid").exists()
+        assert child.last_line() == "last words"
+        assert await child.stop()
+
+    asyncio.run(scenario())
+
+
+def test_who_does_not_end_is_killed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        child = await start(tmp_path, DEAF)
+        assert not await child.stop(grace_seconds=0.05)
+        assert child.process.returncode == -signal.SIGKILL
+
+    asyncio.run(scenario())
+
+
+def test_an_exit_code(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        child = await Child.start("it", [sys.executable, "-c", "raise SystemExit(3)"], tmp_path)
+        await child.wait()
+        assert child.describe_end() == "exited with code 3"
+        assert not child.alive
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("content", ["", "x", "999999999"])
+def test_pid_files_that_name_nobody(tmp_path: Path, content: str) -> None:
+    (tmp_path / "it.pid").write_text(content)
+    assert read_pid(tmp_path / "it.pid") is None
+    assert read_pid(tmp_path / "missing.pid") is None
+
+
+def test_who_is_no_zookeeper_is_not_ready() -> None:
+    async def scenario() -> None:
+        async def babble(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            writer.close()
+
+        (port,) = free_ports(1)
+        assert not await is_ready("127.0.0.1", port)
+        async with await asyncio.start_server(babble, "127.0.0.1", port):
+            assert not await is_ready("127.0.0.1", port)
+        async with await asyncio.start_server(lambda *_: None, "127.0.0.1", port):
+            assert not await is_ready("127.0.0.1", port, timeout_ms=50)
+
+    asyncio.run(scenario())

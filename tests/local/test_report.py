@@ -1,0 +1,61 @@
+"""What `up` writes: the brokers' files, and its lines."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from odradek.local.broker_files import BrokerFile
+from odradek.local.cluster import BrokerStatus, ClusterPlan
+from odradek.local.report import Lines, changes, sentence
+
+ONE = BrokerStatus(1, "127.0.0.1:9093", 4711, "registered", controller=False)
+TWO = BrokerStatus(2, "127.0.0.1:9094", 4712, "registered", controller=True)
+
+
+def test_changes_between_two_looks() -> None:
+    dead = replace(TWO, state="was killed by SIGKILL", controller=False)
+    assert list(changes([ONE, TWO], [ONE, TWO])) == []
+    assert [sentence(event) for event in changes([ONE, TWO], [ONE, dead])] == [
+        "broker 2 (pid 4712): was killed by SIGKILL",
+        "no controller",
+    ]
+    assert [sentence(event) for event in changes([ONE, dead], [replace(ONE, controller=True), dead])] == [
+        "controller is broker 1"
+    ]
+
+
+def test_lines_and_json(capsys: pytest.CaptureFixture[str]) -> None:
+    ready = {"event": "ready", "bootstrap": "127.0.0.1:9092,127.0.0.1:9093", "zookeeper": "127.0.0.1:2181"}
+    Lines(as_json=False).say(ready)
+    Lines(as_json=True).say(ready)
+    plain, as_json = capsys.readouterr().out.splitlines()
+    assert plain == "ready bootstrap=127.0.0.1:9092,127.0.0.1:9093 zookeeper=127.0.0.1:2181"
+    assert json.loads(as_json) == ready
+
+
+def test_a_brokers_file(tmp_path: Path) -> None:
+    broker = BrokerFile(
+        1, 9093, 2, "127.0.0.1:2181", tmp_path, {"log.retention.ms": "5", "offsets.topic.replication.factor": "1"}
+    )
+    broker.write()
+    written = dict(
+        line.split("=", 1) for line in (tmp_path / "config" / "broker-1.properties").read_text().splitlines()
+    )
+    assert written["broker.id"] == "1"
+    assert written["listeners"] == "PLAINTEXT://127.0.0.1:9093"
+    assert written["log.dirs"] == str(tmp_path / "data" / "broker-1")
+    assert written["zookeeper.connect"] == "127.0.0.1:2181"
+    assert written["zookeeper.session.timeout.ms"] == "3000"
+    assert written["transaction.state.log.replication.factor"] == "2"
+    assert written["offsets.topic.replication.factor"] == "1"
+    assert written["log.retention.ms"] == "5"
+    assert (tmp_path / "data" / "broker-1").is_dir()
+
+
+def test_a_plan(tmp_path: Path) -> None:
+    plan = ClusterPlan(tmp_path, brokers=2, port=19092)
+    assert plan.bootstrap == "127.0.0.1:19092,127.0.0.1:19093"
+    assert plan.zookeeper_connect == "127.0.0.1:2181"
+    assert ClusterPlan(tmp_path, zookeeper="z:1,y:2/kafka").zookeeper_connect == "z:1,y:2/kafka"

@@ -1,0 +1,115 @@
+"""The commands `stop` and `zk`."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.cli.main import run
+from odradek.cli.zk import decoded
+from odradek.local.ports import free_ports
+from odradek.local.zookeeper import EmbeddedZooKeeper
+from odradek.world.clock import LoopClock
+from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.znodes.controller import ControllerRegistration
+
+
+def sleeper(directory: Path, name: str) -> subprocess.Popen[bytes]:
+    """A process with a pid file, that ends when it is told to."""
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    (directory / "run").mkdir(exist_ok=True)
+    (directory / "run" / f"{name}.pid").write_text(f"{child.pid}\n")
+    return child
+
+
+def reap(children: list[subprocess.Popen[bytes]]) -> None:
+    """A child of ours stays as a zombie until somebody asks for its code."""
+    for child in children:
+        child.wait(10)
+
+
+def test_nothing_to_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["stop", "--data", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"odradek stop: nothing runs in {tmp_path}\n"
+    assert run(["stop", "1", "--data", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"odradek stop: broker 1 does not run in {tmp_path}\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    embedded = EmbeddedZooKeeper(tmp_path_factory.mktemp("zk"), free_ports(1)[0])
+
+    async def fill() -> None:
+        await embedded.start()
+        store = KazooStore(embedded.connect, LoopClock(asyncio.get_running_loop()))
+        await store.start(5000)
+        await store.create("/brokers/ids", parents=True)
+        for number in (10, 2, 1):
+            await store.create(f"/brokers/ids/{number}")
+        await store.create("/controller", ControllerRegistration(2, 22).encode())
+        await store.create("/controller_epoch", b"7")
+        await store.close()
+
+    with asyncio.Runner() as runner:
+        runner.run(fill())
+        yield embedded.connect
+        runner.run(embedded.stop())
+
+
+@pytest.mark.zookeeper
+def test_zk_ls(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["zk", "ls", "/brokers/ids/", "--zookeeper", server]) == 0
+    assert capsys.readouterr().out.splitlines() == ["1", "2", "10"]
+    assert run(["zk", "ls", "--json", "--zookeeper", f"{server}/brokers"]) == 0
+    assert json.loads(capsys.readouterr().out) == ["ids"]
+
+
+@pytest.mark.zookeeper
+def test_zk_get(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["zk", "get", "/controller", "--json", "--zookeeper", server]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["data"]["brokerid"] == 2
+    assert answer["stat"]["version"] == 0
+    assert run(["zk", "get", "/controller_epoch", "--zookeeper", server]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "7"
+
+
+@pytest.mark.zookeeper
+def test_zk_says_what_is_wrong(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["zk", "get", "/missing", "--zookeeper", server]) == 1
+    assert capsys.readouterr().err == "odradek zk: /missing: no such znode\n"
+    assert run(["zk", "get", "missing", "--zookeeper", server]) == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "value"), [(b'{"a":1}', {"a": 1}), (b"7", 7), (b"", ""), (b"plain", "plain"), (b"\xff", "b'\\xff'")]
+)
+def test_data_is_decoded_as_far_as_it_can_be(data: bytes, value: object) -> None:
+    assert decoded(data) == value
+
+
+def test_stop_ends_everything_when_up_is_gone(tmp_path: Path) -> None:
+    children = [sleeper(tmp_path, name) for name in ("broker-0", "broker-1", "zookeeper")]
+    reaping = threading.Thread(target=reap, args=(children,))
+    reaping.start()
+    assert run(["stop", "--data", str(tmp_path)]) == 0
+    reaping.join()
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_stop_of_one_broker_leaves_the_others(tmp_path: Path) -> None:
+    one, other = sleeper(tmp_path, "broker-0"), sleeper(tmp_path, "broker-1")
+    reaping = threading.Thread(target=reap, args=([one],))
+    reaping.start()
+    try:
+        assert run(["stop", "0", "--data", str(tmp_path)]) == 0
+        assert other.poll() is None
+    finally:
+        other.kill()
+        reap([other])
+        reaping.join()

@@ -1,0 +1,95 @@
+"""What only the real store can show."""
+
+import asyncio
+
+import pytest
+
+from odradek.local.ports import free_ports
+from odradek.local.zookeeper import EmbeddedZooKeeper
+from odradek.world.clock import LoopClock
+from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.store import Connected, ConnectionLost, NoNode, WatchFired, WatchKind
+
+pytestmark = pytest.mark.zookeeper
+
+
+def store_at(connect: str, *, session_timeout_ms: int = 3000, make_chroot: bool = True) -> KazooStore:
+    clock = LoopClock(asyncio.get_running_loop())
+    return KazooStore(connect, clock, session_timeout_ms=session_timeout_ms, make_chroot=make_chroot)
+
+
+def test_nobody_there() -> None:
+    async def scenario() -> None:
+        store = store_at(f"127.0.0.1:{free_ports(1)[0]}")
+        with pytest.raises(ConnectionLost):
+            await store.start(200)
+        with pytest.raises(ConnectionLost):
+            await store.until_connected()
+
+    asyncio.run(scenario())
+
+
+def test_a_chroot_is_made_and_does_not_show(zookeeper: EmbeddedZooKeeper) -> None:
+    async def scenario() -> None:
+        plain, inside = store_at(zookeeper.connect), store_at(f"{zookeeper.connect}/deep/down")
+        events: list[object] = []
+        inside.subscribe(events.append)
+        await plain.start(5000)
+        await inside.start(5000)
+        assert await inside.children("/") == []
+        assert await inside.create("/a/n-", sequential=True, parents=True) == "/a/n-0000000000"
+        assert await plain.children("/deep/down/a") == ["n-0000000000"]
+        with pytest.raises(NoNode) as caught:
+            await inside.create("/missing/x")
+        assert caught.value.path == "/missing"
+        await inside.children("/a", watch=True)
+        await inside.children("/", watch=True)
+        await plain.delete("/deep/down/a/n-0000000000")
+        await plain.create("/deep/down/b")
+        await inside.exists("/")
+        assert events == [
+            Connected(inside.session_id),
+            WatchFired(WatchKind.CHILDREN, "/a"),
+            WatchFired(WatchKind.CHILDREN, "/"),
+        ]
+        await plain.close()
+        await inside.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_chroot_that_is_not_to_be_made(zookeeper: EmbeddedZooKeeper) -> None:
+    async def scenario() -> None:
+        store = store_at(f"{zookeeper.connect}/never", make_chroot=False)
+        await store.start(5000)
+        with pytest.raises(NoNode):
+            await store.children("/")
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_timeout_is_the_one_that_zookeeper_grants(zookeeper: EmbeddedZooKeeper) -> None:
+    async def scenario() -> None:
+        store = store_at(zookeeper.connect, session_timeout_ms=60_000)
+        assert store.session_timeout_ms == 60_000
+        await store.start(5000)
+        assert store.session_timeout_ms == 10_000
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_zookeeper_away_is_said_once(zookeeper: EmbeddedZooKeeper, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        store = store_at(zookeeper.connect)
+        await store.start(5000)
+        back = asyncio.Event()
+        store.subscribe(lambda event: back.set() if isinstance(event, Connected) else None)
+        store._client._connection._socket.shutdown(2)
+        await back.wait()
+        await store.close()
+
+    caplog.set_level("WARNING")
+    asyncio.run(scenario())
+    assert [record.getMessage() for record in caplog.records] == [f"ZooKeeper at {zookeeper.connect} is away"]
