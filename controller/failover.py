@@ -12,6 +12,7 @@ from odradek.controller.elections import Strategy
 from odradek.controller.events import LeadersToBalance
 from odradek.controller.state import PartitionPhase, ReplicaPhase
 from odradek.controller.tenure import Tenure
+from odradek.controller.topic_admin import new_topic_id
 from odradek.zk_schema.store import Create
 from odradek.zk_schema.znodes.cluster import FEATURE_PATH, FinalizedFeatures
 from odradek.zk_schema.znodes.notifications import ISR_CHANGE_PATH, LOG_DIR_EVENT_PATH
@@ -67,7 +68,7 @@ async def add_topic(tenure: Tenure, topic: str, found: Topic, randomness: random
     """Take a topic into the state; one without an id gets one first."""
     topic_id, partitions = found
     if topic_id is None:
-        topic_id = randomness.randbytes(16)
+        topic_id = new_topic_id(randomness)
         await tenure.store.set_assignment(topic, topic_id, partitions)
     tenure.state.add_topic(topic, topic_id)
     tenure.state.assignments[topic] = partitions

@@ -1,0 +1,91 @@
+"""What the handlers of administrative requests use of the broker, and waiting until this broker knows the result."""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from odradek.broker.metadata import MetadataCache
+from odradek.controller.loop import Controller
+from odradek.controller.topic_admin import Defaults
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.world.clock import Clock
+from odradek.zk_schema.store import Store
+
+NO_LEADER = -1
+
+
+class AdminConfig(Protocol):
+    """The part of `BrokerConfig` that these handlers need."""
+
+    @property
+    def num_partitions(self) -> int: ...
+    @property
+    def default_replication_factor(self) -> int: ...
+    @property
+    def delete_topic_enable(self) -> bool: ...
+
+
+class AdminServices(Protocol):
+    """The part of `Services` that these handlers need."""
+
+    @property
+    def config(self) -> AdminConfig: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def random(self) -> random.Random: ...
+    @property
+    def zookeeper(self) -> Store: ...
+    @property
+    def metadata(self) -> MetadataCache: ...
+    @property
+    def controller(self) -> Controller: ...
+
+
+def defaults(broker: AdminServices) -> Defaults:
+    return Defaults(broker.config.num_partitions, broker.config.default_replication_factor)
+
+
+def racks(broker: AdminServices) -> Mapping[int, str | None]:
+    """The live brokers: on the controller as it sees them, elsewhere as it was told."""
+    state = broker.controller.state
+    if state is not None:
+        return {broker_id: state.brokers[broker_id].registration.rack for broker_id in sorted(state.live_broker_ids)}
+    return {broker_id: live.rack for broker_id, live in sorted(broker.metadata.brokers.items())}
+
+
+def require_controller(broker: AdminServices) -> None:
+    """Raises KafkaError(NOT_CONTROLLER) unless this broker is the active controller."""
+    if not broker.controller.is_active:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
+
+
+async def until_metadata(broker: AdminServices, satisfied: Callable[[], bool], timeout_ms: float) -> bool:
+    """Wait until `satisfied`, which looks at the metadata of this broker; False after `timeout_ms`."""
+    decided: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def look() -> None:
+        if not decided.done() and satisfied():
+            decided.set_result(True)
+
+    def give_up() -> None:
+        if not decided.done():
+            decided.set_result(False)
+
+    look()
+    if timeout_ms <= 0:
+        give_up()
+    timer = broker.clock.call_later(timeout_ms, give_up)
+    broker.metadata.on_update.add(look)
+    try:
+        return await decided
+    finally:
+        timer.cancel()
+        broker.metadata.on_update.discard(look)
+
+
+def has_leaders(broker: AdminServices, topic: str, partitions: int) -> bool:
+    """Whether this broker knows a leader for each of the first `partitions` partitions."""
+    states = (broker.metadata.partition(topic, index) for index in range(partitions))
+    return all(state is not None and state.leader != NO_LEADER for state in states)

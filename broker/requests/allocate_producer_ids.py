@@ -1,0 +1,23 @@
+"""AllocateProducerIds (key 67), version 0: the controller hands a broker a block of producer ids (KIP-730)."""
+
+from odradek.broker.requests.admin_services import AdminServices
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+REQUEST = AllocateProducerIdsRequest
+VERSIONS = (0, 0)
+
+
+def handle(broker: AdminServices, request: AllocateProducerIdsRequest, context: RequestContext) -> Outcome:
+    return _allocate(broker, request)
+
+
+async def _allocate(broker: AdminServices, request: AllocateProducerIdsRequest) -> Reply:
+    try:
+        block = await broker.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+    except KafkaError as error:
+        return Reply(AllocateProducerIdsResponse(error_code=error.code))
+    return Reply(
+        AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.last - block.first + 1)
+    )

@@ -1,0 +1,26 @@
+"""ControlledShutdown (key 7), versions 0 to 3: a broker asks the controller to move its leaders (FEATURES C8)."""
+
+from odradek.broker.requests.admin_services import AdminServices
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+
+REQUEST = ControlledShutdownRequest
+VERSIONS = (0, 3)
+
+
+def handle(broker: AdminServices, request: ControlledShutdownRequest, context: RequestContext) -> Outcome:
+    return _shut_down(broker, request)
+
+
+async def _shut_down(broker: AdminServices, request: ControlledShutdownRequest) -> Reply:
+    try:
+        left = await broker.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+    except KafkaError as error:
+        return Reply(ControlledShutdownResponse(error_code=error.code))
+    remaining = [RemainingPartition(topic_name=topic, partition_index=partition) for topic, partition in left]
+    return Reply(ControlledShutdownResponse(remaining_partitions=remaining))

@@ -1,0 +1,75 @@
+"""CreatePartitions (key 37), versions 0 to 3: to the controller; answered when this broker knows the new leaders.
+
+Not done: quotas on partition creation (KIP-599).
+"""
+
+from collections import Counter
+
+from odradek.broker.requests.admin_services import (
+    AdminServices,
+    has_leaders,
+    racks,
+    require_controller,
+    until_metadata,
+)
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.controller.topic_admin import add_partitions
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+REQUEST = CreatePartitionsRequest
+VERSIONS = (0, 3)
+
+
+def handle(broker: AdminServices, request: CreatePartitionsRequest, context: RequestContext) -> Outcome:
+    return _create(broker, request)
+
+
+async def _create(broker: AdminServices, request: CreatePartitionsRequest) -> Reply:
+    times = Counter(topic.name for topic in request.topics)
+    counts = {topic.name: topic.count for topic in request.topics}
+    results = {}
+    for topic in request.topics:
+        if topic.name not in results:
+            results[topic.name] = await _create_one(broker, topic, request.validate_only, times[topic.name])
+    if not request.validate_only:
+        await _wait(broker, results, counts, request.timeout_ms)
+    return Reply(CreatePartitionsResponse(results=list(results.values())))
+
+
+async def _create_one(
+    broker: AdminServices, topic: CreatePartitionsTopic, validate_only: bool, times: int
+) -> CreatePartitionsTopicResult:
+    assignments = None if topic.assignments is None else [given.broker_ids for given in topic.assignments]
+    try:
+        require_controller(broker)
+        if times > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+        await add_partitions(
+            broker.zookeeper, topic.name, topic.count, assignments, racks(broker), validate_only=validate_only
+        )
+    except KafkaError as error:
+        return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+    return CreatePartitionsTopicResult(name=topic.name)
+
+
+async def _wait(
+    broker: AdminServices,
+    results: dict[str, CreatePartitionsTopicResult],
+    counts: dict[str, int],
+    timeout_ms: int,
+) -> None:
+    made = [result for result in results.values() if result.error_code == ErrorCode.NONE]
+    if not made or await until_metadata(
+        broker, lambda: all(has_leaders(broker, r.name, counts[r.name]) for r in made), timeout_ms
+    ):
+        return
+    for result in made:
+        if not has_leaders(broker, result.name, counts[result.name]):
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            result.error_message = "The partitions are being created; their leaders are not known yet."

@@ -1,0 +1,113 @@
+"""CreateTopics (key 19), versions 0 to 7: to the controller; answered when this broker knows the leaders, or in time.
+
+Each topic is checked and written by itself. Not done: quotas on topic creation (KIP-599), create.topic.policy.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from odradek.broker.requests.admin_services import (
+    AdminServices,
+    defaults,
+    has_leaders,
+    racks,
+    require_controller,
+    until_metadata,
+)
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.settings.catalog import TOPIC_SETTINGS
+from odradek.broker.settings.definition import BadValue
+from odradek.controller.topic_admin import NewTopic, create_topic
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+REQUEST = CreateTopicsRequest
+VERSIONS = (0, 7)
+
+TOPIC_CONFIG = 1
+"""Config source: the topic's own."""
+
+
+def handle(broker: AdminServices, request: CreateTopicsRequest, context: RequestContext) -> Outcome:
+    return _create(broker, request, context)
+
+
+async def _create(broker: AdminServices, request: CreateTopicsRequest, context: RequestContext) -> Reply:
+    times = Counter(topic.name for topic in request.topics)
+    results = {}
+    for topic in request.topics:
+        if topic.name not in results:
+            results[topic.name] = await _create_one(broker, topic, request.validate_only, times[topic.name])
+    if not request.validate_only:
+        await _wait(broker, results, request.timeout_ms)
+    return Reply(CreateTopicsResponse(topics=list(results.values())))
+
+
+async def _create_one(
+    broker: AdminServices, topic: CreatableTopic, validate_only: bool, times: int
+) -> CreatableTopicResult:
+    settings = {config.name: config.value for config in topic.configs}
+    try:
+        require_controller(broker)
+        if times > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The request contains several entries for topic {topic.name}.")
+        created = await create_topic(
+            broker.zookeeper,
+            _new_topic(topic, settings),
+            racks(broker),
+            defaults(broker),
+            broker.random,
+            check_topic_settings,
+            validate_only=validate_only,
+        )
+    except KafkaError as error:
+        return CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message, configs=None)
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=created.topic_id,
+        num_partitions=created.partitions,
+        replication_factor=created.replication_factor,
+        configs=[
+            CreatableTopicConfigs(name=name, value=value, config_source=TOPIC_CONFIG)
+            for name, value in settings.items()
+        ],
+    )
+
+
+def _new_topic(topic: CreatableTopic, settings: Mapping[str, str | None]) -> NewTopic:
+    """Raises KafkaError: INVALID_REPLICA_ASSIGNMENT when a partition is assigned twice."""
+    assignment = {given.partition_index: given.broker_ids for given in topic.assignments}
+    if len(assignment) != len(topic.assignments):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Topic {topic.name}: a partition is assigned twice.")
+    return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignment, settings)
+
+
+async def _wait(broker: AdminServices, results: Mapping[str, CreatableTopicResult], timeout_ms: int) -> None:
+    """Until this broker knows the leaders; a topic that it does not know in time is made nevertheless."""
+    made = [result for result in results.values() if result.error_code == ErrorCode.NONE]
+    if not made or await until_metadata(
+        broker, lambda: all(has_leaders(broker, r.name, r.num_partitions) for r in made), timeout_ms
+    ):
+        return
+    for result in made:
+        if not has_leaders(broker, result.name, result.num_partitions):
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            result.error_message = "The topic is being created; its leaders are not known yet."
+
+
+def check_topic_settings(settings: Mapping[str, str]) -> None:
+    """Raises KafkaError(INVALID_CONFIG) for a name that no topic has, or a value that it does not take."""
+    for name, text in settings.items():
+        setting = TOPIC_SETTINGS.get(name)
+        if setting is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+        try:
+            setting.read(text)
+        except BadValue as bad:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(bad)) from bad

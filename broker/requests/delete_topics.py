@@ -1,0 +1,86 @@
+"""DeleteTopics (key 20), versions 0 to 6: to the controller; answered when this broker has forgotten the topics.
+
+Version 6 names topics by name or by id. With delete.topic.enable=false the answer is TOPIC_DELETION_DISABLED, below
+version 3 INVALID_REQUEST. A topic with a replica out of reach stays marked: REQUEST_TIMED_OUT. Not done: quotas.
+"""
+
+from collections import Counter
+
+from odradek.broker.requests.admin_services import AdminServices, require_controller, until_metadata
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.controller.topic_admin import mark_for_deletion
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from odradek.protocol.primitives import ZERO_UUID
+
+REQUEST = DeleteTopicsRequest
+VERSIONS = (0, 6)
+
+FIRST_VERSION_WITH_STRUCTS = 6
+FIRST_VERSION_WITH_DELETION_DISABLED = 3
+
+
+def handle(broker: AdminServices, request: DeleteTopicsRequest, context: RequestContext) -> Outcome:
+    return _delete(broker, request, context.api_version)
+
+
+async def _delete(broker: AdminServices, request: DeleteTopicsRequest, version: int) -> Reply:
+    if version >= FIRST_VERSION_WITH_STRUCTS:
+        asked = request.topics
+    else:
+        asked = [DeleteTopicState(name=name) for name in request.topic_names]
+    times = Counter((topic.name, topic.topic_id) for topic in asked)
+    results: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
+    for topic in asked:
+        key = (topic.name, topic.topic_id)
+        if key not in results:
+            results[key] = await _mark(broker, topic, version, times[key])
+    await _wait(broker, list(results.values()), request.timeout_ms)
+    return Reply(DeleteTopicsResponse(responses=list(results.values())))
+
+
+async def _mark(broker: AdminServices, topic: DeleteTopicState, version: int, times: int) -> DeletableTopicResult:
+    result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+    try:
+        require_controller(broker)
+        if not broker.config.delete_topic_enable:
+            disabled = version >= FIRST_VERSION_WITH_DELETION_DISABLED
+            code = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST
+            raise KafkaError(code, "delete.topic.enable is false")
+        if times > 1 or (topic.name is not None) == (topic.topic_id != ZERO_UUID):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Each topic once, by its name or by its id")
+        result.name, result.topic_id = _resolve(broker, topic)
+        await mark_for_deletion(broker.zookeeper, result.name)
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+    return result
+
+
+def _resolve(broker: AdminServices, topic: DeleteTopicState) -> tuple[str, bytes]:
+    """Name and id. Raises KafkaError: UNKNOWN_TOPIC_ID."""
+    state = broker.controller.state
+    assert state is not None, "only the controller resolves"
+    if topic.name is not None:
+        return topic.name, state.topic_ids.get(topic.name, ZERO_UUID)
+    name = state.topic_names.get(topic.topic_id)
+    if name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    return name, topic.topic_id
+
+
+async def _wait(broker: AdminServices, results: list[DeletableTopicResult], timeout_ms: int) -> None:
+    marked = [result for result in results if result.error_code == ErrorCode.NONE]
+
+    def known(result: DeletableTopicResult) -> bool:
+        return result.name in broker.metadata.topics
+
+    if not marked or await until_metadata(broker, lambda: not any(map(known, marked)), timeout_ms):
+        return
+    for result in filter(known, marked):
+        result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        result.error_message = "The topic is marked for deletion, which is not done yet."

@@ -1,0 +1,310 @@
+"""Topics as administrators make and change them: checks, then the znodes that the controller watches (Kafka's
+AdminZkClient and ZkAdminManager).
+
+Nothing here needs to be the controller: in ZooKeeper mode every broker, and a tool, may write these znodes. The active
+controller sees them and does the rest. Each function raises KafkaError with the code and text for the client.
+"""
+
+import random
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from odradek.controller.assignment import assign_replicas, check_assignment, check_numbering, random_start
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.zk_schema.lost_answers import create_if_missing, repeated
+from odradek.zk_schema.store import (
+    BadVersion,
+    ConnectionLost,
+    Create,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Operation,
+    SetData,
+    Stat,
+    Store,
+)
+from odradek.zk_schema.znodes.admin import delete_topic_path
+from odradek.zk_schema.znodes.configs import encode_config, topic_config_path
+from odradek.zk_schema.znodes.json_data import BadZnode, uuid_text
+from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionReplicas, TopicAssignment, topic_path
+
+BROKER_DEFAULT = -1
+NAME_LENGTH_MAX = 249
+LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+Racks = Mapping[int, str | None]
+"""The live brokers and their racks."""
+CheckSettings = Callable[[Mapping[str, str]], None]
+"""Raises KafkaError(INVALID_CONFIG) for settings that a topic cannot have."""
+
+CONSUMER_OFFSETS_SETTINGS = {
+    "cleanup.policy": "compact",
+    "compression.type": "producer",
+    "segment.bytes": "104857600",
+}
+"""Of __consumer_offsets, which must never lose a key's last record, and is loaded segment by segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """What is asked for."""
+
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Instead of the two counts: replicas by partition."""
+    settings: Mapping[str, str | None] = field(default_factory=dict)
+
+
+class Defaults(NamedTuple):
+    """The broker's num.partitions and default.replication.factor."""
+
+    partitions: int
+    replication_factor: int
+
+
+class Created(NamedTuple):
+    topic_id: bytes
+    partitions: int
+    replication_factor: int
+
+
+def check_name(topic: str) -> None:
+    """Raises KafkaError: INVALID_TOPIC_EXCEPTION."""
+    if not topic:
+        why = "Topic name is illegal, it can't be empty"
+    elif topic in (".", ".."):
+        why = 'Topic name cannot be "." or ".."'
+    elif len(topic) > NAME_LENGTH_MAX:
+        why = f"Topic name is illegal, the length of '{topic}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    elif LEGAL_NAME.fullmatch(topic) is None:
+        why = (
+            f"Topic name '{topic}' is illegal, it contains a character other than ASCII alphanumerics, '.', '_' and '-'"
+        )
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+
+
+def collide(one: str, other: str) -> bool:
+    """Names that differ only in `.` and `_` would have the same metrics."""
+    return one != other and one.replace(".", "_") == other.replace(".", "_")
+
+
+def new_topic_id(randomness: random.Random) -> bytes:
+    """A random UUID whose text does not begin with a dash, which command lines would take for an option."""
+    while True:
+        topic_id = uuid.UUID(bytes=randomness.randbytes(16), version=4).bytes
+        if not uuid_text(topic_id).startswith("-"):
+            return topic_id
+
+
+async def create_topic(
+    store: Store,
+    new: NewTopic,
+    racks: Racks,
+    defaults: Defaults,
+    randomness: random.Random,
+    check_settings: CheckSettings,
+    *,
+    validate_only: bool = False,
+) -> Created:
+    """Check everything, then write the settings and the assignment in one transaction.
+
+    Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_PARTITIONS,
+    INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG.
+    """
+    check_name(new.name)
+    await _check_is_new(store, new.name)
+    settings = _settings(new, check_settings)
+    assignment = _assignment(new, racks, defaults, randomness)
+    topic_id = new_topic_id(randomness)
+    if not validate_only:
+        data = TopicAssignment(
+            {partition: PartitionReplicas(tuple(replicas)) for partition, replicas in assignment.items()}, topic_id
+        )
+        await _write_topic(store, new.name, encode_config(settings), data)
+    return Created(topic_id, len(assignment), len(assignment[0]))
+
+
+async def _check_is_new(store: Store, topic: str) -> None:
+    if await repeated(store, lambda: store.exists(topic_path(topic))) is not None:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' already exists.")
+    if "." in topic or "_" in topic:
+        others = [
+            other for other in await repeated(store, lambda: store.children(TOPICS_PATH)) if collide(topic, other)
+        ]
+        if others:
+            names = ", ".join(sorted(others))
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{topic}' collides with existing topics: {names}"
+            )
+
+
+def _settings(new: NewTopic, check_settings: CheckSettings) -> dict[str, str]:
+    without = sorted(name for name, value in new.settings.items() if value is None)
+    if without:
+        names = ",".join(without)
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {names}")
+    settings = {name: value for name, value in new.settings.items() if value is not None}
+    check_settings(settings)
+    return settings
+
+
+def _assignment(
+    new: NewTopic, racks: Racks, defaults: Defaults, randomness: random.Random
+) -> Mapping[int, Sequence[int]]:
+    if not new.assignment:
+        partitions = defaults.partitions if new.partitions == BROKER_DEFAULT else new.partitions
+        factor = defaults.replication_factor if new.replication_factor == BROKER_DEFAULT else new.replication_factor
+        start, shift = random_start(racks, randomness)
+        return assign_replicas(racks, partitions, factor, start=start, shift=shift)
+    if (new.partitions, new.replication_factor) != (BROKER_DEFAULT, BROKER_DEFAULT):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "Both numPartitions or replicationFactor and replicasAssignments were set. "
+            "Both cannot be used at the same time.",
+        )
+    check_assignment(new.assignment)
+    check_numbering(list(new.assignment))
+    return new.assignment
+
+
+async def _write_topic(store: Store, topic: str, settings: bytes, assignment: TopicAssignment) -> None:
+    """Settings first, as in Kafka: whoever sees the topic finds them. Settings of an earlier topic are replaced."""
+    while True:
+        found = await repeated(store, lambda: _read_assignment(store, topic))
+        if found is not None:
+            if found[0].topic_id == assignment.topic_id:
+                return  # written before; the answer was lost
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' already exists.")
+        path = topic_config_path(topic)
+        left_over = await repeated(store, lambda: store.exists(topic_config_path(topic))) is not None
+        first: Operation = SetData(path, settings) if left_over else Create(path, settings)
+        try:
+            await store.multi([first, Create(topic_path(topic), assignment.encode())])
+        except ConnectionLost:
+            continue
+        except MultiFailed as failed:
+            if not isinstance(failed.cause, NodeExists | NoNode):
+                raise
+            await create_if_missing(store, TOPICS_PATH)
+
+
+async def _read_assignment(store: Store, topic: str) -> tuple[TopicAssignment, Stat] | None:
+    try:
+        data, stat = await store.get(topic_path(topic))
+    except NoNode:
+        return None
+    try:
+        return TopicAssignment.decode(topic, data), stat
+    except BadZnode as bad:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(bad)) from bad
+
+
+async def auto_create_topic(
+    store: Store,
+    topic: str,
+    racks: Racks,
+    defaults: Defaults,
+    randomness: random.Random,
+    settings: Mapping[str, str] | None = None,
+) -> ErrorCode:
+    """For Metadata and FindCoordinator: create a topic that somebody asked for, whoever is the controller.
+
+    `defaults`, for internal topics offsets.topic.num.partitions and the like; `settings` are trusted. Answers with what
+    the client is to be told: LEADER_NOT_AVAILABLE (come back) when the topic is made now, or was just before; else why
+    it cannot be.
+    """
+    try:
+        new = NewTopic(topic, settings=settings or {})
+        await create_topic(store, new, racks, defaults, randomness, lambda _: None)
+    except KafkaError as error:
+        match error.code:
+            case ErrorCode.TOPIC_ALREADY_EXISTS:
+                return ErrorCode.LEADER_NOT_AVAILABLE
+            case _:
+                return error.code
+    return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+async def mark_for_deletion(store: Store, topic: str) -> None:
+    """The controller deletes it; marking twice is harmless. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
+    if await repeated(store, lambda: store.exists(topic_path(topic))) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    await create_if_missing(store, delete_topic_path(topic))
+
+
+async def add_partitions(
+    store: Store,
+    topic: str,
+    count: int,
+    assignments: Sequence[Sequence[int]] | None,
+    racks: Racks,
+    *,
+    validate_only: bool = False,
+) -> int:
+    """Raise the number of partitions to `count`; `assignments` are the new ones' replicas. Returns how many are new.
+
+    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (being deleted), INVALID_PARTITIONS,
+    REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
+    """
+    if await repeated(store, lambda: store.exists(delete_topic_path(topic))) is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+    while True:
+        found = await repeated(store, lambda: _read_assignment(store, topic))
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+        existing, stat = found
+        added = _added(topic, existing, count, assignments, racks)
+        if validate_only:
+            return len(added)
+        partitions = {**existing.partitions, **{p: PartitionReplicas(tuple(r)) for p, r in added.items()}}
+        data = TopicAssignment(partitions, existing.topic_id).encode()
+        try:
+            await store.set(topic_path(topic), data, stat.version)
+        except (BadVersion, NoNode):
+            continue
+        except ConnectionLost:
+            again = await repeated(store, lambda: _read_assignment(store, topic))
+            if again is None or again[0].partitions.keys() != partitions.keys():
+                continue
+        return len(added)
+
+
+def _added(
+    topic: str,
+    existing: TopicAssignment,
+    count: int,
+    assignments: Sequence[Sequence[int]] | None,
+    racks: Racks,
+) -> Mapping[int, Sequence[int]]:
+    has = len(existing.partitions)
+    if any(held.adding or held.removing for held in existing.partitions.values()):
+        raise KafkaError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS, f"A partition reassignment is in progress for the topic '{topic}'."
+        )
+    if count < has:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic currently has {has} partitions, which is higher than the requested {count}.",
+        )
+    if count == has:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {has} partitions.")
+    first = existing.partitions[min(existing.partitions)].replicas
+    if assignments is None:
+        start = next((place for place, broker in enumerate(sorted(racks)) if broker >= first[0]), 0)
+        return assign_replicas(racks, count - has, len(first), start=start, shift=start, first_partition=has)
+    if len(assignments) != count - has:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Increasing the number of partitions by {count - has} but {len(assignments)} assignments provided.",
+        )
+    given = dict(enumerate(assignments, has))
+    check_assignment(given, replication_factor=len(first), known=sorted(racks))
+    return given
