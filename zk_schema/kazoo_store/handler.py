@@ -5,13 +5,15 @@ in another. Here both go through one queue, filled by kazoo's connection thread 
 """
 
 import asyncio
+import math
+import select
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import int_struct, long_struct, write_string
@@ -84,14 +86,27 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self._wake_up_sockets = set(pair)
         return pair
 
-    def select(self, *args: Any, **kwargs: Any) -> Any:
-        """In kazoo's connection thread: waits for its sockets."""
-        ready = super().select(*args, **kwargs)
-        if any(readable not in self._wake_up_sockets for readable in ready[0]):
+    def select(
+        self,
+        readable: Sequence[socket.socket],
+        writable: Sequence[socket.socket],
+        _: Sequence[socket.socket],
+        timeout: float | None = None,
+    ) -> tuple[list[socket.socket], list[socket.socket], list[socket.socket]]:
+        """In kazoo's connection thread: waits for its sockets. Several times for each request, so it must be quick:
+        kazoo's own makes and closes an epoll descriptor each time."""
+        poll = select.poll()
+        for one in readable:
+            poll.register(one, select.POLLIN)
+        for one in writable:
+            poll.register(one, select.POLLOUT)
+        ready = {descriptor for descriptor, _ in poll.poll(None if timeout is None else math.ceil(timeout * 1000))}
+        heard = [one for one in readable if one.fileno() in ready]
+        if any(one not in self._wake_up_sockets for one in heard):
             now = time.monotonic()
             self._longest_silence = max(self._longest_silence, now - self._last_heard)
             self._last_heard = now
-        return ready
+        return heard, [one for one in writable if one.fileno() in ready], []
 
     def silence_ms(self) -> float:
         """The longest time without a word from the server since `begin_listening`, the present one included.
