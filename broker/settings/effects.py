@@ -8,6 +8,8 @@ something else than its default is a warning.
 from enum import Enum
 from typing import Final
 
+from odradek.broker.settings.definition import Setting, UpdateMode
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -81,6 +83,9 @@ TOPIC_REFUSED: Final[dict[str, str]] = {
     "remote.storage.enable": "remote storage is not built",
 }
 
+NOT_LIVE: Final = _names("listeners advertised.listeners listener.security.protocol.map")
+"""Kafka changes these while a broker runs; here a change waits for the next start, so they are shown as read-only."""
+
 SERVED_PROTOCOLS: Final[frozenset[str]] = frozenset({"PLAINTEXT"})
 """Security protocols that a listener may speak; those that are missing are refused with a clear error."""
 
@@ -97,3 +102,8 @@ def topic_effect(name: str) -> Effect:
     if name in TOPIC_WORKS:
         return Effect.WORKS
     return Effect.REFUSED if name in TOPIC_REFUSED else Effect.ACCEPTED
+
+
+def changes_live(setting: Setting) -> bool:
+    """Whether a broker's setting may be changed while it runs."""
+    return setting.update_mode is not UpdateMode.READ_ONLY and setting.name not in NOT_LIVE

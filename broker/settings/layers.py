@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from odradek.broker.settings.catalog import BROKER_SETTINGS, broker_synonyms
-from odradek.broker.settings.definition import BadValue, UpdateMode, Value
+from odradek.broker.settings.definition import BadValue, Value
+from odradek.broker.settings.effects import changes_live
 from odradek.broker.settings.topics import UNIT_MS
 
 
@@ -90,7 +91,7 @@ def changeable(settings: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for name, text in settings.items():
         setting = BROKER_SETTINGS.get(name)
-        if setting is None or setting.update_mode is UpdateMode.READ_ONLY:
+        if setting is None or not changes_live(setting):
             continue
         try:
             setting.read(text)

@@ -1,0 +1,146 @@
+"""What the three requests about settings have in common: the resources they name, and how a change is checked.
+
+Source: ConfigAdminManager, ZkAdminManager and DynamicBrokerConfig of Kafka 3.9.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final, Protocol, TypeVar
+
+from odradek.broker.dynamic_config import change_entity, stored_settings
+from odradek.broker.services import Services
+from odradek.broker.settings.catalog import BROKER_SETTINGS
+from odradek.broker.settings.definition import BadValue, UpdateMode
+from odradek.broker.settings.effects import changes_live
+from odradek.broker.settings.topic_config import validate_topic_config
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.zk_schema.store import StoreError
+from odradek.zk_schema.znodes.configs import BROKERS, DEFAULT_ENTITY, TOPICS
+from odradek.zk_schema.znodes.json_data import BadZnode
+
+
+class ResourceType(IntEnum):
+    """Numbers of the wire."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Named(Protocol):
+    """A resource in any of the requests."""
+
+    resource_type: int
+    resource_name: str
+
+
+Resource = TypeVar("Resource", bound=Named)
+Change = Callable[[Resource], Coroutine[Any, Any, None]]
+ONCE: Final = "Each resource must appear at most once."
+
+
+def refuse(code: ErrorCode, message: str) -> KafkaError:
+    """To be raised."""
+    return KafkaError(code, message)
+
+
+async def change_each(resources: Sequence[Resource], change: Change[Resource]) -> list[tuple[ErrorCode, str | None]]:
+    """Error and message of each resource; those that come twice are not changed at all."""
+    keys = [(one.resource_type, one.resource_name) for one in resources]
+    answers: list[tuple[ErrorCode, str | None]] = []
+    for one, key in zip(resources, keys, strict=True):
+        if keys.count(key) > 1:
+            answers.append((ErrorCode.INVALID_REQUEST, ONCE))
+            continue
+        try:
+            await change(one)
+        except KafkaError as error:
+            answers.append((error.code, error.message))
+        except (StoreError, BadZnode) as error:
+            answers.append((ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+        else:
+            answers.append((ErrorCode.NONE, None))
+    return answers
+
+
+def check_keys(names: Sequence[str], nulls: Iterable[str]) -> None:
+    """Raises KafkaError INVALID_REQUEST for a name that comes twice and for values that are missing."""
+    if len(set(names)) != len(names):
+        raise refuse(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    missing = ", ".join(nulls)
+    if missing:
+        raise refuse(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {missing}")
+
+
+def check_broker_name(broker: Services, name: str) -> None:
+    """Only this broker, or "" for all. Raises KafkaError INVALID_REQUEST."""
+    own = broker.identity.broker_id
+    if name == "" or name == str(own):
+        return
+    if not name.lstrip("-").isdigit():
+        raise refuse(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    raise refuse(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own}, but received {name}")
+
+
+def check_topic_name(broker: Services, name: str) -> None:
+    """Raises KafkaError unless there is such a topic."""
+    if not name:
+        raise refuse(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    if name not in broker.metadata.topics:
+        raise refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def entity(kind: int, name: str) -> str:
+    """Where ZooKeeper keeps a topic's or a broker's settings."""
+    return f"{TOPICS}/{name}" if kind == ResourceType.TOPIC else f"{BROKERS}/{name or DEFAULT_ENTITY}"
+
+
+async def settings_of(broker: Services, kind: int, name: str) -> dict[str, str]:
+    """What is set of a topic or broker now."""
+    return await stored_settings(broker.zookeeper, entity(kind, name))
+
+
+async def replace_settings(
+    broker: Services, kind: int, name: str, settings: Mapping[str, str], validate_only: bool
+) -> None:
+    """Check a topic's or a broker's new settings as a whole, and write them. Raises KafkaError and StoreError."""
+    if kind == ResourceType.TOPIC:
+        validate_topic_config(broker.config, settings)
+    else:
+        _check_broker_settings(broker, name, settings)
+    if not validate_only:
+        await change_entity(broker.zookeeper, entity(kind, name), settings)
+
+
+def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, str]) -> None:
+    """Raises KafkaError INVALID_REQUEST: Kafka's own code here (KAFKA-13609). Names nobody knows are let through."""
+    known = [BROKER_SETTINGS[one] for one in settings if one in BROKER_SETTINGS]
+    _refuse_some("Cannot update these configs dynamically", (one.name for one in known if not changes_live(one)))
+    if not name:
+        _refuse_some(
+            "Cannot update these configs at default cluster level, broker id must be specified",
+            (one.name for one in known if one.update_mode is UpdateMode.PER_BROKER),
+        )
+    _refuse_some(
+        "Passwords cannot be stored, password.encoder.secret has no effect here",
+        (one.name for one in known if one.is_sensitive),
+    )
+    layers = broker.config.layers
+    try:
+        for one in known:
+            one.read(settings[one.name])
+        if name:
+            broker.config.with_dynamic(layers.dynamic_default, settings)
+        else:
+            broker.config.with_dynamic(settings, layers.dynamic_broker)
+    except BadValue as error:
+        raise refuse(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def _refuse_some(reason: str, names: Iterable[str]) -> None:
+    found = ", ".join(sorted(names))
+    if found:
+        raise refuse(ErrorCode.INVALID_REQUEST, f"{reason}: Set({found})")

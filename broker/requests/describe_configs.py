@@ -1,0 +1,160 @@
+"""DescribeConfigs (key 32), versions 0 to 4: the settings of topics, brokers and loggers, and where each comes from.
+
+Any broker answers for topics; a broker answers for itself and, under the name "", with the dynamic default of all
+brokers. A value counts from the first of: the topic's own, the broker's dynamic, the default's dynamic, the file's, the
+default; with `include_synonyms` all of them are shown. Passwords are null and marked, and so is what nobody knows the
+type of. Version 3 adds types and documentation. Not done: groups, client metrics; authorization.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from odradek.broker.requests import loggers
+from odradek.broker.requests.config_resources import ResourceType, refuse, settings_of
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.services import Services
+from odradek.broker.settings.catalog import BROKER_SETTINGS, TOPIC_SETTINGS
+from odradek.broker.settings.definition import BadValue, Setting, ValueType
+from odradek.broker.settings.effects import changes_live
+from odradek.broker.settings.layers import Layers, Source
+from odradek.broker.settings.topic_config import topic_value
+from odradek.broker.settings.topics import BROKER_SYNONYMS
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from odradek.zk_schema.store import StoreError
+from odradek.zk_schema.znodes.json_data import BadZnode
+
+REQUEST = DescribeConfigsRequest
+VERSIONS = (0, 4)
+
+UNKNOWN_TYPE: Final = 0
+TYPE_NUMBERS: Final[dict[ValueType, int]] = {
+    ValueType.BOOLEAN: 1,
+    ValueType.STRING: 2,
+    ValueType.INT: 3,
+    ValueType.SHORT: 4,
+    ValueType.LONG: 5,
+    ValueType.DOUBLE: 6,
+    ValueType.LIST: 7,
+    ValueType.CLASS: 8,
+    ValueType.PASSWORD: 9,
+}
+Sources = list[tuple[str, str, Source]]
+
+
+def handle(broker: Services, request: DescribeConfigsRequest, context: RequestContext) -> Outcome:
+    return _describe_all(broker, request)
+
+
+async def _describe_all(broker: Services, request: DescribeConfigsRequest) -> Reply:
+    return Reply(DescribeConfigsResponse(results=[await _describe(broker, request, one) for one in request.resources]))
+
+
+async def _describe(
+    broker: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    try:
+        found = await _entries(broker, resource.resource_type, resource.resource_name)
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+        return result
+    except BadValue as error:  # somebody wrote it past all checks
+        result.error_code, result.error_message = ErrorCode.INVALID_CONFIG, str(error)
+        return result
+    except (StoreError, BadZnode) as error:
+        result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
+        return result
+    wanted = resource.configuration_keys
+    result.configs = [one for one in found if not wanted or one.name in wanted]
+    for entry in result.configs:
+        if not request.include_synonyms:
+            entry.synonyms = []
+        if not request.include_documentation:
+            entry.documentation = None
+    return result
+
+
+async def _entries(broker: Services, kind: int, name: str) -> list[DescribeConfigsResourceResult]:
+    if kind == ResourceType.TOPIC:
+        if name not in broker.metadata.topics:
+            raise refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return topic_entries(broker, await settings_of(broker, kind, name))
+    if kind == ResourceType.BROKER:
+        return _broker_entries(broker, name)
+    if kind == ResourceType.BROKER_LOGGER:
+        loggers.check_broker(broker.identity.broker_id, name)
+        return [
+            DescribeConfigsResourceResult(name=logger, value=level, config_source=Source.DYNAMIC_BROKER_LOGGER)
+            for logger, level in loggers.levels().items()
+        ]
+    raise refuse(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def topic_entries(broker: Services, overrides: Mapping[str, str]) -> list[DescribeConfigsResourceResult]:
+    """All settings of a topic that has these of its own, by name. Raises BadValue for one that cannot be read."""
+    found = []
+    for name in sorted({*TOPIC_SETTINGS, *overrides}):
+        setting = TOPIC_SETTINGS.get(name)
+        text = None if setting is None else setting.write(topic_value(broker.config, overrides, name))
+        sources: Sources = []
+        if name in BROKER_SYNONYMS:
+            sources = broker.config.layers.sources(BROKER_SYNONYMS[name][0])
+        if name in overrides:
+            sources.insert(0, (name, text or "", Source.TOPIC))
+        found.append(_entry(name, setting, text, sources, read_only=False))
+    return found
+
+
+def _broker_entries(broker: Services, name: str) -> list[DescribeConfigsResourceResult]:
+    layers = broker.config.layers
+    if not name:
+        return [
+            _broker_entry(layers, one, only=Source.DYNAMIC_DEFAULT_BROKER) for one in sorted(layers.dynamic_default)
+        ]
+    if not name.isdigit():
+        raise refuse(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    own = broker.identity.broker_id
+    if int(name) != own:
+        raise refuse(
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own} or empty string, but received {name}"
+        )
+    shown = {one.name for one in BROKER_SETTINGS.values() if not one.internal}
+    return [_broker_entry(layers, one) for one in sorted(shown | layers.static.keys())]
+
+
+def _broker_entry(layers: Layers, name: str, only: Source | None = None) -> DescribeConfigsResourceResult:
+    setting = BROKER_SETTINGS.get(name)
+    sources = [one for one in layers.sources(name) if only in (None, one[2])]
+    if setting is None:
+        return _entry(name, None, None, sources, read_only=True)
+    text = setting.write(layers.value(name)) if only is None else layers.dynamic_default[name]
+    return _entry(name, setting, text, sources, read_only=not changes_live(setting))
+
+
+def _entry(
+    name: str, setting: Setting | None, text: str | None, sources: Sources, *, read_only: bool
+) -> DescribeConfigsResourceResult:
+    secret = setting is None or setting.is_sensitive
+    source = sources[0][2] if sources else Source.DEFAULT
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=None if secret else text,
+        read_only=read_only,
+        is_default=source is Source.DEFAULT,
+        config_source=source,
+        is_sensitive=secret,
+        synonyms=[
+            DescribeConfigsSynonym(name=one, value=None if secret else value, source=where)
+            for one, value, where in sources
+        ],
+        config_type=UNKNOWN_TYPE if setting is None else TYPE_NUMBERS[setting.type],
+        documentation=None if setting is None else setting.documentation,
+    )

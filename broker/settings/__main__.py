@@ -1,0 +1,8 @@
+"""`python -m odradek.broker.settings > docs/settings.md`"""
+
+import sys
+
+from odradek.broker.settings.table import render
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
