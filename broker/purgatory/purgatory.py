@@ -122,8 +122,7 @@ class Purgatory:
             while self._touched:
                 watches = self._watches.get(self._touched.popleft())
                 for watch in tuple(watches) if watches else ():
-                    if watch.keys is not None:
-                        self._try(watch)
+                    self._try(watch)
         finally:
             self._busy = False
 

@@ -118,6 +118,10 @@ class ManualClock:
         """Timers that are neither run nor cancelled."""
         return sum(timer.callback is not None for _, _, timer in self._timers)
 
+    def stall(self, delay_ms: float) -> None:
+        """Let time pass without running anything, as while the loop is busy; `advance` then runs what is overdue."""
+        self._elapsed_ms += delay_ms
+
     def advance(self, delay_ms: float = 0.0) -> None:
         """Let time pass and run, in order, what falls due, also what that itself brings about."""
         until_ms = self._elapsed_ms + delay_ms

@@ -1,6 +1,7 @@
 """Requests to another broker: pipelining, large answers, time limits, broken connections."""
 
 import asyncio
+import struct
 from typing import Any
 
 import pytest
@@ -167,6 +168,24 @@ def test_nonsense_ends_the_connection(play: Any, answer: bytes) -> None:
         with pytest.raises(PeerUnreachable, match="not understood"):
             await beat(peer, 1)
         assert not peer.connected
+
+    play(scenario)
+
+
+def test_answers_torn_at_every_byte(play: Any) -> None:
+    async def scenario(harness: Any) -> None:
+        ends: list[Any] = []
+        harness.network.listen("odd", 1234, ends.append)
+        answers = b"".join(struct.pack(">iibihb", 12, number, 0, 0, number, 0) for number in range(3))
+        for cut in range(1, len(answers)):
+            peer = peer_of(harness, "odd", 1234)
+            asking = [asyncio.ensure_future(beat(peer, 0)) for _ in range(3)]
+            await harness.settle()
+            ends[-1].send(answers[:cut])
+            await harness.settle()
+            ends[-1].send(answers[cut:])
+            assert await asyncio.gather(*asking) == [0, 1, 2], cut
+            peer.close()
 
     play(scenario)
 

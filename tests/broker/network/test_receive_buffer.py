@@ -80,6 +80,22 @@ def test_without_growing_a_full_buffer_stays_as_it_is() -> None:
     assert len(buffer.view) == 2 * RECEIVE_BUFFER_BYTES
 
 
+def test_small_frames_make_do_with_one_buffer() -> None:
+    buffer = new_buffer()
+    frame = struct.pack(">i", 996) + bytes(996)
+    stream = memoryview(frame * 1000)
+    at = put(buffer, stream, 500)
+    buffer.settle(grow=True)
+    own, seen = buffer.view, 0
+    while at < len(stream):
+        at += put(buffer, stream[at:], 30_000)
+        while buffer.next_frame() is not None:
+            seen += 1
+        buffer.settle(grow=True)
+        assert buffer.view is own
+    assert seen == 1000
+
+
 def test_a_buffer_is_given_back_when_it_was_not_needed() -> None:
     buffer = new_buffer()
     put(buffer, memoryview(struct.pack(">i", 2) + b"a"), 100)

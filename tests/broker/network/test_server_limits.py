@@ -88,8 +88,10 @@ def test_brokers_get_in_although_it_is_full(play: Any) -> None:
         await busy.send(busy.heartbeat("", 1))
         await busy.number()
         broker = await harness.connect("broker-2", port)
+        began_ms = harness.clock.monotonic_ms()
         await broker.send(broker.heartbeat("", 2))
         assert await broker.number() == 2
+        assert harness.clock.monotonic_ms() - began_ms < 10
         await lazy.end()
         await busy.send(busy.heartbeat("", 3))
         assert await busy.number() == 3

@@ -105,6 +105,17 @@ def test_a_null_client_id_is_an_empty_one(client_id: bytes) -> None:
     assert [context.client_id for _, context in recorder.requests] == ["", ""]
 
 
+def test_contexts_are_kept_for_one_client_id() -> None:
+    recorder = Recorder()
+    for client_id in (b"a", b"a", b"b", b"a"):
+        recorder.dispatch(struct.pack(">hhih", 18, 0, 1, 1) + client_id)
+        recorder.dispatch(struct.pack(">hhih", 18, 1, 1, 1) + client_id)
+    contexts = [context for _, context in recorder.requests]
+    assert [context.client_id for context in contexts] == list("aaaabbaa")
+    assert contexts[0] is contexts[2]
+    assert contexts[0].api_version != contexts[1].api_version
+
+
 def test_tagged_fields_of_the_header_are_skipped() -> None:
     recorder = Recorder()
     tags = b"\x02\x05\x03abc\x7f\x00"
