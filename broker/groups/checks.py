@@ -1,10 +1,23 @@
 """Whether a request is legal now. Nothing here changes anything (the validate… functions of GroupCoordinator.scala)."""
 
-from odradek.broker.groups.attempts import SyncAttempt
+from odradek.broker.groups.attempts import JoinAttempt, SyncAttempt
+from odradek.broker.groups.config import LONGEST_TEXT, GroupConfig
 from odradek.broker.groups.effects import UNKNOWN_MEMBER
 from odradek.broker.groups.roster import Roster
 from odradek.broker.groups.states import GroupState
 from odradek.protocol.errors import ErrorCode
+
+
+def check_attempt(attempt: JoinAttempt, config: GroupConfig) -> ErrorCode:
+    """What is wrong with a JoinGroup whatever the group is like."""
+    shortest_ms, longest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    if not shortest_ms <= attempt.session_timeout_ms <= longest_ms:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    texts = [attempt.client_id, attempt.instance_id or "", attempt.protocol_type]
+    texts.extend(name for name, _ in attempt.protocols)
+    if any(len(text) > LONGEST_TEXT for text in texts):
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
 
 
 def has_room_for(roster: Roster, member_id: str, group_max_size: int) -> bool:

@@ -9,7 +9,8 @@ from random import Random
 from uuid import UUID
 
 from odradek.broker.groups.attempts import JoinAttempt, SyncAttempt
-from odradek.broker.groups.config import GroupConfig
+from odradek.broker.groups.checks import check_attempt
+from odradek.broker.groups.config import LONGEST_TEXT, GroupConfig
 from odradek.broker.groups.effects import UNKNOWN_MEMBER, JoinResult, JoinTicket, SyncResult, SyncTicket
 from odradek.broker.groups.live_group import CommitAnswer, CommitAttempt, LiveGroup, Surroundings
 from odradek.broker.groups.offsets import OffsetTable, TopicPartition
@@ -107,9 +108,8 @@ class GroupCoordinator:
     def join(self, group_id: str, attempt: JoinAttempt, ticket: JoinTicket) -> None:
         """JoinGroup."""
         error = self._check(group_id, may_be_empty=False)
-        shortest, longest = self._config.group_min_session_timeout_ms, self._config.group_max_session_timeout_ms
-        if error is ErrorCode.NONE and not shortest <= attempt.session_timeout_ms <= longest:
-            error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if error is ErrorCode.NONE:
+            error = check_attempt(attempt, self._config)
         group = self._groups.get(group_id)
         if error is ErrorCode.NONE and group is None:
             if attempt.member_id == UNKNOWN_MEMBER:
@@ -253,7 +253,7 @@ class GroupCoordinator:
 
     def _check(self, group_id: str, *, may_be_empty: bool) -> ErrorCode:
         """Whether requests for the group can be served here; the empty id is legal where it always was."""
-        if not group_id and not may_be_empty:
+        if len(group_id) > LONGEST_TEXT or not (group_id or may_be_empty):
             return ErrorCode.INVALID_GROUP_ID
         if not self._active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -97,6 +97,18 @@ def test_invalid_joins(world):
     assert world.only(world.join(protocol_type="")).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
+def test_names_that_no_record_can_hold(world):
+    text = "ö" * 8_001
+    assert world.only(world.join(group=text)).error is ErrorCode.INVALID_GROUP_ID
+    assert world.only(world.join(instance_id=text)).error is ErrorCode.INVALID_REQUEST
+    assert world.only(world.join(protocol_type=text)).error is ErrorCode.INVALID_REQUEST
+    assert world.only(world.join(protocols=((text, b""),))).error is ErrorCode.INVALID_REQUEST
+    longest = "😀" * 8_000
+    member = world.stable(1, group=longest, instance_id=longest, version=5)[0]
+    assert world.only(world.commit({("t", 0): 1}, group="x" + longest[1:])) == {("t", 0): ErrorCode.NONE}
+    assert member.member_id.startswith(longest)
+
+
 def test_protocol_must_be_shared(world):
     world.stable(1)
     assert world.only(world.join(protocols=(("sticky", b""),))).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
