@@ -4,6 +4,7 @@ The shell that all clients share, on one loop. It keeps no thread and reads no t
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -20,6 +21,8 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from odradek.world.clock import Clock
 from odradek.world.network import Network
 
+logger = logging.getLogger(__name__)
+
 Response = TypeVar("Response", bound=Message)
 
 GROUP_COORDINATOR = 0
@@ -30,12 +33,13 @@ FIRST_BOOTSTRAP_ID = -2
 class Link:
     """The connection to one node, or the attempt to get one. `purpose` keeps some requests off the common one."""
 
-    __slots__ = ("attempt", "connection", "failures", "retry_at_ms")
+    __slots__ = ("attempt", "connection", "failures", "reason", "retry_at_ms")
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
         self.attempt: asyncio.Task[Connection] | None = None
         self.failures = 0
+        self.reason = ""
         self.retry_at_ms = 0.0
 
 
@@ -55,6 +59,8 @@ class Cluster:
         self._links: dict[tuple[int, str], Link] = {}
         self._refresh: asyncio.Task[None] | None = None
         self._closed = False
+        self._unreachable = False
+        """The last refresh reached nobody: said once, not at every attempt."""
         self._idle_timer = self._plan_idle_check()
 
     # -- connections ---------------------------------------------------------------------------------------------------
@@ -84,7 +90,7 @@ class Cluster:
         if link.attempt is None:
             node = self._node(node_id)
             if self.clock.monotonic_ms() < link.retry_at_ms:
-                raise BrokerUnreachable(node.address, "the last attempt failed; waiting before the next one")
+                raise BrokerUnreachable(node.address, link.reason)
             link.attempt = asyncio.ensure_future(self._open(link, node))
         return await asyncio.shield(link.attempt)
 
@@ -112,8 +118,9 @@ class Cluster:
                 config.client_id,
                 config.socket_connection_setup_timeout_ms,
             )
-        except BrokerUnreachable:
+        except BrokerUnreachable as error:
             link.failures += 1
+            link.reason = error.reason
             pause_ms = backoff_ms(
                 config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, link.failures, self.random
             )
@@ -203,9 +210,13 @@ class Cluster:
         wanted = self.needs.topics
         try:
             answer = await self.request_any(self._metadata_request(None if everything else wanted), MetadataResponse)
-        except BrokerUnreachable:
+        except BrokerUnreachable as error:
             self.needs.failed()
+            if not self._unreachable:
+                logger.warning("%s: %s", self.config.client_id, error)
+            self._unreachable = True
             raise
+        self._unreachable = False
         self.view = updated(self.view, answer, all_topics=everything)
         complete = all(self._is_complete(topic) for topic in wanted)
         self.needs.answered(self.clock.monotonic_ms(), complete=complete)

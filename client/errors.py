@@ -30,8 +30,8 @@ class NoBrokerReachable(BrokerUnreachable):
     """None of the brokers that the client knows can be reached. `reasons`: address → why."""
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
-        tried = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
-        super().__init__(", ".join(reasons), f"none can be reached ({tried}). Is the cluster up, the address right?")
+        tried = "; ".join(dict.fromkeys(reasons.values()))
+        super().__init__(", ".join(reasons), f"not reachable ({tried}). Is the cluster up, is the address right?")
 
 
 class RequestTimedOut(BrokerUnreachable):

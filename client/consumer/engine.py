@@ -138,7 +138,7 @@ class ConsumerEngine:
             await self.cluster.refresh()
             self.look_at_metadata()
         except BrokerUnreachable as error:
-            logger.warning("consumer %s: %s", self.settings.client_id, error)
+            logger.debug("consumer %s: %s", self.settings.client_id, error)
         finally:
             self._refreshing = False
 

@@ -175,7 +175,7 @@ class ProducerEngine:
         try:
             await self.cluster.refresh()
         except BrokerUnreachable as error:
-            logger.warning("producer %s: %s", self.config.client_id, error)
+            logger.debug("producer %s: %s", self.config.client_id, error)
         finally:
             self._refreshing = False
 

@@ -6,6 +6,7 @@ quick, and a broker does not pay for clients.
 """
 
 import difflib
+import logging
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -76,6 +77,7 @@ def run_command(name: str, arguments: list[str]) -> int:
     from odradek.client.errors import ClientError
     from odradek.protocol.errors import KafkaError, MalformedMessage
 
+    logging.getLogger("odradek.client").setLevel(logging.ERROR)  # a command says itself what is wrong, in one line
     wrong_usage: Any = typer.BadParameter.__mro__[1]  # click's UsageError, which newer typers keep to themselves
     command = _click_command(name, typer)
     try:

@@ -32,13 +32,15 @@ def connect(bootstrap_server: str) -> "KafkaAdminClient":
     """An administrative client that gives up after half a minute: somebody is waiting."""
     from odradek.client.admin.client import KafkaAdminClient
 
-    return KafkaAdminClient(
+    admin = KafkaAdminClient(
         bootstrap_servers=bootstrap_server,
         client_id="odradek-cli",
         request_timeout_ms=30_000,
         default_api_timeout_ms=30_000,
         socket_connection_setup_timeout_ms=5_000,
     )
+    admin.describe_cluster()  # nobody there: say so now, and not after half a minute of attempts
+    return admin
 
 
 def settings(given: Iterable[str] | None, option: str = "--property") -> dict[str, str]:

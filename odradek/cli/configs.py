@@ -1,0 +1,86 @@
+"""`odradek configs describe|alter`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect, new_app, settings
+from odradek.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from odradek.client.admin.values import ConfigResource
+
+configs = new_app("Describe and alter settings of topics and brokers.")
+
+Topic = Annotated[str | None, typer.Option(metavar="NAME", help="the settings of this topic")]
+Broker = Annotated[int | None, typer.Option(metavar="ID", help="the settings of this broker")]
+BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="the dynamic settings of all brokers")]
+
+
+def _resource(topic: str | None, broker: int | None, broker_defaults: bool) -> "ConfigResource":
+    from odradek.client.admin.values import ConfigResource, ResourceType
+
+    if (topic is not None) + (broker is not None) + broker_defaults != 1:
+        raise typer.BadParameter("give one of --topic, --broker, --broker-defaults")
+    if topic is not None:
+        return ConfigResource(ResourceType.TOPIC, topic)
+    return ConfigResource(ResourceType.BROKER, "" if broker is None else str(broker))
+
+
+@configs.command()
+def describe(
+    topic: Topic = None,
+    broker: Broker = None,
+    broker_defaults: BrokerDefaults = False,
+    all_: Annotated[bool, typer.Option("--all", help="also those that nobody has set")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """What is set, and where."""
+    from odradek.client.admin.values import ConfigSource
+
+    resource = _resource(topic, broker, broker_defaults)
+    with connect(bootstrap_server) as admin:
+        entries = admin.describe_configs([resource])[resource]
+    usual = (ConfigSource.DEFAULT_CONFIG, ConfigSource.STATIC_BROKER_CONFIG)
+    shown = sorted((one for one in entries if all_ or one.source not in usual), key=lambda one: one.name)
+    if json:
+        print_json(shown)
+        return
+    print_table(
+        ["name", "value", "source"],
+        [
+            (one.name, "(hidden)" if one.sensitive else one.value, one.source.name.lower().replace("_", " "))
+            for one in shown
+        ],
+    )
+
+
+@configs.command()
+def alter(
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set it")] = None,
+    delete: Annotated[list[str] | None, typer.Option(metavar="KEY", help="back to its default")] = None,
+    append: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="add to a list")] = None,
+    subtract: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="take out of a list")] = None,
+    topic: Topic = None,
+    broker: Broker = None,
+    broker_defaults: BrokerDefaults = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """Change single settings; the others stay as they are."""
+    from odradek.client.admin.configs import Change, Operation
+
+    changes: list[Change] = [(name, Operation.SET, value) for name, value in settings(set_, "--set").items()]
+    changes += [(name, Operation.DELETE, None) for name in delete or ()]
+    changes += [(name, Operation.APPEND, value) for name, value in settings(append, "--append").items()]
+    changes += [(name, Operation.SUBTRACT, value) for name, value in settings(subtract, "--subtract").items()]
+    if not changes:
+        raise typer.BadParameter("give --set, --delete, --append or --subtract")
+    resource = _resource(topic, broker, broker_defaults)
+    with connect(bootstrap_server) as admin:
+        admin.alter_configs({resource: changes})
+    if json:
+        print_json({"altered": [name for name, _, _ in changes]})
+    else:
+        print(f"altered {', '.join(name for name, _, _ in changes)}")

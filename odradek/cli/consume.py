@@ -1,0 +1,144 @@
+"""`odradek consume TOPIC`: prints records."""
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterable
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, Properties, settings
+from odradek.cli.output import note, plain
+
+if TYPE_CHECKING:
+    from odradek.client.consumer.client import KafkaConsumer
+    from odradek.client.records import ConsumerRecord
+
+POLL_MS = 500
+
+
+def consume(
+    topic: str,
+    group: Annotated[str | None, typer.Option(help="share the topic with this group, and commit")] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="from the first record there is, unless the group has an offset")
+    ] = False,
+    max_messages: Annotated[int | None, typer.Option(min=0, help="end after so many")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="only this one")] = None,
+    offset: Annotated[int | None, typer.Option(min=0, help="start there; needs --partition")] = None,
+    timeout_ms: Annotated[int | None, typer.Option(min=0, help="end when nothing comes for so long")] = None,
+    key_separator: Annotated[str | None, typer.Option(help="print KEY SEPARATOR VALUE")] = None,
+    property: Properties = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """Print the values of a topic's records, one a line; Ctrl-C ends it cleanly, with the group's offsets committed."""
+    from odradek.client.consumer.client import KafkaConsumer
+
+    if offset is not None and partition is None:
+        raise typer.BadParameter("needs --partition", param_hint="--offset")
+    if group is not None and partition is not None:
+        raise typer.BadParameter("a group decides itself who reads which", param_hint="--partition")
+    config = {"auto.offset.reset": "earliest" if from_beginning else "latest", **settings(property)}
+    signal.signal(signal.SIGTERM, _interrupt)
+    printer = Printer(max_messages, key_separator, as_json=json)
+    opened = KafkaConsumer(config, bootstrap_servers=bootstrap_server, group_id=group)
+    with contextlib.suppress(KeyboardInterrupt), opened as consumer:
+        known = _known_partitions(consumer, topic, partition)
+        if group is not None:
+            consumer.subscribe([topic])
+        else:
+            _assign(consumer, topic, known if partition is None else [partition], offset)
+        _print_all(consumer, printer, timeout_ms)
+    note(f"{printer.printed} record(s)")
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _known_partitions(consumer: "KafkaConsumer", topic: str, partition: int | None) -> list[int]:
+    """Those of the topic. Raises KafkaError when it, or the partition that is wanted, is not there."""
+    from odradek.protocol.errors import ErrorCode, KafkaError
+
+    known = [one.partition for one in consumer.partitions_for_topic(topic)]
+    if not known:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the cluster has no topic {topic}")
+    if partition is not None and partition not in known:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"partition {partition} of topic {topic}: its partitions are 0-{max(known)}",
+        )
+    return known
+
+
+def _assign(consumer: "KafkaConsumer", topic: str, partitions: list[int], offset: int | None) -> None:
+    from odradek.client.records import TopicPartition
+
+    chosen = [TopicPartition(topic, number) for number in partitions]
+    consumer.assign(chosen)
+    if offset is not None:
+        consumer.seek(chosen[0], offset)
+
+
+class Printer:
+    """Writes records to standard output, at most `limit`."""
+
+    def __init__(self, limit: int | None, key_separator: str | None, *, as_json: bool) -> None:
+        self.printed = 0
+        self._limit = limit
+        self._separator = None if key_separator is None else key_separator.encode()
+        self._as_json = as_json
+
+    @property
+    def left(self) -> int | None:
+        """How many more; None without limit."""
+        return None if self._limit is None else self._limit - self.printed
+
+    def print(self, records: Iterable["ConsumerRecord"]) -> None:
+        """One line each."""
+        for record in records:
+            sys.stdout.buffer.write(self._line(record) + b"\n")
+            self.printed += 1
+
+    def _line(self, record: "ConsumerRecord") -> bytes:
+        if self._as_json:
+            return _json_line(record)
+        value: bytes = record.value if record.value is not None else b"null"
+        if self._separator is None:
+            return value
+        key: bytes = record.key if record.key is not None else b"null"
+        return key + self._separator + value
+
+
+def _json_line(record: "ConsumerRecord") -> bytes:
+    import json
+
+    content = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": plain(record.key),
+        "value": plain(record.value),
+        "headers": [[name, plain(value)] for name, value in record.headers],
+    }
+    return json.dumps(content, ensure_ascii=False).encode()
+
+
+def _print_all(consumer: "KafkaConsumer", printer: Printer, timeout_ms: int | None) -> None:
+    import time
+
+    last = time.monotonic()
+    while printer.left is None or printer.left > 0:
+        most = printer.left if printer.left is None else min(printer.left, consumer.config.max_poll_records)
+        found = consumer.poll(POLL_MS, most)
+        for records in found.values():
+            printer.print(records)
+        if found:
+            sys.stdout.buffer.flush()
+            last = time.monotonic()
+        elif timeout_ms is not None and (time.monotonic() - last) * 1000 >= timeout_ms:
+            return

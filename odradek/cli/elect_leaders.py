@@ -1,0 +1,28 @@
+"""`odradek elect-leaders`."""
+
+from typing import Annotated
+
+import typer
+
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect, topic_partition
+from odradek.cli.output import print_json
+
+
+def elect_leaders(
+    partition: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION…]", help="none: all")] = None,
+    unclean: Annotated[
+        bool, typer.Option("--unclean", help="any live replica, even one out of sync: acknowledged records may be lost")
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """Give partitions back to their preferred leader."""
+    if unclean and not partition:
+        raise typer.BadParameter("name the partitions: it may lose records", param_hint="--unclean")
+    wanted = [topic_partition(text) for text in partition] if partition else None
+    with connect(bootstrap_server) as admin:
+        changed = admin.elect_leaders(wanted, unclean=unclean)
+    if json:
+        print_json([str(one) for one in changed])
+    else:
+        print(f"{len(changed)} partition(s) have another leader{': ' if changed else ''}{', '.join(map(str, changed))}")

@@ -1,0 +1,71 @@
+"""`odradek reassign start|list|cancel`."""
+
+from typing import Annotated
+
+import typer
+
+from odradek.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    Json,
+    connect,
+    new_app,
+    settings,
+    topic_partition,
+)
+from odradek.cli.output import print_json, print_table
+
+reassign = new_app("Move partitions to other brokers.")
+
+
+@reassign.command()
+def start(
+    move: Annotated[list[str], typer.Argument(metavar="TOPIC-PARTITION=ID,ID…", help="orders-0=2,3")],
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """Give partitions these replicas, the first being the preferred leader; returns when the move has begun."""
+    targets = {topic_partition(name): _brokers(value) for name, value in settings(move, "move").items()}
+    with connect(bootstrap_server) as admin:
+        admin.alter_partition_reassignments(targets)
+    if json:
+        print_json({str(one): brokers for one, brokers in targets.items()})
+    else:
+        print(f"moving {len(targets)} partition(s); `odradek reassign list` shows what is under way")
+
+
+def _brokers(text: str) -> list[int]:
+    try:
+        return [int(one) for one in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a list of broker ids such as 1,2") from None
+
+
+@reassign.command("list")
+def list_(bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER, json: Json = False) -> None:
+    """What is being moved."""
+    with connect(bootstrap_server) as admin:
+        found = admin.list_partition_reassignments()
+    if json:
+        print_json(found)
+        return
+    print_table(
+        ["partition", "replicas", "adding", "removing"],
+        [(one.topic_partition, *(",".join(map(str, ids)) for ids in one[1:])) for one in found],
+    )
+
+
+@reassign.command()
+def cancel(
+    partition: Annotated[list[str], typer.Argument(metavar="TOPIC-PARTITION…")],
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """Go back to the replicas from before the move."""
+    wanted = [topic_partition(text) for text in partition]
+    with connect(bootstrap_server) as admin:
+        admin.alter_partition_reassignments(dict.fromkeys(wanted))
+    if json:
+        print_json({"cancelled": [str(one) for one in wanted]})
+    else:
+        print(f"cancelled {', '.join(map(str, wanted))}")
