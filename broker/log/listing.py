@@ -34,9 +34,11 @@ def new_segment(storage: Storage, directory: str, base_offset: int, config: LogC
 def first_at_or_after(log: "Log", timestamp_ms: int) -> TimestampedOffset | None:
     """The first record of the log, by offset, whose timestamp is not before `timestamp_ms`."""
     try:
-        for segment in log.segments:
+        for segment in log.segments[max(0, log.segment_number(log.log_start_offset)) :]:
             if segment.retention_timestamp_ms() >= timestamp_ms:
-                return _in_segment(log, segment, timestamp_ms)
+                found = _in_segment(log, segment, timestamp_ms)
+                if found is not None:
+                    return found
     except OSError as error:
         raise log.failed(error) from error
     except CorruptBatch as bad:
@@ -45,7 +47,8 @@ def first_at_or_after(log: "Log", timestamp_ms: int) -> TimestampedOffset | None
 
 
 def _in_segment(log: "Log", segment: Segment, timestamp_ms: int) -> TimestampedOffset | None:
-    log.storage.open_segments.use(segment) if segment is not log.active else None
+    if segment is not log.active:
+        log.storage.open_segments.use(segment)
     start = max(segment.time_index.offset_before(timestamp_ms), log.log_start_offset)
     for batch in segment.batches_from(start):
         if batch.max_timestamp_ms >= timestamp_ms:

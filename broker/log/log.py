@@ -5,52 +5,28 @@ StorageFailure after the log manager has heard of it; trouble with what a client
 Source of the behaviour: UnifiedLog.scala and LocalLog.scala of Kafka 3.9.
 """
 
-import errno
-import struct
 from bisect import bisect_right
-from typing import NamedTuple
 
-from odradek.broker.log import flushing, listing, retention, rewriting, truncation
-from odradek.broker.log.append import Appended, Origin, checked_fields
-from odradek.broker.log.batches import Batch, checksum_of, decode_header
+from odradek.broker.log import appending, flushing, listing, retention, rewriting, truncation
+from odradek.broker.log.append import Appended, Origin
 from odradek.broker.log.checkpoints import LEADER_EPOCHS, encode_epochs
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.control import decode_end_of_transaction, learn
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.leader_epochs import LeaderEpochs
-from odradek.broker.log.producer_state import CompletedTransaction, ProducerState, RememberedBatch, sequence_after
+from odradek.broker.log.producer_state import ProducerState
 from odradek.broker.log.segment import Segment
+from odradek.broker.log.slices import EMPTY, LogSlice, slice_of
 from odradek.broker.log.snapshots import Snapshots
 from odradek.broker.log.storage import Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.record_batch import (
-    CONTROL_BIT,
-    HEADER_BYTES,
-    LOG_OVERHEAD,
-    MIN_LEGACY_LENGTH,
-    TRANSACTIONAL_BIT,
-    CorruptBatch,
-)
+from odradek.protocol.record_batch import CorruptBatch
 from odradek.world.files import Buffer, FileRange
 
 __all__ = ["Appended", "FileRange", "Log", "LogConfig", "LogSlice", "Origin"]
 
-PATCH = struct.Struct(">qii")
-"""Base offset, length, leader epoch: the first 16 bytes of a batch."""
 KNOWN_POSITIONS = 64
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-class LogSlice(NamedTuple):
-    """What a read found. Every batch but possibly the last is whole; `len(records)` is the number of bytes."""
-
-    records: FileRange | bytes
-    first_batch_incomplete: bool = False
-    """The first batch is larger than `max_bytes` and was cut: the reader needs a larger limit."""
-
-
-EMPTY = LogSlice(b"")
+"""Offsets of the active segment whose position is remembered."""
 
 
 class Log:
@@ -59,7 +35,6 @@ class Log:
     __slots__ = (
         "_base_offsets",
         "_known_positions",
-        "_rewrites",
         "config",
         "directory",
         "epochs",
@@ -70,6 +45,7 @@ class Log:
         "partition",
         "producers",
         "recovery_point",
+        "rewrites",
         "segments",
         "snapshots",
         "storage",
@@ -106,7 +82,7 @@ class Log:
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
         self.last_flush_ms = storage.clock.now_ms()
-        self._rewrites = rewriting.needed(config)
+        self.rewrites = rewriting.needed(config)
         self._base_offsets = [segment.base_offset for segment in segments]
         self._known_positions: dict[int, int] = {}
         self.truncations = 0
@@ -153,36 +129,7 @@ class Log:
         Raises KafkaError, nothing written: what `checked_fields` and `ProducerState.check` raise, RECORD_LIST_TOO_LARGE
         when they exceed `segment.bytes`, KAFKA_STORAGE_ERROR when the disk is full. Raises StorageFailure.
         """
-        config = self.config
-        view = memoryview(records)
-        append_time_ms = -1
-        if self._rewrites:
-            view, append_time_ms = rewriting.rewrite(config, view, self.storage.clock.now_ms())
-        first_offset = next_offset = self.log_end_offset
-        batches: list[Batch] = []
-        at, end = 0, len(view)
-        while at < end:
-            fields = checked_fields(view, at, config, origin)
-            _, length, _, magic, crc, attributes, delta, first_ms, max_ms, producer_id, epoch, sequence, count = fields
-            size = length + LOG_OVERHEAD
-            if producer_id >= 0:
-                duplicate = self._check_producer(fields, view[at : at + size], origin, len(view) == size)
-                if duplicate is not None:
-                    return Appended(duplicate.first_offset, duplicate.last_offset, -1, self.log_start_offset, True)
-            PATCH.pack_into(view, at, next_offset, length, leader_epoch)
-            last_offset = next_offset + delta
-            batches.append(
-                Batch(
-                    at, size, next_offset, last_offset, leader_epoch, magic, crc, attributes, first_ms, max_ms,
-                    producer_id, epoch, sequence, count,
-                )
-            )  # fmt: skip
-            next_offset = last_offset + 1
-            at += size
-        if not batches:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "no record batch at all")
-        self._write(view, batches)
-        return Appended(first_offset, next_offset - 1, append_time_ms, self.log_start_offset)
+        return appending.as_leader(self, records, leader_epoch, origin)
 
     def append_as_follower(self, records: Buffer) -> Appended:
         """Write batches as the leader gave them, offsets and epochs in them; a cut-off last one is left out.
@@ -190,97 +137,14 @@ class Log:
         Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, OFFSET_OUT_OF_RANGE when they do not continue this log.
         Raises StorageFailure.
         """
-        view = memoryview(records)
-        batches = _batches_of(view)
-        if not batches:
-            return Appended(self.log_end_offset, self.log_end_offset - 1, -1, self.log_start_offset)
-        first, last = batches[0], batches[-1]
-        if first.base_offset < self.log_end_offset:
-            self._start_within(first)
-        self._write(view[: last.next_position], batches)
-        return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset)
+        return appending.as_follower(self, records)
 
-    def _start_within(self, batch: Batch) -> None:
-        """An empty log whose start lies within the leader's first batch begins with that batch (Kafka KAFKA-6361)."""
-        start = self.log_start_offset
-        if start == self.log_end_offset and batch.magic == 2 and batch.last_offset >= start:
-            self.truncate_fully_and_start_at(batch.base_offset)
-            self.log_start_offset = start
-        else:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic}-{self.partition}: offset {batch.base_offset} does not continue {self.log_end_offset}",
-            )
-
-    def _check_producer(
-        self, fields: tuple[int, ...], batch: memoryview, origin: Origin, alone: bool
-    ) -> RememberedBatch | None:
-        """May the producer write this? The remembered batch when it is a duplicate. Raises KafkaError."""
-        attributes, delta, producer_id, epoch, sequence = fields[5], fields[6], fields[9], fields[10], fields[11]
-        if not alone:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "batches with a producer id have to be appended one by one")
-        if attributes & CONTROL_BIT:
-            end = decode_end_of_transaction(batch)
-            if end is not None:
-                self.producers.check_marker(producer_id, epoch, end.coordinator_epoch)
-            return None
-        last_sequence = sequence_after(sequence, delta)
-        return self.producers.check(
-            producer_id,
-            epoch,
-            sequence,
-            last_sequence,
-            transactional=bool(attributes & TRANSACTIONAL_BIT),
-            client=origin is Origin.CLIENT,
-        )
-
-    def _write(self, view: memoryview, batches: list[Batch]) -> None:
-        """One append to the active segment, or to a new one; then everything that is remembered of batches."""
-        first, last, size = batches[0], batches[-1], len(view)
-        max_timestamp_ms = first.max_timestamp_ms
-        if first is not last:
-            max_timestamp_ms = max(batch.max_timestamp_ms for batch in batches)
-        if size > self.config.segment_bytes:
-            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes exceed segment.bytes")
-        try:
-            segment = self.segments[-1]
-            if segment.should_roll(self.config, size, last.last_offset, max_timestamp_ms, self.storage.clock):
-                segment = self.roll(first.base_offset)
-            position = segment.size_bytes
-            segment.append(view)
-        except OSError as error:
-            if error.errno in DISK_FULL:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: {error}") from error
-            raise self.failed(error) from error
-        self.log_end_offset = last.last_offset + 1
+    def know_position(self, offset: int, position: int) -> None:
+        """The batch that begins with `offset` is at `position` of the active segment: spares its readers a scan."""
         known = self._known_positions
         if len(known) >= KNOWN_POSITIONS:
             known.clear()
-        known[first.base_offset] = position
-        for batch in batches:
-            segment.note(batch.last_offset, position + batch.position, batch.size_bytes, batch.max_timestamp_ms)
-            if batch.leader_epoch > self.epochs.latest:
-                self.assign_epoch(batch.leader_epoch, batch.base_offset)
-            if batch.producer_id >= 0:
-                self._learn(segment, batch, view)
-        self.producers.map_end_offset = self.log_end_offset
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self.flush()
-
-    def _learn(self, segment: Segment, batch: Batch, view: memoryview) -> None:
-        completed = learn(self.producers, batch, view[batch.position : batch.next_position])
-        if completed is not None:
-            self.complete_transaction(segment, completed)
-
-    def complete_transaction(self, segment: Segment, completed: CompletedTransaction) -> None:
-        """Note an aborted one in the segment's index; then it holds back readers only until it is replicated."""
-        if completed.aborted:
-            stable = self.producers.stable_offset_after(completed)
-            try:
-                segment.append_aborted(AbortedTransaction(*completed[:3], stable))
-            except OSError as error:
-                raise self.failed(error) from error
-        self.producers.complete(completed)
+        known[offset] = position
 
     def roll(self, first_offset: int = 0) -> Segment:
         """Begin a new segment at the log end, or later when the next batch does. Raises OSError."""
@@ -329,7 +193,7 @@ class Log:
             position = self._position(segment, offset)
             end = self._end_position(number, end_offset)
             if position < end:
-                return _slice(segment, position, end - position, max_bytes, whole_first_batch)
+                return slice_of(segment, position, end - position, max_bytes, whole_first_batch)
             if end < segment.size_bytes:
                 return EMPTY
             number += 1
@@ -448,7 +312,7 @@ class Log:
     def configure(self, config: LogConfig) -> None:
         """Take other settings from now on."""
         self.config = config
-        self._rewrites = rewriting.needed(config)
+        self.rewrites = rewriting.needed(config)
 
     # to the disk
 
@@ -472,41 +336,3 @@ class Log:
         for segment in self.segments:
             self.storage.open_segments.forget(segment)
             segment.release()
-
-
-def _slice(segment: Segment, position: int, length: int, max_bytes: int, whole_first_batch: bool) -> LogSlice:
-    """The range of the file, cut to `max_bytes` with Kafka's exception for the first batch."""
-    incomplete = False
-    if length > max_bytes:
-        first = segment.batch_size_at(position)
-        incomplete = first > max_bytes and not whole_first_batch
-        length = min(length, max(max_bytes, first) if whole_first_batch else max_bytes)
-        if length <= 0:
-            return LogSlice(b"", incomplete)
-    return LogSlice(FileRange(segment.file, position, length), incomplete)
-
-
-def _batches_of(view: memoryview) -> list[Batch]:
-    """The whole batches in fetched bytes, checked. Raises KafkaError CORRUPT_MESSAGE."""
-    batches: list[Batch] = []
-    at, end, last_offset = 0, len(view), -1
-    try:
-        while end - at >= LOG_OVERHEAD:
-            size = int.from_bytes(view[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD
-            if size > end - at:
-                break
-            if size < LOG_OVERHEAD + MIN_LEGACY_LENGTH:
-                raise CorruptBatch(at, f"{size} bytes are too few")
-            content = view[at : at + size]
-            header = content if size >= HEADER_BYTES else bytes(content) + bytes(HEADER_BYTES)
-            batch = decode_header(header, 0, at)
-            if checksum_of(content) != batch.crc:
-                raise CorruptBatch(at, f"stored checksum {batch.crc} is not that of the batch")
-            if batch.base_offset <= last_offset:
-                raise CorruptBatch(at, f"offset {batch.base_offset} after {last_offset}")
-            last_offset = batch.last_offset
-            batches.append(batch)
-            at += size
-    except CorruptBatch as bad:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(bad)) from None
-    return batches

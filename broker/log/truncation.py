@@ -40,8 +40,10 @@ def truncate_to(log: "Log", offset: int) -> bool:
         log.log_end_offset = log.active.truncate_to(offset, log.storage.clock.now_ms())
         log.segments_changed()
         log.storage.open_segments.forget(log.active)
+        if log.log_end_offset < log.log_start_offset:
+            start_over(log, log.log_start_offset)
+            return True
         log.went_back_to(log.log_end_offset)
-        log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
         log.producers = rebuild_producers(
             log.storage, log.segments, log.snapshots, log.log_start_offset, log.log_end_offset
         )

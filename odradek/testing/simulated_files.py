@@ -27,6 +27,14 @@ class _Node:
         self.modified_ms = modified_ms
 
 
+def _common_bytes(a: bytes, b: bytes) -> int:
+    """How far both are the same."""
+    for index, (left, right) in enumerate(zip(a, b, strict=False)):
+        if left != right:
+            return index
+    return min(len(a), len(b))
+
+
 class SimulatedFile:
     """An open file; valid until the machine or the process stops, whatever happens to its name."""
 
@@ -124,7 +132,7 @@ class SimulatedFiles:
         if not data.startswith(durable):
             if self.random.random() < 0.5:
                 return durable
-            durable = os.path.commonprefix((durable, data))
+            durable = durable[: _common_bytes(durable, data)]
         kept = self.random.randint(len(durable), len(data))
         survivor = data[:kept]
         damage = self.random.choice(("none", "zeros", "garbage", "hole"))

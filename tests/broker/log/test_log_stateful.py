@@ -97,13 +97,12 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, fraction: float) -> None:
         offset = self.start + round(fraction * (self.end - self.start))
         self.earlier.append(list(self.model))
-        if self.log.truncate_to(offset) and offset == self.start:
-            self.model = []
-        self.model = [batch for batch in self.model if batch[0][-1] < offset]
+        assert self.log.truncate_to(offset) is (offset < self.end)
+        first = self.log.segments[0].base_offset
+        self.model = [batch for batch in self.model if batch[0][-1] < offset and batch[0][0] >= first]
         self.end = self.log.log_end_offset
         last = self.model[-1][0][-1] + 1 if self.model else self.start
-        assert min(last, offset) <= self.end <= offset
-        self.start = min(self.start, self.end)
+        assert last <= self.end <= max(offset, self.start)
         self.epoch += 1
 
     @rule(fraction=st.floats(0, 1))

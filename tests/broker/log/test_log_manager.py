@@ -1,0 +1,237 @@
+"""A broker's logs in several directories: start, checkpoints, deletion, failures, shutdown."""
+
+import random
+
+import pytest
+
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.directory_files import Identity
+from odradek.broker.log.failure import StorageFailure, UnusableDirectory
+from odradek.broker.log.manager import Intervals, LogManager
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.testing.log_storage import make_batch
+from odradek.testing.simulated_files import SimulatedFiles
+from odradek.testing.virtual_clock import ManualClock
+from odradek.world.background import InlineBackground
+
+US = Identity(1, "cluster-a")
+TOPIC_ID = bytes(range(16))
+
+
+class Broker:
+    """A log manager that can be started again on the same disks."""
+
+    def __init__(self, directories: tuple[str, ...] = ("/a", "/b")) -> None:
+        self.clock = ManualClock()
+        self.files = SimulatedFiles(7, self.clock.now_ms)
+        self.directories = directories
+        self.config = LogConfig(segment_bytes=500, retention_bytes=0, retention_ms=-1)
+        self.lost: list[tuple[str, list[tuple[str, int]]]] = []
+        self.logs = self.make()
+
+    def make(self) -> LogManager:
+        return LogManager(
+            self.files,
+            self.clock,
+            InlineBackground(),
+            random.Random(5),
+            self.directories,
+            lambda topic: self.config,
+            intervals=Intervals(log_initial_task_delay_ms=100),
+            directory_failed=lambda path, cause, partitions: self.lost.append((path, partitions)),
+        )
+
+    def start(self, identity: Identity = US) -> "Broker":
+        self.logs = self.make()
+        ready = []
+        self.logs.open(identity, lambda: ready.append(True))
+        assert ready == [True]
+        return self
+
+    def write(self, topic: str, partition: int, count: int = 1) -> None:
+        log = self.logs.get_or_create(topic, partition, TOPIC_ID, is_new=True)
+        for _ in range(count):
+            log.append_as_leader(make_batch([b"x" * 100]), 0)
+
+
+def test_new_logs_go_where_the_fewest_are() -> None:
+    broker = Broker().start()
+    for partition in range(4):
+        broker.write("t", partition)
+    assert [log.directory for log in broker.logs.all_logs()] == ["/a/t-0", "/b/t-1", "/a/t-2", "/b/t-3"]
+
+
+def test_a_clean_stop_leaves_kafkas_files() -> None:
+    broker = Broker(("/a",)).start()
+    broker.write("t", 0, 2)
+    broker.logs.get_or_create("t", 0).advance_log_start_offset(1)
+    broker.logs.close(broker_epoch=42)
+    read = broker.files.read
+    assert read("/a/recovery-point-offset-checkpoint") == b"0\n1\nt 0 2\n"
+    assert read("/a/log-start-offset-checkpoint") == b"0\n1\nt 0 1\n"
+    assert read("/a/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":42}'
+    assert read("/a/t-0/partition.metadata") == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+    lines = read("/a/meta.properties").split(b"\n")
+    assert lines == [
+        b"#", b"#Tue Nov 14 22:13:20 UTC 2023", b"broker.id=1", b"version=0", b"cluster.id=cluster-a", b"",
+    ]  # fmt: skip
+
+
+def test_a_restart_finds_everything_again() -> None:
+    broker = Broker().start()
+    broker.write("t", 0, 3)
+    broker.write("t", 1, 2)
+    broker.logs.close()
+    syncs = broker.files.syncs
+    broker.start()
+    ends = {(log.topic, log.partition): log.log_end_offset for log in broker.logs.all_logs()}
+    assert ends == {("t", 0): 3, ("t", 1): 2}
+    assert broker.logs.topic_id("t", 0) == TOPIC_ID
+    assert not broker.files.exists("/a/.kafka_cleanshutdown")
+    assert broker.files.syncs == syncs
+
+
+def test_checkpoints_survive_a_crash() -> None:
+    broker = Broker(("/a",)).start()
+    broker.write("t", 0, 10)
+    log = broker.logs.get("t", 0)
+    assert log is not None
+    log.flush()
+    log.advance_log_start_offset(5)
+    broker.logs.write_high_watermarks({("t", 0): 9, ("gone", 0): 1})
+    broker.clock.advance(60_000)
+    broker.files.crash()
+    broker.start()
+    recovered = broker.logs.get("t", 0)
+    assert recovered is not None
+    assert (recovered.log_start_offset, recovered.log_end_offset, recovered.recovery_point) == (5, 10, 10)
+    assert broker.logs.read_high_watermarks() == {("t", 0): 9}
+
+
+def test_retention_runs_from_time_to_time_up_to_the_high_watermark() -> None:
+    broker = Broker().start()
+    broker.write("t", 0, 10)
+    broker.logs.high_watermark_of = lambda log: 5
+    broker.clock.advance(100)
+    log = broker.logs.get("t", 0)
+    assert log is not None
+    assert log.log_start_offset == 4
+
+
+def test_deleting_renames_at_once_and_removes_later() -> None:
+    broker = Broker(("/a",)).start()
+    broker.write("t", 0)
+    broker.logs.delete("t", 0)
+    broker.logs.delete("t", 0)
+    assert broker.logs.get("t", 0) is None
+    (left,) = [name for name in broker.files.list_directory("/a") if name.endswith("-delete")]
+    assert left.startswith("t-0.")
+    broker.write("t", 0)
+    broker.clock.advance(60_000)
+    assert not broker.files.exists(f"/a/{left}")
+    assert broker.files.exists("/a/t-0")
+
+
+def test_what_a_crash_left_deleted_is_removed_at_the_start() -> None:
+    broker = Broker(("/a",)).start()
+    broker.write("t", 0)
+    broker.logs.delete("t", 0)
+    broker.files.kill()
+    broker.start()
+    assert broker.files.list_directory("/a") == [".lock", "meta.properties"]
+
+
+def test_another_topic_id_is_refused() -> None:
+    broker = Broker().start()
+    broker.write("t", 0)
+    with pytest.raises(KafkaError) as refused:
+        broker.logs.get_or_create("t", 0, bytes(15) + b"\1")
+    assert refused.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_a_failing_directory_takes_only_its_logs() -> None:
+    broker = Broker().start()
+    broker.write("t", 0)
+    broker.write("t", 1)
+    broker.files.broken.add("/a")
+    log = broker.logs.get("t", 0)
+    assert log is not None
+    with pytest.raises(StorageFailure):
+        log.append_as_leader(make_batch(), 0)
+    assert broker.lost == [("/a", [("t", 0)])]
+    assert broker.logs.get("t", 0) is None
+    broker.write("t", 1)
+    with pytest.raises(KafkaError) as refused:
+        broker.logs.get_or_create("t", 0, TOPIC_ID)  # it may be in /a
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.logs.get_or_create("new", 0, is_new=True).directory == "/b/new-0"
+    broker.logs.close()
+    assert broker.files.exists("/b/.kafka_cleanshutdown")
+
+
+def test_a_directory_has_one_broker_at_a_time() -> None:
+    broker = Broker().start()
+    with pytest.raises(UnusableDirectory, match="/a cannot be used: another broker is using it"):
+        broker.make().open(US, lambda: None)
+    broker.logs.close()
+    broker.start()
+
+
+@pytest.mark.parametrize("other", [Identity(2, "cluster-a"), Identity(1, "cluster-b")])
+def test_a_directory_of_another_owner_is_refused(other: Identity) -> None:
+    broker = Broker(("/a",)).start()
+    broker.logs.close()
+    assert broker.make().owner() == US
+    broker.files.kill()
+    with pytest.raises(UnusableDirectory, match="belongs to broker 1 of cluster cluster-a"):
+        broker.start(other)
+
+
+@pytest.mark.parametrize("trouble", ["broken", "full"])
+def test_the_only_directory_has_to_work(trouble: str) -> None:
+    broker = Broker(("/a",))
+    if trouble == "broken":
+        broker.files.broken.add("/a")
+    else:
+        broker.files.capacity_bytes = 0
+    with pytest.raises(UnusableDirectory, match="/a"):
+        broker.start()
+
+
+def test_one_of_two_directories_is_enough() -> None:
+    broker = Broker()
+    broker.files.broken.add("/b")
+    broker.start()
+    broker.write("t", 0)
+    assert [path for path, _ in broker.lost] == ["/b"]
+
+
+def test_a_partition_in_two_directories_is_refused() -> None:
+    broker = Broker().start()
+    broker.write("t", 0)
+    broker.logs.close()
+    broker.files.make_directory("/b/t-0")
+    with pytest.raises(UnusableDirectory, match="t-0 is in /a/t-0 too"):
+        broker.start()
+
+
+def test_truncation_below_the_recovery_point_is_checkpointed_at_once() -> None:
+    broker = Broker(("/a",)).start()
+    broker.write("t", 0, 3)
+    log = broker.logs.get("t", 0)
+    assert log is not None
+    log.flush()
+    broker.logs.checkpoint_recovery_points()
+    log.truncate_to(1)
+    broker.clock.advance(0)
+    assert broker.files.read("/a/recovery-point-offset-checkpoint") == b"0\n1\nt 0 1\n"
+
+
+def test_settings_change_while_it_runs() -> None:
+    broker = Broker().start()
+    broker.write("t", 0)
+    broker.config = LogConfig(max_message_bytes=1)
+    broker.logs.configure("t")
+    with pytest.raises(KafkaError) as refused:
+        broker.write("t", 0)
+    assert refused.value.code == ErrorCode.MESSAGE_TOO_LARGE

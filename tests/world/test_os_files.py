@@ -1,0 +1,70 @@
+"""The real files, where a simulation could hide a mistake."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from odradek.world.files import FileRange
+from odradek.world.os_files import OsFiles
+
+
+@pytest.fixture
+def files() -> OsFiles:
+    return OsFiles()
+
+
+def test_append_and_read(files: OsFiles, tmp_path: Path) -> None:
+    file = files.open(f"{tmp_path}/a", create=True)
+    assert file.append(b"hello ") + file.append(memoryview(b"world")) == 11
+    assert (file.pread(100, 6), file.pread(5, 11), file.size()) == (b"world", b"", 11)
+    file.truncate(5)
+    file.append(b"!")
+    assert files.read(f"{tmp_path}/a") == b"hello!"
+    assert FileRange(file, 1, 4).read() == b"ello"
+
+
+def test_a_missing_file_is_not_made_by_opening(files: OsFiles, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.open(f"{tmp_path}/a")
+
+
+def test_a_range_outlives_the_name_and_the_log_that_opened_it(files: OsFiles, tmp_path: Path) -> None:
+    file = files.open(f"{tmp_path}/a", create=True)
+    file.append(b"content")
+    sent = FileRange(file, 0, 7)
+    descriptor = file.fileno()
+    files.rename(f"{tmp_path}/a", f"{tmp_path}/a.deleted")
+    files.remove(f"{tmp_path}/a.deleted")
+    del file
+    assert sent.read() == b"content"
+    del sent
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_write_atomically_replaces(files: OsFiles, tmp_path: Path, sync: bool) -> None:
+    for content in (b"one", b"2"):
+        files.write_atomically(f"{tmp_path}/a", content, sync=sync)
+        assert files.read(f"{tmp_path}/a") == content
+    assert files.list_directory(str(tmp_path)) == ["a"]
+
+
+def test_a_lock_is_held_once(files: OsFiles, tmp_path: Path) -> None:
+    lock = files.lock(f"{tmp_path}/.lock")
+    with pytest.raises(BlockingIOError):
+        files.lock(f"{tmp_path}/.lock")
+    lock.close()
+    files.lock(f"{tmp_path}/.lock").close()
+
+
+def test_directories(files: OsFiles, tmp_path: Path) -> None:
+    files.make_directory(f"{tmp_path}/a/b")
+    files.make_directory(f"{tmp_path}/a/b")
+    assert files.is_directory(f"{tmp_path}/a/b")
+    files.sync_directory(f"{tmp_path}/a")
+    files.remove_directory(f"{tmp_path}/a")
+    assert not files.exists(f"{tmp_path}/a")
+    total, usable = files.free_bytes(str(tmp_path))
+    assert 0 < usable <= total
