@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 
 from odradek.broker.network.peer import REQUESTS_MAX, Peer, PeerUnreachable
-from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
+from odradek.protocol.headers import encode_response
+from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def peer_of(harness: Any, host: str = "broker", port: int | None = None) -> Peer:
     return Peer(harness.network.host("client"), harness.clock, host, port or harness.port, "broker-1")
+
+
+def fetched(size: int) -> FetchResponse:
+    topic = FetchableTopicResponse(topic="t", partitions=[PartitionData(records=bytes(size))])
+    return FetchResponse(responses=[topic])
 
 
 async def beat(peer: Peer, number: int, text: str = "", timeout_ms: float = 5000) -> int:
@@ -186,6 +192,24 @@ def test_answers_torn_at_every_byte(play: Any) -> None:
             ends[-1].send(answers[cut:])
             assert await asyncio.gather(*asking) == [0, 1, 2], cut
             peer.close()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("cut", range(-3, 4))
+def test_a_size_torn_behind_another_answer(play: Any, cut: int) -> None:
+    async def scenario(harness: Any) -> None:
+        ends: list[Any] = []
+        harness.network.listen("odd", 1234, ends.append)
+        frames = [b"".join(encode_response(number, 4, fetched(size))) for number, size in enumerate((300, 70_000))]
+        first, second = (struct.pack(">i", len(frame)) + frame for frame in frames)
+        peer = peer_of(harness, "odd", 1234)
+        asking = [asyncio.ensure_future(peer.request(FetchRequest(), 4, 5000)) for _ in range(2)]
+        await harness.settle()
+        ends[0].send((first + second)[: len(first) + cut])
+        await harness.settle()
+        ends[0].send((first + second)[len(first) + cut :])
+        assert await asyncio.gather(*asking) == [fetched(300), fetched(70_000)]
 
     play(scenario)
 
