@@ -1,0 +1,100 @@
+"""`odradek up` in a process of its own, with brokers that can be killed and brought back: for tests of failover.
+
+    with UpCluster(directory) as cluster:
+        cluster.kill(1)             # SIGKILL: only ZooKeeper's session expiry tells the others
+        cluster.start(1)            # again, by us: `up` knows nothing of it
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from odradek.local.ports import free_port_range
+
+STOP_SECONDS = 60.0
+
+
+class UpCluster:
+    """A cluster in `directory`, on free ports of 127.0.0.1. Entering waits for `ready`."""
+
+    def __init__(self, directory: Path, brokers: int = 3, overrides: Sequence[str] = ()) -> None:
+        self.directory, self.brokers = directory, brokers
+        self.port = free_port_range(brokers + 1)
+        self.zookeeper_port = self.port + brokers
+        self._overrides = overrides
+        self._up: subprocess.Popen[str] | None = None
+        self._own: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self.port + broker}" for broker in range(self.brokers))
+
+    @property
+    def zookeeper(self) -> str:
+        return f"127.0.0.1:{self.zookeeper_port}"
+
+    def __enter__(self) -> "UpCluster":
+        command = [sys.executable, "-m", "odradek", "up", "--brokers", str(self.brokers), "--port", str(self.port)]
+        command += ["--zookeeper-port", str(self.zookeeper_port), "--data", str(self.directory)]
+        for override in self._overrides:
+            command += ["--override", override]
+        self._up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert self._up.stdout is not None
+        said = []
+        for line in self._up.stdout:
+            said.append(line)
+            if line.startswith("ready"):
+                return self
+        raise RuntimeError("odradek up has ended before it was ready:\n" + "".join(said))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for process in self._own.values():
+            process.terminate()
+        for process in self._own.values():
+            process.wait(STOP_SECONDS)
+        if self._up is not None:
+            self._up.terminate()
+            self._up.communicate(timeout=STOP_SECONDS)
+
+    def pid(self, broker: int) -> int:
+        """Of the broker's process, whoever started it."""
+        if broker in self._own:
+            return self._own[broker].pid
+        return int((self.directory / "run" / f"broker-{broker}.pid").read_text())
+
+    def kill(self, broker: int) -> None:
+        """SIGKILL."""
+        os.kill(self.pid(broker), signal.SIGKILL)
+        self._reap(broker)
+
+    def terminate(self, broker: int) -> None:
+        """SIGTERM: a controlled shutdown. Returns when the process is gone, if it is one of ours."""
+        os.kill(self.pid(broker), signal.SIGTERM)
+        self._reap(broker)
+
+    def _reap(self, broker: int) -> None:
+        process = self._own.pop(broker, None)
+        if process is not None:
+            process.wait(STOP_SECONDS)
+
+    def start(self, broker: int, *overrides: str) -> subprocess.Popen[bytes]:
+        """Start it as a process of ours, from the file that `up` wrote. Returns at once."""
+        command = [sys.executable, "-m", "odradek.broker", str(self.properties(broker))]
+        for override in overrides:
+            command += ["--override", override]
+        with self.log_file(broker).open("ab") as output:
+            process = subprocess.Popen(command, stdout=output, stderr=output)
+        self._own[broker] = process
+        return process
+
+    def properties(self, broker: int) -> Path:
+        return self.directory / "config" / f"broker-{broker}.properties"
+
+    def log_file(self, broker: int) -> Path:
+        return self.directory / "logs" / f"broker-{broker}.log"
