@@ -1,5 +1,6 @@
 """Group coordination: who is in a group, what generation is in force, which offsets it has committed.
 
-`membership` is the state machine (values in, effects out), `offsets` the table of one group's commits, `records` their
-form in `__consumer_offsets`, `loading` the way back from there, `coordinator` the shell that owns timers and storage.
+Pure: `membership` (requests) over `rebalance` and `static_members`, with the facts in `roster` and the answers in
+`effects`; `offsets` and `expiry`; `records` and `replay` between these and the bytes of `__consumer_offsets`.
+Shells: `live_group` (timers, storage, answers of one group), `ownership` (partitions, loading), `coordinator`.
 """

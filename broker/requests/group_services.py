@@ -1,7 +1,7 @@
 """What the handlers of group requests use of the broker, and the answer that comes later."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Generic, Protocol, TypeVar
 
 from odradek.broker.groups.coordinator import GroupCoordinator
@@ -18,11 +18,24 @@ M = TypeVar("M", bound=Message)
 class GroupServices(Protocol):
     """The part of `Services` that these handlers need."""
 
-    clock: Clock
-    zookeeper: Store
-    metadata: MetadataCache
-    groups: GroupCoordinator
-    auto_create_topic: Callable[[str], Awaitable[ErrorCode]]
+    @property
+    def clock(self) -> Clock:
+        """Wall time of commits."""
+
+    @property
+    def zookeeper(self) -> Store:
+        """Where the offsets of version 0 are."""
+
+    @property
+    def metadata(self) -> MetadataCache:
+        """Which partitions exist, and who leads them."""
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """This broker's groups."""
+
+    def auto_create_topic(self, topic: str, /) -> Awaitable[ErrorCode]:
+        """Create a topic with the broker's defaults."""
 
 
 class LaterReply(Generic[M]):
