@@ -174,6 +174,20 @@ def test_nothing_wakes_up_for_buckets_that_were_emptied() -> None:
     assert (len(wheel), clock.outstanding) == (1, 1)
 
 
+def test_a_timer_added_while_others_are_overdue() -> None:
+    """The newcomer's bucket must not be one that an overdue timer still has to cascade into."""
+    clock = ManualClock()
+    wheel = TimingWheel(clock, 1, 32)
+    ran: list[str] = []
+    wheel.call_later(40, lambda: ran.append("overdue"))
+    clock.stall(1100)
+    wheel.call_later(28, lambda: ran.append("new"))
+    clock.advance(27)
+    assert ran == ["overdue"]
+    clock.advance(3)
+    assert ran == ["overdue", "new"]
+
+
 def test_after_a_long_rest_near_deadlines_are_in_the_lowest_level() -> None:
     clock = ManualClock()
     wheel = TimingWheel(clock, 1, 20)
