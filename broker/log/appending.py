@@ -63,6 +63,8 @@ def as_leader(log: "Log", records: memoryview | bytearray, leader_epoch: int, or
         at += size
     if not batches:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no record batch at all")
+    if end > config.segment_bytes:
+        raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{end} bytes, segment.bytes is {config.segment_bytes}")
     _write(log, view, batches)
     return Appended(first_offset, next_offset - 1, append_time_ms, log.log_start_offset)
 
@@ -76,7 +78,11 @@ def as_follower(log: "Log", records: Buffer) -> Appended:
     first, last = batches[0], batches[-1]
     if first.base_offset < log.log_end_offset:
         _start_within(log, first)
-    _write(log, view[: last.next_position], batches)
+    if last.next_position <= log.config.segment_bytes:
+        _write(log, view[: last.next_position], batches)
+    else:  # what the leader has accepted is taken, one by one into segments of its own
+        for batch in batches:
+            _write(log, view[batch.position : batch.next_position], [batch._replace(position=0)])
     return Appended(first.base_offset, last.last_offset, -1, log.log_start_offset)
 
 
@@ -122,8 +128,6 @@ def _write(log: "Log", view: memoryview, batches: list[Batch]) -> None:
     max_timestamp_ms = first.max_timestamp_ms
     if first is not last:
         max_timestamp_ms = max(batch.max_timestamp_ms for batch in batches)
-    if size > log.config.segment_bytes:
-        raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes exceed segment.bytes")
     try:
         segment = log.segments[-1]
         if segment.should_roll(log.config, size, last.last_offset, max_timestamp_ms, log.storage.clock):

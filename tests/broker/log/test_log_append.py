@@ -208,6 +208,17 @@ def test_a_follower_takes_what_the_leader_gave() -> None:
     assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
+def test_a_follower_takes_more_than_a_segment_holds() -> None:
+    follower = new_log(LogConfig(segment_bytes=150))
+    data = b"".join(bytes(make_batch([b"x" * 100], base_offset=offset)) for offset in range(3))
+    follower.append_as_follower(data)
+    assert [segment.base_offset for segment in follower.segments] == [0, 1, 2]
+    assert [columns.offsets for columns in read_batches(follower)] == [[0], [1], [2]]
+    with pytest.raises(KafkaError) as refused:
+        follower.append_as_leader(make_batch([b"x" * 100]), 0)
+    assert refused.value.code == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
 def test_an_empty_follower_may_begin_within_a_batch() -> None:
     follower = new_log()
     follower.truncate_fully_and_start_at(12)
