@@ -139,10 +139,12 @@ class Sender:
         return now_ms >= deadline_ms
 
     def _timed_out(self, batch: ProducerBatch) -> ClientTimeout:
+        question = "is the partition's leader up?"
+        if self._sequences is not None and not self._sequences.has_identity:
+            question = "the cluster gave no producer id: has it a controller?"
         return ClientTimeout(
             f"{batch.topic_partition}: {len(batch)} record(s) not acknowledged within "
-            f"delivery.timeout.ms={self._settings.delivery_timeout_ms:g}, after {batch.attempts} attempt(s): "
-            "is the partition's leader up?"
+            f"delivery.timeout.ms={self._settings.delivery_timeout_ms:g}, after {batch.attempts} attempt(s): {question}"
         )
 
     def _due(self, view: ClusterView, plan: Plan, now_ms: float) -> dict[int, list[TopicPartition]]:

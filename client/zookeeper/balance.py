@@ -1,0 +1,229 @@
+"""One member's part in balancing its group: what to do next, and what follows from how it went. Pure.
+
+The rules of ZookeeperConsumerConnector.ZKRebalancerListener in Kafka 0.8-1.1, without the ways in which a partition
+could be left lying there. One step at a time, in this order of precedence:
+
+    Register   not registered in this session
+    Release    owns what it is not to own, or lost a race: everything it has claimed goes back
+    Read       something may have changed since the group was read, or it is time for another attempt
+    Claim      it is known what to own, and nothing is owned
+    Start      everything is claimed: read offsets, fetch
+    Wait       for a change, or for the next attempt
+
+Kafka tells nobody that an owner has gone: a member that has used up rebalance.max.retries waits for some other change,
+for ever if need be. Here the owner znodes that were in the way are watched, and when they are all gone it is tried
+again. What fails by other trouble is tried again for as long as it takes; every rebalance.max.retries failures in a row
+are reported. What is claimed but cannot be started is released.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from odradek.client.records import TopicPartition
+from odradek.client.zookeeper.assignment import Assignment, GroupView, own_assignment
+
+NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Write the member's znode. Then `registered`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Stop fetching, commit, delete the owner znodes, in this order. Then `released`."""
+
+    partitions: Mapping[TopicPartition, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read the group, leaving watches; and whether `owned` is really owned. Then `read`."""
+
+    owned: Collection[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Create the owner znodes. Then `claimed`."""
+
+    partitions: Mapping[TopicPartition, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Read the offsets, now that nobody else can change them, and fetch. Then `started`."""
+
+    partitions: Mapping[TopicPartition, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Tell whoever looks after the program."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Until a monotonic time, or until told of something."""
+
+    until_ms: float
+
+
+Step = Register | Release | Read | Claim | Start | Report | Wait
+
+
+class Balance:
+    """The state. Whoever carries out a step tells its outcome, unless the session has ended meanwhile."""
+
+    def __init__(self, consumer_id: str, strategy: str, max_retries: int, backoff_ms: float) -> None:
+        self.consumer_id = consumer_id
+        self.session_id = 0
+        """0: none."""
+        self.owned: Assignment = {}
+        """Owner znodes of this session, as far as is known."""
+        self.started = False
+        """Whether what is owned is fetched."""
+        self.settled = False
+        """Nothing more to do as long as nothing changes."""
+        self._strategy = strategy
+        self._max_retries = max_retries
+        self._backoff_ms = backoff_ms
+        self._registered = False
+        self._stale = True
+        self._releasing = False
+        self._target: Assignment | None = None
+        self._blockers: set[str] = set()
+        self._attempts = 0
+        self._retry_at_ms = NEVER
+        self._not_before_ms = 0.0
+        self._report: str | None = None
+
+    # -- what to do ----------------------------------------------------------------------------------------------------
+
+    def take_step(self, now_ms: float) -> Step:
+        """The next step, which the caller begins."""
+        if self._report is not None:
+            report, self._report = Report(self._report), None
+            return report
+        if not self.session_id:
+            return Wait(NEVER)
+        if now_ms < self._not_before_ms:
+            return Wait(self._not_before_ms)
+        if not self._registered:
+            return Register()
+        if self._releasing and self.owned:
+            return Release(self.owned)
+        if self._stale or now_ms >= self._retry_at_ms:
+            self._stale, self._target, self._retry_at_ms = False, None, NEVER
+            self.settled = False
+            self._blockers.clear()
+            return Read(self.owned)
+        if self._target is not None:
+            return Claim(self._target)
+        if self.owned and not self.started:
+            return Start(self.owned)
+        return Wait(self._retry_at_ms)
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def connected(self, session_id: int) -> None:
+        """A session, new or the same as before."""
+        if session_id != self.session_id:
+            self.expired()
+            self.session_id = session_id
+        self.changed()
+
+    def expired(self) -> None:
+        """The session is gone and all its znodes with it: nothing is owned, there is nothing to release."""
+        self.session_id = 0
+        self.owned, self._target = {}, None
+        self.started = self.settled = self._registered = self._releasing = False
+        self._blockers.clear()
+        self._not_before_ms = 0.0
+
+    def changed(self) -> None:
+        """A watch fired: members, brokers, topics or partitions are others now."""
+        self._stale, self.settled = True, False
+        self._attempts = 0
+
+    def owner_gone(self, path: str) -> None:
+        """An owner znode that was in the way has been deleted. When all of them are, another attempt is due."""
+        if path in self._blockers:
+            self._blockers.discard(path)
+            self._stale = self._stale or not self._blockers
+
+    # -- how it went ---------------------------------------------------------------------------------------------------
+
+    def registered(self) -> None:
+        """The member's znode is there."""
+        self._registered = self._stale = True
+
+    def released(self) -> None:
+        """Nothing is owned."""
+        self.owned = {}
+        self.started = self._releasing = False
+
+    def read(self, view: GroupView) -> None:
+        """What ZooKeeper says: own this, or leave everything as it is."""
+        if self.consumer_id not in view.members:
+            self._registered = False
+            return
+        if not view.brokers:
+            # As in Kafka: nothing can be fetched anyway, and a broker that comes back is a change.
+            self._settle()
+            return
+        wanted = own_assignment(self._strategy, self.consumer_id, view)
+        if wanted == self.owned and view.held.issuperset(wanted):
+            self._settle()
+            return
+        self._target = wanted
+        self._releasing = bool(self.owned)
+
+    def claimed(self, won: Assignment, blockers: Collection[str], now_ms: float) -> None:
+        """`blockers`: paths of owner znodes that others have and that are watched now.
+
+        With less than everything won, all of it goes back, and after a pause the group is read again.
+        """
+        assert self._target is not None and not self.owned, (self._target, self.owned)
+        wanted, self._target = self._target, None
+        self.owned = won
+        self._releasing = won.keys() != wanted.keys()
+        if not self._releasing:
+            self._settle()
+            return
+        self._blockers = set(blockers)
+        given_up = self._count_failure("others still own what is to be ours: " + ", ".join(sorted(blockers)))
+        self._retry_at_ms = NEVER if given_up and blockers else now_ms + self._backoff_ms
+
+    def fetching(self) -> None:
+        """What is owned is being fetched."""
+        self.started = True
+        self._settle()
+
+    def failed(self, step: Step, reason: str, now_ms: float) -> None:
+        """A step could not be done, by trouble that is no lost race. What is owned and fetched stays so."""
+        if isinstance(step, Claim):
+            # Nobody knows which of them were created: all of them go back.
+            self.owned, self._target = dict(step.partitions), None
+        self._releasing = self._releasing or not self.started
+        self._stale = True
+        self._count_failure(reason)
+        self._not_before_ms = now_ms + self._backoff_ms
+
+    def _count_failure(self, reason: str) -> bool:
+        """Whether rebalance.max.retries is used up."""
+        self._attempts += 1
+        if self._attempts < self._max_retries:
+            return False
+        self._report = f"{self.consumer_id} cannot rebalance after {self._attempts} attempts: {reason}"
+        self._attempts = 0
+        return True
+
+    def _settle(self) -> None:
+        """All is as it should be, but for what is claimed and not yet started."""
+        if self.started or not self.owned:
+            self._attempts = 0
+            self.settled = not self._stale

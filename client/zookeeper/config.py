@@ -1,0 +1,109 @@
+# ruff: noqa: RUF009 - `setting` makes a dataclass field
+"""Settings of the ConsumerConnector: names, types and defaults of Kafka 0.8-1.1 (kafka.consumer.ConsumerConfig)."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from odradek.client.config import load, setting
+from odradek.client.consumer.config import ConsumerSettings
+from odradek.client.errors import ConfigError
+from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+
+LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+RESET_TIMESTAMPS = {"smallest": EARLIEST_TIMESTAMP, "largest": LATEST_TIMESTAMP}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorSettings:
+    """Durations in ms, sizes in bytes. `None` stands for a default that follows another setting."""
+
+    zookeeper_connect: str = setting()
+    group_id: str = setting()
+    consumer_id: str | None = setting(None)
+    client_id: str | None = setting(None)
+    """group.id unless given."""
+    zookeeper_session_timeout_ms: int = setting(6_000, at_least=1)
+    zookeeper_connection_timeout_ms: int | None = setting(None)
+    """zookeeper.session.timeout.ms unless given."""
+    zookeeper_sync_time_ms: int = setting(2_000, at_least=0)
+    socket_timeout_ms: int = setting(30_000, at_least=1)
+    socket_receive_buffer_bytes: int = setting(65_536, at_least=-1)
+    fetch_message_max_bytes: int = setting(1_048_576, at_least=1)
+    fetch_min_bytes: int = setting(1, at_least=0)
+    fetch_max_bytes: int = setting(52_428_800, at_least=1)
+    fetch_wait_max_ms: int = setting(100, at_least=0)
+    num_consumer_fetchers: int = setting(1, at_least=1, at_most=1)
+    """There is one fetcher for each broker: one loop has no use for more."""
+    queued_max_message_chunks: int = setting(2, at_least=1)
+    auto_commit_enable: bool = setting(True)
+    auto_commit_interval_ms: int = setting(60_000, at_least=1)
+    auto_offset_reset: str = setting("largest", choices=["smallest", "largest"])
+    consumer_timeout_ms: int = setting(-1, at_least=-1)
+    rebalance_max_retries: int = setting(4, at_least=1)
+    rebalance_backoff_ms: int | None = setting(None)
+    """zookeeper.sync.time.ms unless given."""
+    refresh_leader_backoff_ms: int = setting(200, at_least=0)
+    partition_assignment_strategy: str = setting("range", choices=["range", "roundrobin"])
+    exclude_internal_topics: bool = setting(True)
+    offsets_storage: str = setting("zookeeper", choices=["zookeeper", "kafka"])
+    dual_commit_enabled: bool | None = setting(None)
+    """True with offsets.storage=kafka, unless given."""
+    offsets_channel_backoff_ms: int = setting(1_000, at_least=0)
+    offsets_channel_socket_timeout_ms: int = setting(10_000, at_least=1)
+    offsets_commit_max_retries: int = setting(5, at_least=0)
+
+    @property
+    def backoff_ms(self) -> int:
+        """Between attempts to rebalance."""
+        return self.zookeeper_sync_time_ms if self.rebalance_backoff_ms is None else self.rebalance_backoff_ms
+
+    @property
+    def connection_timeout_ms(self) -> int:
+        """For the first connection to ZooKeeper."""
+        given = self.zookeeper_connection_timeout_ms
+        return self.zookeeper_session_timeout_ms if given is None else given
+
+    @property
+    def dual_commit(self) -> bool:
+        """Whether offsets that are kept in Kafka are written to ZooKeeper too."""
+        given = self.dual_commit_enabled
+        return self.offsets_storage == "kafka" and (given is None or given)
+
+    @property
+    def reset_timestamp(self) -> int:
+        """What ListOffsets is asked for where there is no offset to go on from."""
+        return RESET_TIMESTAMPS[self.auto_offset_reset]
+
+    def for_brokers(self, bootstrap_servers: list[str]) -> ConsumerSettings:
+        """The same as settings of the code that talks to brokers."""
+        defaults = load(ConsumerSettings, {"bootstrap.servers": bootstrap_servers}, {})
+        return replace(
+            defaults,
+            client_id=self.client_id or self.group_id,
+            request_timeout_ms=self.socket_timeout_ms,
+            retry_backoff_ms=self.refresh_leader_backoff_ms,
+            receive_buffer_bytes=self.socket_receive_buffer_bytes,
+            allow_auto_create_topics=False,
+            fetch_min_bytes=self.fetch_min_bytes,
+            fetch_max_bytes=self.fetch_max_bytes,
+            fetch_max_wait_ms=self.fetch_wait_max_ms,
+            max_partition_fetch_bytes=self.fetch_message_max_bytes,
+        )
+
+
+def settings_of(given: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ConnectorSettings:
+    """Checked settings. Raises ConfigError."""
+    settings = load(ConnectorSettings, given, keywords)
+    for name, value in (("group.id", settings.group_id), ("client.id", settings.client_id or settings.group_id)):
+        if not LEGAL_NAME.fullmatch(value):
+            raise ConfigError(f"{name}={value!r} must consist of letters, digits, '.', '_' and '-'")
+    if settings.consumer_id is not None and ("/" in settings.consumer_id or not settings.consumer_id):
+        raise ConfigError(f"consumer.id={settings.consumer_id!r} must be a name without '/'")
+    if settings.fetch_wait_max_ms > settings.socket_timeout_ms:
+        raise ConfigError(
+            f"fetch.wait.max.ms={settings.fetch_wait_max_ms} must not be more than "
+            f"socket.timeout.ms={settings.socket_timeout_ms}"
+        )
+    return settings

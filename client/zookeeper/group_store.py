@@ -1,0 +1,195 @@
+"""What a member reads and writes below /consumers/[group]: its registration, the group, the owner znodes."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from odradek.client.records import TopicPartition
+from odradek.client.zookeeper.assignment import Assignment, GroupView, topics_needed
+from odradek.client.zookeeper.subscriptions import consumer_of, is_pattern, threads_by_topic
+from odradek.zk_schema.lost_answers import create_ephemeral, create_if_missing
+from odradek.zk_schema.store import BadVersion, NodeExists, NoNode, Store
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_path
+from odradek.zk_schema.znodes.consumers import (
+    ConsumerRegistration,
+    consumer_id_path,
+    consumer_ids_path,
+    decode_owner,
+    encode_owner,
+    owner_path,
+    owners_path,
+)
+from odradek.zk_schema.znodes.topics import TOPICS_PATH, TopicAssignment, topic_path
+
+PLAINTEXT = "PLAINTEXT"
+
+
+class Claimed(NamedTuple):
+    """How a claim went. `blockers`: owner znodes of others, which are watched."""
+
+    won: Assignment
+    blockers: list[str]
+
+
+class GroupStore:
+    """One member's view of its group. Loop-thread only; all methods raise StoreError and BadZnode."""
+
+    def __init__(self, store: Store, group_id: str, consumer_id: str, strategy: str, *, exclude_internal: bool) -> None:
+        self._store = store
+        self._group_id = group_id
+        self._consumer_id = consumer_id
+        self._strategy = strategy
+        self._exclude_internal = exclude_internal
+        self._own_sessions: set[int] = set()
+
+    # -- registration --------------------------------------------------------------------------------------------------
+
+    async def register(self, registration: ConsumerRegistration) -> None:
+        """Write the member's znode. One that an earlier session of this very member has left is replaced.
+
+        Raises NodeExists, leaving a watch on the group, when somebody else has the id (consumer.id given twice, or a
+        program started again before ZooKeeper has missed its predecessor).
+        """
+        path = consumer_id_path(self._group_id, self._consumer_id)
+        await create_if_missing(self._store, consumer_ids_path(self._group_id))
+        self._own_sessions.add(self._store.session_id)
+        while True:
+            try:
+                await create_ephemeral(self._store, path, registration.encode())
+            except NodeExists:
+                await self._store.children(consumer_ids_path(self._group_id), watch=True)
+                stat = await self._store.exists(path)
+                if stat is not None and stat.ephemeral_owner not in self._own_sessions:
+                    raise
+                await self._delete_version(path, 0 if stat is None else stat.version)
+            else:
+                return
+
+    async def _delete_version(self, path: str, version: int) -> None:
+        try:
+            await self._store.delete(path, version)
+        except (NoNode, BadVersion):
+            return
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    async def read(self, owned: Collection[TopicPartition]) -> GroupView:
+        """The group as it is now. Every change of it from here on fires a watch."""
+        members = await self._members()
+        brokers = await self._brokers()
+        existing = await self._children(TOPICS_PATH) if any(map(is_pattern, members.values())) else []
+        threads = threads_by_topic(members, existing, exclude_internal=self._exclude_internal)
+        needed = topics_needed(self._strategy, self._consumer_id, threads)
+        numbers = await asyncio.gather(*(self._partitions(topic) for topic in needed))
+        held = await asyncio.gather(*(self._holds(name) for name in owned))
+        return GroupView(
+            members,
+            {topic: threads[topic] for topic in needed},
+            dict(zip(needed, numbers, strict=True)),
+            brokers,
+            frozenset(name for name, holds in zip(owned, held, strict=True) if holds),
+        )
+
+    async def _members(self) -> dict[str, ConsumerRegistration]:
+        names = await self._children(consumer_ids_path(self._group_id))
+        found = await asyncio.gather(*(self._member(name) for name in names))
+        return {name: one for name, one in zip(names, found, strict=True) if one is not None}
+
+    async def _member(self, consumer_id: str) -> ConsumerRegistration | None:
+        """None when it has just left: the watch on the list says so too."""
+        try:
+            data, _ = await self._store.get(consumer_id_path(self._group_id, consumer_id))
+        except NoNode:
+            return None
+        return ConsumerRegistration.decode(self._group_id, consumer_id, data)
+
+    async def _brokers(self) -> list[str]:
+        names = await self._children(BROKER_IDS_PATH)
+        found = await asyncio.gather(*(self._broker(int(name)) for name in names if name.isdigit()))
+        return sorted(address for address in found if address is not None)
+
+    async def _broker(self, broker_id: int) -> str | None:
+        try:
+            data, _ = await self._store.get(broker_path(broker_id))
+        except NoNode:
+            return None
+        endpoints = BrokerRegistration.decode(broker_id, data).endpoints
+        return next((one.address for one in endpoints if one.security_protocol == PLAINTEXT), None)
+
+    async def _partitions(self, topic: str) -> tuple[int, ...]:
+        """None of a topic that does not exist; it is watched for."""
+        while True:
+            try:
+                data, _ = await self._store.get(topic_path(topic), watch=True)
+                return tuple(sorted(TopicAssignment.decode(topic, data).partitions))
+            except NoNode:
+                if await self._store.exists(topic_path(topic), watch=True) is None:
+                    return ()
+
+    async def _children(self, path: str) -> list[str]:
+        """Sorted. None of a znode that does not exist; it is watched for."""
+        while True:
+            try:
+                return sorted(await self._store.children(path, watch=True))
+            except NoNode:
+                if await self._store.exists(path, watch=True) is None:
+                    return []
+
+    # -- ownership -----------------------------------------------------------------------------------------------------
+
+    async def _holds(self, name: TopicPartition) -> bool:
+        stat = await self._store.exists(owner_path(self._group_id, *name))
+        return stat is not None and stat.ephemeral_owner == self._store.session_id
+
+    async def claim(self, partitions: Mapping[TopicPartition, str]) -> Claimed:
+        """Create owner znodes, as many as can be. When it raises, some of them may be there."""
+        for topic in {name.topic for name in partitions}:
+            await create_if_missing(self._store, owners_path(self._group_id, topic))
+        answers = await asyncio.gather(
+            *(self._claim(name, thread) for name, thread in partitions.items()), return_exceptions=True
+        )
+        won: Assignment = {}
+        lost = []
+        for (name, thread), answer in zip(partitions.items(), answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            if answer:
+                won[name] = thread
+            else:
+                lost.append(owner_path(self._group_id, *name))
+        watched = await asyncio.gather(*(self._store.exists(path, watch=True) for path in lost))
+        return Claimed(won, [path for path, stat in zip(lost, watched, strict=True) if stat is not None])
+
+    async def _claim(self, name: TopicPartition, thread: str) -> bool:
+        path = owner_path(self._group_id, *name)
+        while True:
+            try:
+                await create_ephemeral(self._store, path, encode_owner(thread))
+            except NodeExists:
+                if not await self._was_left_by_us(path):
+                    return False
+            else:
+                return True
+
+    async def _was_left_by_us(self, path: str) -> bool:
+        """Whether the znode was of an earlier session of this very member; then it is deleted."""
+        try:
+            data, stat = await self._store.get(path)
+        except NoNode:
+            return False
+        if consumer_of(decode_owner(data)) != self._consumer_id or stat.ephemeral_owner not in self._own_sessions:
+            return False
+        await self._delete_version(path, stat.version)
+        return True
+
+    async def release(self, partitions: Collection[TopicPartition]) -> None:
+        """Delete owner znodes, of this session only."""
+        await asyncio.gather(*(self._release(owner_path(self._group_id, *name)) for name in partitions))
+
+    async def _release(self, path: str) -> None:
+        try:
+            _, stat = await self._store.get(path)
+        except NoNode:
+            return
+        if stat.ephemeral_owner == self._store.session_id:
+            await self._delete_version(path, stat.version)

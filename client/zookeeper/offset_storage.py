@@ -1,0 +1,162 @@
+"""Where a group's offsets are kept: in ZooKeeper, in Kafka, or (while a group moves from one to the other) in both."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from odradek.client.calls import Deadline, ask_coordinator
+from odradek.client.cluster import Cluster
+from odradek.client.errors import BrokerUnreachable, ClientError, ClientTimeout
+from odradek.client.offsets import commit_errors, commit_request, committed_offsets
+from odradek.client.records import OffsetAndMetadata, TopicPartition
+from odradek.client.zookeeper.config import ConnectorSettings
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.offset_commit import OffsetCommitResponse
+from odradek.zk_schema.lost_answers import repeated
+from odradek.zk_schema.store import NodeExists, NoNode, Store
+from odradek.zk_schema.znodes.consumers import decode_offset, encode_offset, offset_path
+
+Offsets = dict[TopicPartition, int]
+"""The next offset to consume of each partition."""
+
+
+class OffsetStorage(Protocol):
+    """Offsets of one group."""
+
+    async def read(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Those that have one."""
+
+    async def write(self, offsets: Mapping[TopicPartition, int], retries: int) -> None:
+        """Write all, whatever was there. `retries`: after failures that may pass."""
+
+
+class ZooKeeperOffsets:
+    """/consumers/[group]/offsets/[topic]/[partition]. Waits for a lost connection; a lost session raises."""
+
+    def __init__(self, store: Store, group_id: str) -> None:
+        self._store = store
+        self._group_id = group_id
+
+    async def read(self, partitions: Collection[TopicPartition]) -> Offsets:
+        found = await asyncio.gather(*(self._read(name) for name in partitions))
+        return {name: offset for name, offset in zip(partitions, found, strict=True) if offset is not None}
+
+    async def _read(self, name: TopicPartition) -> int | None:
+        try:
+            data, _ = await repeated(self._store, lambda: self._store.get(offset_path(self._group_id, *name)))
+        except NoNode:
+            return None
+        return decode_offset(self._group_id, *name, data)
+
+    async def write(self, offsets: Mapping[TopicPartition, int], retries: int = 0) -> None:
+        await asyncio.gather(*(self._write(name, offset) for name, offset in offsets.items()))
+
+    async def _write(self, name: TopicPartition, offset: int) -> None:
+        path, data = offset_path(self._group_id, *name), encode_offset(offset)
+
+        async def write() -> None:
+            try:
+                await self._store.set(path, data)
+            except NoNode:
+                try:
+                    await self._store.create(path, data, parents=True)
+                except NodeExists:
+                    await self._store.set(path, data)
+
+        await repeated(self._store, write)
+
+
+class KafkaOffsets:
+    """The group's offsets in __consumer_offsets, as of somebody who is no member of a group of the newer kind."""
+
+    def __init__(self, cluster: Callable[[], Cluster], settings: ConnectorSettings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+
+    def _deadline(self, cluster: Cluster, what: str) -> Deadline:
+        patience_ms = self._settings.offsets_channel_socket_timeout_ms
+        return Deadline(cluster, patience_ms, what, "offsets.channel.socket.timeout.ms")
+
+    async def read(self, partitions: Collection[TopicPartition]) -> Offsets:
+        cluster = self._cluster()
+        deadline = self._deadline(cluster, "reading offsets")
+        found = await committed_offsets(cluster, self._settings.group_id, partitions, deadline)
+        return {name: position.offset for name, position in found.items()}
+
+    async def write(self, offsets: Mapping[TopicPartition, int], retries: int) -> None:
+        for attempt in range(retries + 1):
+            try:
+                return await self._try_to_write(offsets)
+            except (BrokerUnreachable, ClientTimeout):
+                if attempt == retries:
+                    raise
+            await self._cluster().sleep_ms(self._settings.offsets_channel_backoff_ms)
+
+    async def _try_to_write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        cluster, group_id = self._cluster(), self._settings.group_id
+        request = commit_request(group_id, {name: OffsetAndMetadata(offset) for name, offset in offsets.items()})
+        deadline = self._deadline(cluster, "committing offsets")
+        answer = await ask_coordinator(cluster, group_id, request, OffsetCommitResponse, commit_errors, deadline)
+        for error in commit_errors(answer):
+            raise KafkaError(error, f"group {group_id}: offsets not committed")
+
+
+class DualOffsets:
+    """Kafka first, then ZooKeeper; where they differ, the higher one counts (ZookeeperConsumerConnector)."""
+
+    def __init__(self, kafka: OffsetStorage, zookeeper: OffsetStorage) -> None:
+        self._kafka = kafka
+        self._zookeeper = zookeeper
+
+    async def read(self, partitions: Collection[TopicPartition]) -> Offsets:
+        found = await self._kafka.read(partitions)
+        for name, offset in (await self._zookeeper.read(partitions)).items():
+            found[name] = max(offset, found.get(name, offset))
+        return found
+
+    async def write(self, offsets: Mapping[TopicPartition, int], retries: int) -> None:
+        await self._kafka.write(offsets, retries)
+        await self._zookeeper.write(offsets, retries)
+
+
+def storage_of(settings: ConnectorSettings, store: Store, cluster: Callable[[], Cluster]) -> OffsetStorage:
+    """What offsets.storage and dual.commit.enabled ask for."""
+    in_zookeeper = ZooKeeperOffsets(store, settings.group_id)
+    if settings.offsets_storage == "zookeeper":
+        return in_zookeeper
+    in_kafka = KafkaOffsets(cluster, settings)
+    return DualOffsets(in_kafka, in_zookeeper) if settings.dual_commit else in_kafka
+
+
+class OffsetKeeper:
+    """Reads and commits, one commit at a time, and remembers what is stored: an offset is written once."""
+
+    def __init__(self, storage: OffsetStorage) -> None:
+        self.stored: Offsets = {}
+        """As last read or written by this member."""
+        self._storage = storage
+        self._turn = asyncio.Lock()
+
+    async def read(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Offsets to start from. Raises what the storage raises."""
+        found = await self._storage.read(partitions)
+        for name in partitions:
+            if name not in found:
+                self.stored.pop(name, None)
+        self.stored.update(found)
+        return found
+
+    async def commit(self, consumed: Callable[[], Mapping[TopicPartition, int]], retries: int = 0) -> None:
+        """Write what `consumed` says when it is this commit's turn: what was given up meanwhile is no longer in it.
+
+        Raises ClientError, KafkaError, StoreError.
+        """
+        async with self._turn:
+            changed = {name: offset for name, offset in consumed().items() if self.stored.get(name) != offset}
+            if changed:
+                await self._storage.write(changed, retries)
+                self.stored.update(changed)
+
+
+NOT_COMMITTED = (ClientError, KafkaError)
+"""What a commit may raise besides StoreError."""

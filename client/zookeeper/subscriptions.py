@@ -1,0 +1,90 @@
+"""Which topics a member of the group consumes, with which threads. Pure.
+
+Kafka's TopicCount and TopicFilter: a member names its topics, or a regular expression over all topics that there are.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from odradek.client.errors import ConfigError
+from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, ConsumerRegistration
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFilter:
+    """A regular expression that must match the whole of a topic's name; commas count as `|`, spaces as nothing."""
+
+    expression: str
+
+    @property
+    def cleaned(self) -> str:
+        """As it is registered. Raises ConfigError when it is no regular expression."""
+        text = self.expression.strip().replace(",", "|").replace(" ", "").strip("\"'")
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise ConfigError(f"{self.expression!r} is not a regular expression: {error}") from error
+        return text
+
+
+class Whitelist(TopicFilter):
+    """All topics that match."""
+
+
+class Blacklist(TopicFilter):
+    """All topics that do not match."""
+
+
+def thread_id(consumer_id: str, number: int) -> str:
+    """What stands in an owner znode."""
+    return f"{consumer_id}-{number}"
+
+
+def consumer_of(thread: str) -> str:
+    """The member that a thread belongs to."""
+    return thread.rpartition("-")[0]
+
+
+def thread_number(thread: str) -> int:
+    """Its number among the member's threads."""
+    return int(thread.rpartition("-")[2])
+
+
+def consumer_id_of(group_id: str, host: str, now_ms: int, random_bits: int) -> str:
+    """`group_host-milliseconds-uuid`: ZookeeperConsumerConnector.consumerIdString. 32 random bits."""
+    return f"{group_id}_{host}-{now_ms}-{random_bits:08x}"
+
+
+def is_pattern(registration: ConsumerRegistration) -> bool:
+    """Whether the topics there are decide what it consumes."""
+    return registration.pattern != STATIC and bool(registration.subscription)
+
+
+def topics_of(registration: ConsumerRegistration, existing: Iterable[str], *, exclude_internal: bool) -> dict[str, int]:
+    """Topic → number of threads. Raises re.error for a pattern that cannot be understood."""
+    if not is_pattern(registration):
+        return dict(registration.subscription)
+    assert registration.pattern in (WHITE_LIST, BLACK_LIST), registration.pattern
+    expression, threads = next(iter(registration.subscription.items()))
+    pattern = re.compile(expression)
+    wanted = registration.pattern == WHITE_LIST
+    return {
+        topic: threads
+        for topic in existing
+        if (pattern.fullmatch(topic) is not None) == wanted and not (exclude_internal and topic in INTERNAL_TOPICS)
+    }
+
+
+def threads_by_topic(
+    members: Mapping[str, ConsumerRegistration], existing: Iterable[str], *, exclude_internal: bool
+) -> dict[str, list[str]]:
+    """All threads that consume each topic, sorted as text, as Kafka's ConsumerThreadId is."""
+    topics = list(existing)
+    found: dict[str, list[str]] = {}
+    for consumer_id, registration in members.items():
+        for topic, threads in topics_of(registration, topics, exclude_internal=exclude_internal).items():
+            found.setdefault(topic, []).extend(thread_id(consumer_id, number) for number in range(threads))
+    return {topic: sorted(threads) for topic, threads in sorted(found.items())}
