@@ -70,7 +70,12 @@ async def _run(config: BrokerConfig) -> int:
     world = World(
         clock=clock,
         files=OsFiles(),
-        network=TcpNetwork(loop),
+        network=TcpNetwork(
+            loop,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+            backlog=config.socket_listen_backlog_size,
+        ),
         background=background,
         random=random.Random(),
         zookeeper=_zookeeper(clock),

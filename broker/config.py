@@ -55,7 +55,6 @@ class BrokerConfig:
     zookeeper_connect: str
     zookeeper_session_timeout_ms: int
     zookeeper_connection_timeout_ms: int
-    request_timeout_ms: int
     controlled_shutdown_enable: bool
     controlled_shutdown_max_retries: int
     controlled_shutdown_retry_backoff_ms: int
@@ -73,12 +72,10 @@ class BrokerConfig:
     max_connections_per_ip: int
     max_connections_per_ip_overrides: Mapping[str, int]
     max_connections: int
-    max_connection_creation_rate: int
     connections_max_idle_ms: int
     default_replication_factor: int
     num_replica_fetchers: int
     replica_lag_time_max_ms: int
-    replica_socket_timeout_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_wait_max_ms: int
     replica_fetch_backoff_ms: int

@@ -12,6 +12,7 @@ topic; `internal` behind it means that DescribeConfigs does not show it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from typing import Final
 
@@ -174,13 +175,10 @@ def java_double(value: float) -> str:
     """As Java's Double.toString writes it: 0.5, 1.0E7, 1.7976931348623157E308."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    if not exponent:
-        digits, _, exponent = f"{value:e}".partition("e")
-        mantissa = digits.rstrip("0")
-    if "." not in mantissa or mantissa.endswith("."):
-        mantissa = mantissa.rstrip(".") + ".0"
-    return f"{mantissa}E{int(exponent)}"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int), value
+    text = "".join(map(str, digits))
+    return f"{'-' * sign}{text[0]}.{text[1:] or '0'}E{exponent + len(digits) - 1}"
 
 
 def read_table(text: str) -> tuple[Setting, ...]:

@@ -25,19 +25,19 @@ WORKS: Final = _names(
     """
     broker.id broker.id.generation.enable reserved.broker.max.id broker.rack
     zookeeper.connect zookeeper.session.timeout.ms zookeeper.connection.timeout.ms
-    request.timeout.ms delete.topic.enable
+    delete.topic.enable
     controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
     fetch.max.bytes max.incremental.fetch.session.cache.slots
     listeners advertised.listeners listener.security.protocol.map inter.broker.listener.name
     security.inter.broker.protocol
     socket.send.buffer.bytes socket.receive.buffer.bytes socket.request.max.bytes socket.listen.backlog.size
-    max.connections max.connections.per.ip max.connections.per.ip.overrides max.connection.creation.rate
+    max.connections max.connections.per.ip max.connections.per.ip.overrides
     connections.max.idle.ms
     default.replication.factor num.partitions auto.create.topics.enable min.insync.replicas
     unclean.leader.election.enable message.max.bytes compression.type
-    replica.lag.time.max.ms replica.socket.timeout.ms replica.fetch.max.bytes replica.fetch.wait.max.ms
+    replica.lag.time.max.ms replica.fetch.max.bytes replica.fetch.wait.max.ms
     replica.fetch.backoff.ms replica.fetch.min.bytes replica.fetch.response.max.bytes
-    replica.high.watermark.checkpoint.interval.ms
+    replica.high.watermark.checkpoint.interval.ms num.replica.fetchers
     controller.socket.timeout.ms
     auto.leader.rebalance.enable leader.imbalance.per.broker.percentage leader.imbalance.check.interval.seconds
     log.dir log.dirs log.segment.bytes log.roll.ms log.roll.hours log.roll.jitter.ms log.roll.jitter.hours

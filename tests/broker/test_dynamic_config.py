@@ -1,0 +1,204 @@
+"""Settings that change in ZooKeeper while a broker runs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from odradek.broker.config import BrokerConfig, Given, build_config
+from odradek.broker.dynamic_config import DynamicConfig, change_entity, stored_settings
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.zk_schema.memory import MemoryZooKeeper
+from odradek.zk_schema.memory_session import MemoryStore
+from odradek.zk_schema.znodes.configs import topic_config_path
+from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS, CONFIG_CHANGE_PREFIX, CONFIG_CHANGES_PATH
+
+BROKER_ID = 3
+SETTLE_MS = 1000
+
+
+class Cluster:
+    """A ZooKeeper, somebody who changes settings there, and a broker's view of them."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.zookeeper = MemoryZooKeeper(clock)
+        self.admin = self.zookeeper.connect()
+        self.store = self.zookeeper.connect()
+        self.brokers: list[BrokerConfig] = []
+        self.topics: list[str] = []
+        config = build_config([Given("zookeeper.connect", "zk", "test"), Given("log.segment.bytes", "5000", "test")])
+        self.dynamic = DynamicConfig(
+            config,
+            BROKER_ID,
+            self.store,
+            clock,
+            broker_changed=self.brokers.append,
+            topic_changed=self.topics.append,
+        )
+
+    async def begin(self) -> None:
+        await self.admin.start(1000)
+        await self.store.start(1000)
+
+    async def settle(self, delay_ms: float = SETTLE_MS) -> None:
+        """Virtual time: everything that is under way happens meanwhile."""
+        done = asyncio.Event()
+        self.clock.call_later(delay_ms, done.set)
+        await done.wait()
+
+    async def change(self, entity: str, **settings: str) -> None:
+        await change_entity(self.admin, entity, {name.replace("_", "."): text for name, text in settings.items()})
+        await self.settle()
+
+    def segment_bytes(self, topic: str = "t") -> int:
+        return self.dynamic.log_config(topic).segment_bytes
+
+    def changes(self) -> list[str]:
+        return [path for path in self.zookeeper.paths(CONFIG_CHANGES_PATH) if path.startswith(CONFIG_CHANGE_PREFIX)]
+
+
+def play(story: Callable[[Cluster], Awaitable[None]]) -> None:
+    async def main(clock: VirtualClock) -> None:
+        cluster = Cluster(clock)
+        await cluster.begin()
+        await story(cluster)
+        cluster.dynamic.stop()
+
+    run_virtual(main)
+
+
+def test_what_is_set_before_the_start_counts_at_once() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.change("topics/t", segment_bytes="1000")
+        await cluster.change("brokers/<default>", log_retention_ms="7")
+        await cluster.dynamic.start()
+        assert cluster.segment_bytes() == 1000
+        assert cluster.dynamic.log_config("other").retention_ms == 7
+
+    play(story)
+
+
+def test_a_topic_changes_and_changes_back() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.dynamic.start()
+        assert cluster.segment_bytes() == 5000
+        await cluster.change("topics/t", segment_bytes="1000")
+        assert cluster.segment_bytes() == 1000
+        assert cluster.dynamic.topic_overrides("t") == {"segment.bytes": "1000"}
+        await cluster.change("topics/t")
+        assert cluster.segment_bytes() == 5000
+        assert cluster.topics == ["t", "t"]
+        assert cluster.brokers == []
+
+    play(story)
+
+
+def test_a_topics_settings_go_with_it() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.dynamic.start()
+        await cluster.change("topics/t", segment_bytes="1000")
+        await cluster.admin.delete(topic_config_path("t"))
+        await cluster.admin.create(CONFIG_CHANGE_PREFIX, b'{"version":2,"entity_path":"topics/t"}', sequential=True)
+        await cluster.settle()
+        assert cluster.dynamic.topic_overrides("t") == {}
+
+    play(story)
+
+
+def test_brokers_settings_of_all_and_of_one() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.dynamic.start()
+        await cluster.change("brokers/<default>", log_segment_bytes="2000", num_partitions="9")
+        await cluster.change("brokers/3", log_segment_bytes="3000")
+        await cluster.change("brokers/4", log_segment_bytes="4000")
+        assert [config.log_segment_bytes for config in cluster.brokers] == [2000, 3000]
+        assert cluster.dynamic.config.num_partitions == 1, "not a setting that changes live"
+        assert cluster.segment_bytes() == 3000
+        await cluster.change("brokers/3")
+        assert cluster.segment_bytes() == 2000
+
+    play(story)
+
+
+def test_what_cannot_be_understood_changes_nothing() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.dynamic.start()
+        await cluster.change("topics/t", segment_bytes="1000")
+        await cluster.admin.set(topic_config_path("t"), b"not json")
+        for data in (b"nonsense", b'{"version":2,"entity_path":"topics/t"}', b'{"version":9}'):
+            await cluster.admin.create(CONFIG_CHANGE_PREFIX, data, sequential=True)
+        await cluster.settle()
+        assert cluster.segment_bytes() == 1000
+        await cluster.change("topics/u", segment_bytes="1500", retention_ms="soon")
+        assert cluster.segment_bytes("u") == 5000
+        await cluster.change("brokers/3", log_retention_ms="0", log_segment_bytes="7000")
+        assert cluster.segment_bytes("v") == 5000, "log.retention.ms=0 is refused as a whole"
+        await cluster.change("users/alice", producer_byte_rate="5")
+        await cluster.change("topics/w", segment_bytes="1600")
+        assert cluster.segment_bytes("w") == 1600
+
+    play(story)
+
+
+def test_the_first_form_of_a_change_is_understood() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.dynamic.start()
+        await cluster.admin.create(
+            topic_config_path("t"), b'{"version":1,"config":{"segment.bytes":"900"}}', parents=True
+        )
+        old = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
+        await cluster.admin.create(CONFIG_CHANGE_PREFIX, old, sequential=True)
+        await cluster.settle()
+        assert cluster.segment_bytes() == 900
+
+    play(story)
+
+
+def test_nothing_is_missed_while_zookeeper_is_away() -> None:
+    async def away(cluster: Cluster, disturb: Callable[[MemoryStore], None]) -> None:
+        await cluster.dynamic.start()
+        disturb(cluster.store)
+        await cluster.change("topics/t", segment_bytes="1000")
+        await cluster.change("brokers/3", message_max_bytes="777")
+        cluster.zookeeper.heal(cluster.store)
+        await cluster.settle(60_000)
+        assert cluster.segment_bytes() == 1000
+        assert cluster.dynamic.config.message_max_bytes == 777
+        await cluster.change("topics/t", segment_bytes="1100")
+        assert cluster.segment_bytes() == 1100
+
+    async def cut_off(cluster: Cluster) -> None:
+        await away(cluster, cluster.zookeeper.partition)
+
+    async def expired(cluster: Cluster) -> None:
+        await away(cluster, lambda store: cluster.zookeeper.expire_session(store.session_id))
+
+    play(cut_off)
+    play(expired)
+
+
+def test_old_changes_are_deleted() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.dynamic.start()
+        await cluster.change("topics/t", segment_bytes="1000")
+        await cluster.settle(CHANGE_EXPIRATION_MS - 2 * SETTLE_MS)
+        await cluster.change("topics/t", segment_bytes="1100")
+        assert len(cluster.changes()) == 2
+        await cluster.settle(2 * SETTLE_MS)
+        await cluster.change("topics/t", segment_bytes="1200")
+        assert len(cluster.changes()) == 2
+        assert cluster.segment_bytes() == 1200
+
+    play(story)
+
+
+def test_settings_are_written_before_the_change_is_told() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.change("topics/t", segment_bytes="1000")
+        assert cluster.zookeeper.data(topic_config_path("t")) == b'{"version":1,"config":{"segment.bytes":"1000"}}'
+        (path,) = cluster.changes()
+        assert path == CONFIG_CHANGE_PREFIX + "0000000000"
+        assert cluster.zookeeper.data(path) == b'{"version":2,"entity_path":"topics/t"}'
+        assert await stored_settings(cluster.admin, "topics/t") == {"segment.bytes": "1000"}
+        assert await stored_settings(cluster.admin, "topics/none") == {}
+
+    play(story)

@@ -1,0 +1,138 @@
+"""The tables of settings: complete, readable, and what is written about them current."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from odradek.broker.config import BrokerConfig, setting_name
+from odradek.broker.log.config import LogConfig
+from odradek.broker.settings import effects
+from odradek.broker.settings.catalog import BROKER_SETTINGS, THEMES, TOPIC_SETTINGS, broker_synonyms, nearest_name
+from odradek.broker.settings.definition import BadValue, java_double
+from odradek.broker.settings.table import render
+from odradek.broker.settings.topics import BROKER_SYNONYMS, UNIT_MS
+
+WITHOUT_ATTRIBUTE = {
+    "log.dir",
+    "log.roll.hours",
+    "log.roll.jitter.hours",
+    "log.retention.minutes",
+    "log.retention.hours",
+    "listener.security.protocol.map",
+    "security.inter.broker.protocol",
+}
+"""They are in the attribute of another setting."""
+
+
+def test_the_page_of_settings_is_current() -> None:
+    page = Path(__file__).parents[2] / "docs" / "settings.md"
+    assert page.read_text() == render(), "run: python -m odradek.broker.settings > docs/settings.md"
+
+
+def test_every_setting_is_named_once_and_its_default_can_be_read() -> None:
+    assert len(BROKER_SETTINGS) == sum(len(theme) for theme in THEMES.values())
+    for setting in [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()]:
+        assert setting.documentation.endswith(".")
+        assert setting.write(setting.read(setting.default)) == setting.default, setting.name
+
+
+def test_what_works_has_an_attribute_and_what_has_an_attribute_works() -> None:
+    attributes = {setting_name(one.name) for one in fields(BrokerConfig)} - {"layers"}
+    assert attributes | WITHOUT_ATTRIBUTE == effects.WORKS
+    assert attributes.isdisjoint(WITHOUT_ATTRIBUTE)
+
+
+def test_effects_are_about_settings_that_exist() -> None:
+    assert BROKER_SETTINGS.keys() >= effects.WORKS
+    assert effects.REFUSED.keys() <= BROKER_SETTINGS.keys() - effects.WORKS
+    assert effects.NOT_LIVE <= effects.WORKS
+    assert TOPIC_SETTINGS.keys() >= effects.TOPIC_WORKS
+    assert effects.TOPIC_REFUSED.keys() <= TOPIC_SETTINGS.keys() - effects.TOPIC_WORKS
+
+
+def test_topics_and_brokers_agree() -> None:
+    """A topic's default is the broker's default, in the topic's unit."""
+    assert BROKER_SYNONYMS.keys() <= TOPIC_SETTINGS.keys()
+    for name, synonyms in BROKER_SYNONYMS.items():
+        assert synonyms == broker_synonyms(synonyms[0]), name
+        topic = TOPIC_SETTINGS[name]
+        last = BROKER_SETTINGS[synonyms[-1]]
+        value = last.read(last.default)
+        if synonyms[-1] in UNIT_MS:
+            assert isinstance(value, int)
+            value *= UNIT_MS[synonyms[-1]]
+        assert topic.read(topic.default) == value, name
+
+
+def test_logs_have_the_defaults_of_the_table() -> None:
+    config = LogConfig()
+    for one in fields(LogConfig):
+        setting = TOPIC_SETTINGS.get(setting_name(one.name))
+        if setting is not None:
+            value = setting.read(setting.default)
+            assert getattr(config, one.name) == (frozenset(value) if one.name == "cleanup_policy" else value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("log.segment.bytes", "13", "Value must be at least 14"),
+        ("log.segment.bytes", "2147483648", "Not a number of type INT"),
+        ("log.segment.bytes", "1e3", "Not a number of type INT"),
+        ("log.segment.bytes", "", "Not a number of type INT"),
+        ("offsets.topic.replication.factor", "32768", "Not a number of type SHORT"),
+        ("log.cleaner.min.cleanable.ratio", "1.5", "Value must be no more than 1"),
+        ("log.cleaner.min.cleanable.ratio", "half", "Not a number of type DOUBLE"),
+        ("log.cleanup.policy", "delete,shred", "String must be one of: compact, delete"),
+        ("compression.type", "br", "String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"),
+        ("compression.gzip.level", "0", "Value must be between 1 and 9 or equal to -1"),
+        ("auto.create.topics.enable", "yes", "Expected value to be either true or false"),
+    ],
+)
+def test_values_that_are_refused(name: str, text: str, reason: str) -> None:
+    with pytest.raises(BadValue) as caught:
+        BROKER_SETTINGS[name].read(text)
+    assert str(caught.value) == f"Invalid value {text} for configuration {name}: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("log.segment.bytes", " 14 ", 14),
+        ("log.segment.bytes", "+14", 14),
+        ("log.retention.bytes", "-1", -1),
+        ("log.cleanup.policy", "compact , delete", ("compact", "delete")),
+        ("metric.reporters", "", ()),
+        ("auto.create.topics.enable", "TRUE", True),
+        ("compression.gzip.level", "-1", -1),
+        ("log.cleaner.io.max.bytes.per.second", "1.5E3", 1500.0),
+        ("ssl.key.password", " secret ", " secret "),
+    ],
+)
+def test_values_that_are_taken(name: str, text: str, value: object) -> None:
+    assert BROKER_SETTINGS[name].read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.5, "0.5"), (0.0, "0.0"), (1e7, "1.0E7"), (12345678.0, "1.2345678E7"), (1e-4, "1.0E-4"), (2.5e-7, "2.5E-7")],
+)
+def test_doubles_are_written_as_in_java(value: float, text: str) -> None:
+    assert java_double(value) == text
+    assert java_double(1.7976931348623157e308) == "1.7976931348623157E308"
+
+
+def test_the_nearest_name() -> None:
+    assert nearest_name("num.partition") == "num.partitions"
+    assert nearest_name("log.retention.hour") == "log.retention.hours"
+    assert nearest_name("zzz") is None
+
+
+def test_what_is_allowed_is_said_in_words() -> None:
+    words = {name: BROKER_SETTINGS[name].allowed_in_words() for name in BROKER_SETTINGS}
+    assert words["log.segment.bytes"] == "a whole number of 32 bits, at least 14"
+    assert words["compression.gzip.level"] == "a whole number of 32 bits, -1 or 1 to 9"
+    assert words["log.cleanup.policy"] == "any of compact, delete"
+    assert words["log.message.timestamp.type"] == "one of CreateTime, LogAppendTime"
+    assert words["log.preallocate"] == "true or false"
