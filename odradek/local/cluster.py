@@ -32,7 +32,7 @@ METADATA_VERSION = 4
 BROKER_GRACE_SECONDS = 30.0
 BROKER_COMMAND = (sys.executable, "-m", "odradek.broker")
 UP_PID = "up.pid"
-REGISTERED = "registered"
+STARTING, REGISTERED, STOPPING = "starting", "registered", "stopping"
 
 
 class ClusterFailure(Exception):  # noqa: N818 (a sentence for a person)
@@ -77,7 +77,7 @@ class BrokerStatus:
     address: str
     pid: int
     state: str
-    """`starting`, `registered`, `not registered`, or how its process ended. For people."""
+    """`starting`, `registered`, `not registered`, `stopping`, or how its process ended. For people."""
     controller: bool
 
 
@@ -90,6 +90,7 @@ class LocalCluster:
         self.view = ClusterView({})
         self.zookeeper: EmbeddedZooKeeper | None = None
         self.ready = False
+        self._stopping = False
         self._files = {broker.broker_id: broker for broker in plan.broker_files()}
         self._changed = changed
         self._something_changed = asyncio.Event()
@@ -192,9 +193,12 @@ class LocalCluster:
 
     def _status(self, broker_id: int, child: Child) -> BrokerStatus:
         epoch = self._epoch(broker_id)
-        if child.alive:
-            waiting = "not registered" if self.ready else "starting"
-            state = REGISTERED if epoch is not None else waiting
+        if child.alive and self._stopping:
+            state = STOPPING
+        elif child.alive and epoch is None:
+            state = "not registered" if self.ready else STARTING
+        elif child.alive:
+            state = REGISTERED
         elif epoch is None:
             state = child.describe_end()
         elif epoch == self._epochs_at_end.get(broker_id):
@@ -274,6 +278,8 @@ class LocalCluster:
 
     async def stop(self) -> None:
         """Brokers first, in a controlled way and all at once, then ZooKeeper. Harmless at any time."""
+        self._stopping = True
+        self._tell()
         await asyncio.gather(*(child.stop(BROKER_GRACE_SECONDS) for child in self.brokers.values()))
         for task in self._tasks:
             task.cancel()

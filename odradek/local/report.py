@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
-from odradek.local.cluster import REGISTERED, BrokerStatus
+from odradek.local.cluster import REGISTERED, STARTING, STOPPING, BrokerStatus
 
 
 def changes(before: Sequence[BrokerStatus], after: Sequence[BrokerStatus]) -> Iterator[dict[str, Any]]:
@@ -82,19 +82,27 @@ class LiveTable:
         self._live.stop()
 
     def say(self, event: dict[str, Any]) -> None:
-        self._console.print(sentence(event), markup=False, highlight=False, soft_wrap=True)
+        from rich.text import Text
+
+        self._console.print(Text(sentence(event)), soft_wrap=True)
 
     def show(self, statuses: Sequence[BrokerStatus]) -> None:
         from rich.table import Table
+        from rich.text import Text
 
         table = Table("broker", "address", "pid", "state", "controller", header_style="bold")
         for status in statuses:
-            style = (
-                "green" if status.state.startswith(REGISTERED) else "yellow" if status.state == "starting" else "red"
-            )
+            state = Text(status.state, style=style_of(status.state))
             mark = "*" if status.controller else ""
-            table.add_row(str(status.broker_id), status.address, str(status.pid), f"[{style}]{status.state}[/]", mark)
+            table.add_row(str(status.broker_id), status.address, str(status.pid), state, mark)
         self._live.update(table, refresh=True)
+
+
+def style_of(state: str) -> str:
+    """A colour: what is as it should be, what is on its way, what somebody may want to look into."""
+    if state.startswith(REGISTERED):
+        return "green"
+    return "yellow" if state in (STARTING, STOPPING) else "red"
 
 
 def choose(*, as_json: bool) -> Report:

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.local.broker_files import BrokerFile
 from odradek.local.cluster import BrokerStatus, ClusterPlan
-from odradek.local.report import Lines, changes, sentence
+from odradek.local.report import Lines, LiveTable, changes, sentence, style_of
 
 ONE = BrokerStatus(1, "127.0.0.1:9093", 4711, "registered", controller=False)
 TWO = BrokerStatus(2, "127.0.0.1:9094", 4712, "registered", controller=True)
@@ -59,3 +59,28 @@ def test_a_plan(tmp_path: Path) -> None:
     assert plan.bootstrap == "127.0.0.1:19092,127.0.0.1:19093"
     assert plan.zookeeper_connect == "127.0.0.1:2181"
     assert ClusterPlan(tmp_path, zookeeper="z:1,y:2/kafka").zookeeper_connect == "z:1,y:2/kafka"
+
+
+@pytest.mark.parametrize(
+    ("state", "style"),
+    [
+        ("registered", "green"),
+        ("registered (started by somebody else)", "green"),
+        ("starting", "yellow"),
+        ("stopping", "yellow"),
+        ("not registered", "red"),
+        ("was killed by SIGKILL", "red"),
+    ],
+)
+def test_colours(state: str, style: str) -> None:
+    assert style_of(state) == style
+
+
+def test_the_table_below_the_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with LiveTable() as report:
+        report.show([ONE, replace(TWO, state="[red] is no markup")])
+        report.say({"event": "controller", "broker": None})
+    shown = capsys.readouterr().out
+    assert "no controller" in shown
+    assert "127.0.0.1:9093" in shown
+    assert "[red] is no markup" in shown
