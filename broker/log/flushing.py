@@ -86,6 +86,9 @@ def in_background(log: "Log") -> None:
 
 def close(log: "Log") -> None:
     """The end of a clean shutdown: nothing is left to be rebuilt at the next start. Raises StorageFailure."""
+    if log.log_end_offset == log.clean_end_offset and not log.truncations and not log.epochs_unsynced:
+        log.abandon()  # as it was opened after the last clean shutdown
+        return
     try:
         log.producers.map_end_offset = log.log_end_offset
         log.snapshots.write(log.producers)

@@ -6,15 +6,16 @@ broker preallocates the file of the active segment and fills it through a memory
 """
 
 import struct
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import pairwise
 from typing import NamedTuple
 
 from odradek.broker.log.failure import CorruptFile
 from odradek.world.files import Files
 
-LARGEST_RELATIVE_OFFSET = 2**31 - 1
+LARGEST_INT32 = 2**31 - 1
+LARGEST_RELATIVE_OFFSET = LARGEST_INT32
 
 OFFSET_ENTRY = struct.Struct(">iI")
 TIME_ENTRY = struct.Struct(">qi")
@@ -60,6 +61,21 @@ class _IndexFile:
         self._written = min(self._written, len(self))
 
 
+def _words(data: bytes) -> "array[int]":
+    """Unsigned 32-bit numbers, the largest byte first."""
+    numbers = array("I")
+    numbers.frombytes(data)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
+
+
+def _rises(numbers: "array[int]") -> bool:
+    """Nothing comes before something smaller. Sorting what is sorted is the quickest way to see that."""
+    values = numbers.tolist()
+    return values == sorted(values)
+
+
 class OffsetIndex(_IndexFile):
     """(last offset of a batch, position where it begins) about every `index.interval.bytes`."""
 
@@ -77,9 +93,7 @@ class OffsetIndex(_IndexFile):
         index = cls(base_offset)
         if len(data) % OFFSET_ENTRY.size:
             raise CorruptFile(f"offset index of {len(data)} bytes: not a multiple of {OFFSET_ENTRY.size}")
-        numbers = array("I")
-        numbers.frombytes(data)
-        numbers.byteswap()
+        numbers = _words(data)
         index._relative_offsets, index._positions = numbers[::2], numbers[1::2]
         index._check(log_size_bytes)
         index._written = len(index)
@@ -91,8 +105,7 @@ class OffsetIndex(_IndexFile):
             return
         if positions[-1] >= log_size_bytes or offsets[-1] > LARGEST_RELATIVE_OFFSET:
             raise CorruptFile(f"offset index ends at {offsets[-1]}@{positions[-1]} of {log_size_bytes} bytes")
-        rising = all(a < b for a, b in pairwise(offsets))
-        if not rising or any(a >= b for a, b in pairwise(positions)):
+        if not _rises(offsets) or not _rises(positions):
             raise CorruptFile("offset index does not rise")
 
     def __len__(self) -> int:
@@ -101,7 +114,8 @@ class OffsetIndex(_IndexFile):
     def _pack(self, first: int) -> bytes:
         numbers = array("I", bytes(8 * (len(self) - first)))
         numbers[::2], numbers[1::2] = self._relative_offsets[first:], self._positions[first:]
-        numbers.byteswap()
+        if sys.byteorder == "little":
+            numbers.byteswap()
         return numbers.tobytes()
 
     def append(self, offset: int, position: int) -> None:
@@ -138,20 +152,22 @@ class TimeIndex(_IndexFile):
         self._relative_offsets = array("I")
 
     @classmethod
-    def decode(cls, data: bytes, base_offset: int, end_offset: int | None = None) -> "TimeIndex":
-        """Raises CorruptFile unless timestamps rise, offsets do not fall and lie within the segment."""
+    def decode(cls, data: bytes, base_offset: int) -> "TimeIndex":
+        """Raises CorruptFile unless timestamps and offsets rise."""
         index = cls(base_offset)
         if len(data) % TIME_ENTRY.size:
             raise CorruptFile(f"time index of {len(data)} bytes: not a multiple of {TIME_ENTRY.size}")
-        previous = (-1, -1)
-        for entry in TIME_ENTRY.iter_unpack(data):
-            if entry[0] <= previous[0] or entry[1] < max(previous[1], 0):
-                raise CorruptFile("time index does not rise")
-            index._timestamps.append(entry[0])
-            index._relative_offsets.append(entry[1])
-            previous = entry
-        if end_offset is not None and base_offset + previous[1] >= end_offset and len(index):
-            raise CorruptFile(f"time index ends at offset {base_offset + previous[1]}, the segment before {end_offset}")
+        numbers = array("I")
+        numbers.frombytes(data)
+        numbers.byteswap()
+        index._timestamps = array(
+            "q", [high << 32 | low for high, low in zip(numbers[::3], numbers[1::3], strict=True)]
+        )
+        index._relative_offsets = numbers[2::3]
+        if len(index) and index._relative_offsets[-1] > LARGEST_RELATIVE_OFFSET:
+            raise CorruptFile(f"time index ends at relative offset {index._relative_offsets[-1]}")
+        if not _rises(index._timestamps) or not _rises(index._relative_offsets):
+            raise CorruptFile("time index does not rise")
         index._written = len(index)
         return index
 

@@ -47,8 +47,7 @@ def first_at_or_after(log: "Log", timestamp_ms: int) -> TimestampedOffset | None
 
 
 def _in_segment(log: "Log", segment: Segment, timestamp_ms: int) -> TimestampedOffset | None:
-    if segment is not log.active:
-        log.storage.open_segments.use(segment)
+    log.use(segment)
     start = max(segment.time_index.offset_before(timestamp_ms), log.log_start_offset)
     for batch in segment.batches_from(start):
         if batch.max_timestamp_ms >= timestamp_ms:
@@ -75,6 +74,7 @@ def with_max_timestamp(log: "Log") -> TimestampedOffset | None:
         largest = segment.largest_timestamp
         if largest.timestamp_ms < 0:
             return None
+        log.use(segment)
         for batch in segment.batches_from(largest.offset):
             if batch.max_timestamp_ms == largest.timestamp_ms:
                 return _in_batch(segment, batch, largest.timestamp_ms, log.log_start_offset)

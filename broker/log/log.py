@@ -35,6 +35,8 @@ class Log:
     __slots__ = (
         "_base_offsets",
         "_known_positions",
+        "clean_end_offset",
+        "closed",
         "config",
         "directory",
         "epochs",
@@ -86,6 +88,8 @@ class Log:
         self._base_offsets = [segment.base_offset for segment in segments]
         self._known_positions: dict[int, int] = {}
         self.truncations = 0
+        self.closed = False
+        self.clean_end_offset = -1
         self.epochs_unsynced = False
 
     def __repr__(self) -> str:
@@ -114,9 +118,15 @@ class Log:
         """The entry of `log.dirs` this log is in."""
         return self.directory.rpartition("/")[0]
 
+    def use(self, segment: Segment) -> None:
+        """It is read: if it is an old one, it counts among the few that stay open."""
+        if segment is not self.segments[-1]:
+            self.storage.open_segments.use(segment)
+
     def failed(self, cause: OSError) -> StorageFailure:
-        """Tell the manager that the disk failed; the exception to raise."""
-        self.storage.failed(self.log_directory, cause)
+        """Tell the manager that the disk failed; the exception to raise. Of a closed log nothing else is expected."""
+        if not self.closed:
+            self.storage.failed(self.log_directory, cause)
         return StorageFailure(self.log_directory, cause)
 
     # appending
@@ -158,6 +168,7 @@ class Log:
         segment = listing.new_segment(self.storage, self.directory, base_offset, self.config)
         self.segments.append(segment)
         self._base_offsets.append(base_offset)
+        self.use(self.segments[-2])
         self._known_positions.clear()
         flushing.in_background(self)
         return segment
@@ -202,12 +213,13 @@ class Log:
     def _position(self, segment: Segment, offset: int) -> int:
         """`Segment.locate`, remembering the answer in the active segment, whose end most readers follow."""
         if segment is not self.segments[-1]:
-            self.storage.open_segments.use(segment)
+            self.use(segment)
             return segment.locate(offset)
-        known = self._known_positions.get(offset)
-        if known is None:
-            known = self._known_positions[offset] = segment.locate(offset)
-        return known
+        position = self._known_positions.get(offset)
+        if position is None:
+            position = segment.locate(offset)
+            self.know_position(offset, position)
+        return position
 
     def _end_position(self, number: int, end_offset: int) -> int:
         """Where a reader who may see offsets before `end_offset` has to stop in that segment."""
@@ -333,6 +345,7 @@ class Log:
 
     def abandon(self) -> None:
         """Give the descriptors back and write nothing: the log is to be deleted, or its directory is offline."""
+        self.closed = True
         for segment in self.segments:
             self.storage.open_segments.forget(segment)
             segment.release()

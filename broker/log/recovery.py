@@ -92,6 +92,9 @@ def open_log(
         recovery_point=end_offset if clean else min(recovery_point, end_offset),
     )
     log.epochs_unsynced = not clean
+    log.clean_end_offset = end_offset if clean else -1
+    for segment in segments[:-1]:
+        segment.release()
     return log
 
 

@@ -257,8 +257,19 @@ class Segment:
     def largest_timestamp(self) -> TimeEntry:
         """(largest timestamp, last offset of its batch); (-1, base offset) when no batch has one."""
         if self._largest is None:
-            self._largest = self.time_index.last
+            self._largest = self._last_time_entry()
         return self._largest
+
+    def _last_time_entry(self) -> TimeEntry:
+        """Of the file, without loading the index: retention asks every old segment for it."""
+        if self._time_index is None and self._files.exists(self.path(TIME_INDEX)):
+            file = self._files.open(self.path(TIME_INDEX))
+            size = file.size()
+            if size and size % TIME_ENTRY.size == 0:
+                timestamp_ms, offset = TIME_ENTRY.unpack(file.pread(TIME_ENTRY.size, size - TIME_ENTRY.size))
+                if timestamp_ms >= 0 and offset >= 0:
+                    return TimeEntry(timestamp_ms, self.base_offset + offset)
+        return self.time_index.last
 
     def retention_timestamp_ms(self) -> int:
         """What `retention.ms` counts from: the largest timestamp, else the time of the last change."""

@@ -86,6 +86,8 @@ def rebuild_producers(
         following = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
         if following > state.map_end_offset:
             _learn_segment(state, segment, state.map_end_offset)
+            if number + 1 < len(segments):
+                segment.release()
     state.map_end_offset = end_offset
     return state
 

@@ -1,6 +1,8 @@
 """A broker's logs in several directories: start, checkpoints, deletion, failures, shutdown."""
 
+import asyncio
 import random
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,9 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_storage import make_batch
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
-from odradek.world.background import InlineBackground
+from odradek.world.background import InlineBackground, ThreadBackground
+from odradek.world.clock import LoopClock
+from odradek.world.os_files import OsFiles
 
 US = Identity(1, "cluster-a")
 TOPIC_ID = bytes(range(16))
@@ -235,3 +239,27 @@ def test_settings_change_while_it_runs() -> None:
     with pytest.raises(KafkaError) as refused:
         broker.write("t", 0)
     assert refused.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_real_directories_are_loaded_in_threads(tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in "ab"]
+
+    async def run(partitions: int) -> list[tuple[str, int, int]]:
+        loop = asyncio.get_running_loop()
+        background = ThreadBackground(loop)
+        config = LogConfig(segment_bytes=1000, flush_messages=7)
+        logs = LogManager(OsFiles(), LoopClock(loop), background, random.Random(), paths, lambda topic: config)
+        ready = loop.create_future()
+        logs.open(US, lambda: ready.set_result(None))
+        await ready
+        for partition in range(partitions):
+            for _ in range(20):
+                log = logs.get_or_create("t", partition, TOPIC_ID)
+                log.append_as_leader(make_batch([b"x" * 100]), 0)
+        logs.close()
+        return sorted((log.topic, log.partition, log.log_end_offset) for log in logs.all_logs())
+
+    written = asyncio.run(run(4))
+    assert written == [("t", partition, 20) for partition in range(4)]
+    (tmp_path / "b" / ".kafka_cleanshutdown").unlink()
+    assert asyncio.run(run(0)) == written

@@ -3,7 +3,9 @@
 import pytest
 
 from odradek.broker.log.config import LogConfig
+from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
+from odradek.broker.log.storage import OpenSegments
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
 from odradek.testing.simulated_files import SimulatedFiles
@@ -251,3 +253,44 @@ def test_truncation_tells_the_manager_when_the_recovery_point_goes_back() -> Non
     world.log.truncate_to(2)
     assert told == [world.log]
     assert world.log.recovery_point == 2
+
+
+def test_old_segments_that_are_not_read_are_closed_and_come_back() -> None:
+    world = World(segment_bytes=BATCH * 2, index_interval_bytes=1, retention_ms=-1)
+    world.log.storage.open_segments = OpenSegments(limit=1)
+    world.append(8)
+    for _ in range(2):
+        assert [columns.offsets for columns in read_batches(world.log)] == [[offset] for offset in range(8)]
+    still_open = [segment.base_offset for segment in world.log.segments if segment._file is not None]
+    assert still_open == [4, 6]
+
+
+def test_retention_does_not_load_the_indexes_of_old_segments() -> None:
+    world = World(segment_bytes=BATCH * 2, index_interval_bytes=1)
+    world.append(8)
+    world.log.close()
+    log = open_test_log(world.log.storage, world.config, clean=True)
+    assert log.delete_old_segments(8) == 0
+    assert all(segment._time_index is None for segment in log.segments[:-1])
+
+
+def test_a_deleted_log_that_is_still_read_takes_no_directory_offline() -> None:
+    world, heard = World(segment_bytes=BATCH * 2), []
+    world.log.storage.failed = lambda directory, cause: heard.append(directory)
+    world.append(5)
+    world.log.abandon()
+    world.files.remove_directory(DIRECTORY)
+    with pytest.raises(StorageFailure):
+        world.log.read(0, 100, 5, whole_first_batch=True)
+    assert heard == []
+
+
+def test_an_untouched_log_is_closed_without_a_sync() -> None:
+    world = World()
+    world.append(3)
+    world.log.close()
+    log = open_test_log(world.log.storage, world.config, clean=True)
+    syncs = world.files.syncs
+    log.close()
+    assert world.files.syncs == syncs
+    assert open_test_log(world.log.storage, world.config, clean=True).log_end_offset == 3

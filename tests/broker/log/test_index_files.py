@@ -1,0 +1,94 @@
+"""The bytes of both indexes, and what is refused of them."""
+
+import pytest
+
+from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.index import OffsetIndex, TimeIndex
+from odradek.testing.simulated_files import SimulatedFiles
+
+BASE = 1000
+
+
+def offset_index() -> OffsetIndex:
+    index = OffsetIndex(BASE)
+    index.append(BASE + 4, 200)
+    index.append(BASE + 9, 3_000_000_000)
+    return index
+
+
+def time_index() -> TimeIndex:
+    index = TimeIndex(BASE)
+    index.append_if_larger(-1, BASE)
+    index.append_if_larger(1_700_000_000_000, BASE + 4)
+    index.append_if_larger(1_700_000_000_000, BASE + 6)
+    index.append_if_larger(1_700_000_000_001, BASE + 9)
+    return index
+
+
+@pytest.mark.parametrize(("offset", "position"), [(0, 0), (1003, 0), (1004, 200), (1008, 200), (1009, 3_000_000_000)])
+def test_offset_lookup(offset: int, position: int) -> None:
+    assert offset_index().position_before(offset) == position
+
+
+def test_golden_bytes_and_appending_to_the_file() -> None:
+    files = SimulatedFiles()
+    files.make_directory("/d")
+    index, times = offset_index(), time_index()
+    index.write(files, "/d/index")
+    assert files.read("/d/index").hex() == "00000004000000c800000009b2d05e00"
+    times.write(files, "/d/time")
+    assert files.read("/d/time").hex() == "0000018bcfe56800000000040000018bcfe5680100000009"
+    index.append(BASE + 20, 3_000_000_001)
+    index.write(files, "/d/index")
+    assert len(files.read("/d/index")) == 24
+    index.truncate_to(BASE + 9)
+    index.append(BASE + 15, 300)
+    index.write(files, "/d/index")
+    assert OffsetIndex.decode(files.read("/d/index"), BASE, 301).entries() == [(1004, 200), (1015, 300)]
+    assert TimeIndex.decode(files.read("/d/time"), BASE).entries() == times.entries()
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset"),
+    [(0, BASE), (1_700_000_000_000, 1004), (1_700_000_000_001, 1009), (2_000_000_000_000, 1009)],
+)
+def test_time_lookup(timestamp: int, offset: int) -> None:
+    assert time_index().offset_before(timestamp) == offset
+
+
+@pytest.mark.parametrize(("end", "left"), [(1009, 1), (1010, 2), (1004, 0), (0, 0)])
+def test_truncation(end: int, left: int) -> None:
+    index, times = offset_index(), time_index()
+    index.truncate_to(end)
+    times.truncate_to(end)
+    assert (len(index), len(times)) == (left, left)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "00",
+        "00000004000000640000000300000065",
+        "00000004000000640000000500000063",
+        "00000004000003e8",
+        "8000000000000001",
+    ],
+)
+def test_bad_offset_indexes_are_refused(data: str) -> None:
+    with pytest.raises(CorruptFile):
+        OffsetIndex.decode(bytes.fromhex(data), BASE, 1000)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "00",
+        "ffffffffffffffff00000000",
+        "000000000000000180000000",
+        "000000000000000200000001000000000000000100000002",
+        "000000000000000200000002000000000000000300000001",
+    ],
+)
+def test_bad_time_indexes_are_refused(data: str) -> None:
+    with pytest.raises(CorruptFile):
+        TimeIndex.decode(bytes.fromhex(data), BASE)
