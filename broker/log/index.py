@@ -157,15 +157,11 @@ class TimeIndex(_IndexFile):
         index = cls(base_offset)
         if len(data) % TIME_ENTRY.size:
             raise CorruptFile(f"time index of {len(data)} bytes: not a multiple of {TIME_ENTRY.size}")
-        numbers = array("I")
-        numbers.frombytes(data)
-        numbers.byteswap()
-        index._timestamps = array(
-            "q", [high << 32 | low for high, low in zip(numbers[::3], numbers[1::3], strict=True)]
-        )
-        index._relative_offsets = numbers[2::3]
-        if len(index) and index._relative_offsets[-1] > LARGEST_RELATIVE_OFFSET:
-            raise CorruptFile(f"time index ends at relative offset {index._relative_offsets[-1]}")
+        numbers = _words(data)
+        highs, lows, index._relative_offsets = numbers[::3], numbers[1::3], numbers[2::3]
+        if max(highs, default=0) > LARGEST_INT32 or max(index._relative_offsets, default=0) > LARGEST_INT32:
+            raise CorruptFile("time index with a negative number")
+        index._timestamps = array("q", [high << 32 | low for high, low in zip(highs, lows, strict=True)])
         if not _rises(index._timestamps) or not _rises(index._relative_offsets):
             raise CorruptFile("time index does not rise")
         index._written = len(index)
