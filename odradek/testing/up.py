@@ -1,8 +1,8 @@
 """`odradek up` in a process of its own, with brokers that can be killed and brought back: for tests of failover.
 
-    with UpCluster(directory) as cluster:
-        cluster.kill(1)             # SIGKILL: only ZooKeeper's session expiry tells the others
-        cluster.start(1)            # again, by us: `up` knows nothing of it
+with UpCluster(directory) as cluster:
+    cluster.kill(1)             # SIGKILL: only ZooKeeper's session expiry tells the others
+    cluster.start(1)            # again, by us: `up` knows nothing of it
 """
 
 import os

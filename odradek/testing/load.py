@@ -1,0 +1,171 @@
+"""A cluster under load: producers whose every acknowledgement is written down, and what the logs hold in the end.
+
+Needs confluent-kafka, which is a development dependency.
+"""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin._metadata import PartitionMetadata
+
+from odradek.testing.up import UpCluster
+
+TOPIC, PARTITIONS = "load", 6
+DEADLINE_SECONDS = 60.0
+PACE_SECONDS = 0.002
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Ask again and again; the deadline is for a cluster that hangs, not a measurement."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+@dataclass
+class Load:
+    """Idempotent producers with 5 requests in flight and acks=all: value `producer:number` to partition number % 6."""
+
+    bootstrap: str
+    producers: int = 2
+    acknowledged: dict[tuple[int, int], str] = field(default_factory=dict)
+    """(partition, offset) → value."""
+    failed: list[str] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    sent: int = 0
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(self.producers)]
+
+    def __enter__(self) -> "Load":
+        for thread in self._threads:
+            thread.start()
+        wait_until(lambda: len(self.acknowledged) > 100, "the first acknowledgements")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def in_flight(self) -> int:
+        return self.sent - len(self.acknowledged) - len(self.failed)
+
+    def _run(self, number: int) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "max.in.flight": 5,
+                "linger.ms": 1,
+                "message.timeout.ms": 60_000,
+                "batch.num.messages": 20,
+            }
+        )
+        count = 0
+        while not self._stop.is_set():
+            value = f"{number}:{count}"
+            producer.produce(TOPIC, value, partition=count % PARTITIONS, on_delivery=self._delivered)
+            count += 1
+            self.sent += 1
+            producer.poll(PACE_SECONDS)
+        producer.flush(60)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+            return
+        self.times.append(time.monotonic())
+        partition, offset, value = row_of(message)
+        self.acknowledged[(partition, offset)] = value
+
+    def goes_on(self) -> Callable[[], bool]:
+        """Whether every partition has been written to since this was called."""
+        marks = {partition: self._last(partition) for partition in range(PARTITIONS)}
+        return lambda: all(self._last(partition) > mark for partition, mark in marks.items())
+
+    def _last(self, partition: int) -> int:
+        return max((offset for at, offset in list(self.acknowledged) if at == partition), default=-1)
+
+
+def row_of(message: Message) -> tuple[int, int, str]:
+    """(partition, offset, value)."""
+    partition, offset, value = message.partition(), message.offset(), message.value()
+    assert partition is not None and offset is not None and isinstance(value, bytes), (partition, offset, value)
+    return partition, offset, value.decode()
+
+
+def read_log(bootstrap: str) -> dict[int, list[tuple[int, str]]]:
+    """Everything in the topic: (offset, value) by partition, as a consumer sees it."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "verify", "enable.auto.commit": False})
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(TOPIC, p), timeout=30)[1] for p in range(PARTITIONS)}
+    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in ends])
+    found: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while any(end and (not found[p] or found[p][-1][0] < end - 1) for p, end in ends.items()):
+        assert time.monotonic() < deadline, f"read { ({p: len(v) for p, v in found.items()}) } of {ends}"
+        for message in consumer.consume(10_000, 0.5):
+            assert message.error() is None, message.error()
+            partition, offset, value = row_of(message)
+            found[partition].append((offset, value))
+    consumer.close()
+    return found
+
+
+def check_nothing_lost(load: Load, bootstrap: str) -> None:
+    """No acknowledged record lost or moved; none repeated or out of order."""
+    log = read_log(bootstrap)
+    held = {(partition, offset): value for partition, rows in log.items() for offset, value in rows}
+    lost = {at: value for at, value in load.acknowledged.items() if held.get(at) != value}
+    assert not lost, (
+        f"{len(lost)} of {len(load.acknowledged)} acknowledged records lost or moved: {list(lost.items())[:5]}"
+    )
+    for partition, rows in log.items():
+        last: dict[str, int] = {}
+        for offset, value in rows:
+            producer, _, number = value.partition(":")
+            before = last.get(producer, -1)
+            assert int(number) > before, f"partition {partition} offset {offset}: {value} after {producer}:{before}"
+            last[producer] = int(number)
+    assert not load.failed, load.failed[:3]
+
+
+class Observer:
+    """What the cluster says of itself."""
+
+    def __init__(self, cluster: UpCluster) -> None:
+        self.cluster = cluster
+        self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+
+    def create_topic(self) -> None:
+        topic = NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})
+        for created in self.admin.create_topics([topic]).values():
+            created.result(30)
+
+    def leaders(self) -> dict[int, int]:
+        return {p: state.leader for p, state in self._partitions().items()}
+
+    def controller(self) -> int:
+        return int(self.admin.list_topics(timeout=10).controller_id)
+
+    def in_sync(self) -> bool:
+        """Every replica of every partition, and a controller."""
+        states = self._partitions()
+        return len(states) == PARTITIONS and all(len(s.isrs) == 3 and s.leader >= 0 for s in states.values())
+
+    def _partitions(self) -> dict[int, PartitionMetadata]:
+        return dict(self.admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions)
+
+    def busiest(self) -> int:
+        """The broker that leads most partitions."""
+        leaders = list(self.leaders().values())
+        return max(range(3), key=leaders.count)
