@@ -297,10 +297,12 @@ def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: in
             at += number
         else:
             values.append(None)
+        if end <= at:
+            raise MalformedMessage(f"record {index} is longer than it says")
         if data[at] != 0 or raw_headers is not None:
             raw_headers = raw_headers or [NO_HEADERS] * index
             raw_headers.append(data[at:end])
-            at = max(at + 1, end)
+            at = end
         else:
             at += 1
         if at != end:

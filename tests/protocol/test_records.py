@@ -1,6 +1,10 @@
 """Batches of format v2: round trips, kafka-python as a witness in both directions, patches, damage."""
 
+import importlib.util
+import sys
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import crcmod.predefined
 import pytest
@@ -336,3 +340,16 @@ def test_control_records_that_are_none_of_ours_or_damaged() -> None:
             decode_end_txn_marker(key, value)
     with pytest.raises(CorruptBatch):
         decode_end_txn_marker(b"\0\0\0\1", b"\xff\xff\0\0\0\1")
+
+
+def test_without_the_crc32c_package_the_sum_is_the_same() -> None:
+    """A second copy of the module, made as on a machine that has no wheel of it."""
+    source = Path(record_batch.__file__).parent / "record_batch.py"
+    spec = importlib.util.spec_from_file_location("record_batch_in_software", source)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with mock.patch.dict(sys.modules, {"crc32c": None}):
+        spec.loader.exec_module(module)
+    assert module.crc32c.__module__.startswith("crcmod")
+    batch = sample_batch()
+    assert module.compute_crc(batch, 0, len(batch)) == read_header(batch).crc
