@@ -1,7 +1,7 @@
 """Dropping the end of a log, or all of it: a follower that has to agree with its leader.
 
-The directory is synced before the next append, so that no crash can bring a dropped segment or snapshot back beside
-the data that took its place.
+File and directory are synced before the next append, so that no crash can bring the dropped end, a segment or a
+snapshot back beside the data that took its place.
 """
 
 import logging
@@ -47,6 +47,7 @@ def truncate_to(log: "Log", offset: int) -> bool:
         log.producers = rebuild_producers(
             log.storage, log.segments, log.snapshots, log.log_start_offset, log.log_end_offset
         )
+        log.active.sync()
         log.storage.files.sync_directory(log.directory)
     except CorruptBatch as bad:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{log.topic}-{log.partition}: {bad}") from bad
