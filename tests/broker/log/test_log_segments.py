@@ -296,15 +296,16 @@ def test_an_untouched_log_is_closed_without_a_sync() -> None:
     assert open_test_log(world.log.storage, world.config, clean=True).log_end_offset == 3
 
 
-def test_what_was_truncated_does_not_come_back_before_a_newer_segment() -> None:
+@pytest.mark.parametrize("seed", range(6))
+def test_what_was_truncated_does_not_come_back_before_a_newer_segment(seed: int) -> None:
     world = World(segment_bytes=BATCH * 3)
     world.append(4)  # the first segment is full, and synced when the second begins
     world.log.truncate_to(2)
     world.log.append_as_leader(make_batch([b"y" * 2 * BATCH]), 1)
     assert bases(world.log) == [0, 2]
     world.log.flush()
-    for seed in range(8):
-        world.files.random.seed(seed)
-        world.files.crash()
-        log = open_test_log(world.log.storage, world.config, recovery_point=3)
-        assert [columns.offsets for columns in read_batches(log)] == [[0], [1], [2]]
+    world.files.random.seed(seed)
+    world.files.crash()
+    log = open_test_log(world.log.storage, world.config, recovery_point=3)
+    assert [columns.offsets for columns in read_batches(log)] == [[0], [1], [2]]
+    assert log.segments[0].size_bytes == 2 * BATCH
