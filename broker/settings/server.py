@@ -83,8 +83,10 @@ metrics.num.samples int 2 >=1 low read-only
     Samples that a measured rate is made of.
 metrics.sample.window.ms long 30000 >=1 low read-only
     Length of one such sample.
-metric.reporters list org.apache.kafka.common.metrics.JmxReporter any low cluster-wide
+metric.reporters list "" any low cluster-wide
     Classes that metrics are handed to.
+auto.include.jmx.reporter boolean true any low read-only
+    Whether Java's JMX reporter is one of them without being named.
 metrics.recording.level string INFO any low read-only
     How fine metrics are recorded.
 kafka.metrics.reporters list "" any low read-only
