@@ -10,9 +10,12 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.client.errors import ConfigError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 NOT_BUILT_PREFIXES = ("ssl.", "sasl.", "transaction.", "transactional.")
 """Settings of Kafka that these clients know but cannot obey; refused rather than ignored."""
@@ -56,7 +59,7 @@ class CommonConfig:
     security_protocol: str = setting("PLAINTEXT", choices=["PLAINTEXT"])
 
 
-Config = TypeVar("Config", bound=CommonConfig)
+Config = TypeVar("Config", bound="DataclassInstance")
 
 
 def load(config: type[Config], given: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> Config:
@@ -86,9 +89,9 @@ def _unknown(name: str, known: Mapping[str, Any]) -> str:
 def _checked(name: str, value: Any, expected: Any, limits: Mapping[str, Any]) -> Any:
     if value is None and _is_optional(expected):
         return None
-    parsed = _parsed(name, value, _without_none(expected))
     if limits["choices"] is not None:
-        return _chosen(name, parsed, limits["choices"])
+        return _chosen(name, value, limits["choices"])
+    parsed = _parsed(name, value, _without_none(expected))
     low, high = limits["at_least"], limits["at_most"]
     if low is not None and parsed < low:
         raise ConfigError(f"{name} must be at least {low}, not {value!r}")

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 from odradek.broker.network.tcp import TcpNetwork
 from odradek.client.cluster import Cluster
-from odradek.client.config import Config
+from odradek.client.config import CommonConfig
 from odradek.client.loop_thread import LoopThread
 from odradek.world.clock import LoopClock
 
 Result = TypeVar("Result")
+Config = TypeVar("Config", bound=CommonConfig)
 _numbers: dict[str, "itertools.count[int]"] = {}
 
 

@@ -37,7 +37,6 @@ class ProducerBatch:
         "producer_epoch",
         "producer_id",
         "ready_at_ms",
-        "sequence_was_reset",
         "size_bytes",
         "timestamps_ms",
         "topic_partition",
@@ -63,7 +62,6 @@ class ProducerBatch:
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = -1
-        self.sequence_was_reset = False
 
     def __len__(self) -> int:
         return len(self.values)
@@ -99,7 +97,6 @@ class ProducerBatch:
             part.add(self.timestamps_ms[index], self.keys[index], self.values[index], self.headers[index], size_bytes)
         part.attempts = self.attempts
         part.producer_id, part.producer_epoch = self.producer_id, self.producer_epoch
-        part.sequence_was_reset = self.sequence_was_reset
         if self.base_sequence >= 0:
             part.base_sequence = following_sequence(self.base_sequence, start)
         return part

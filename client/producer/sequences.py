@@ -3,11 +3,13 @@
 Pure. The rules, for one partition:
 - a batch gets the next sequence at its first send and keeps it through retries;
 - a batch that is sent again waits until it is the oldest one that is not acknowledged;
-- at most five batches are not acknowledged (a broker remembers five);
+- the oldest batch that is not acknowledged is always among the five last ones sent, acknowledged or not: a broker
+  remembers five, and must be able to tell that it has that one already;
 - a gap that retries cannot close is closed by a higher producer epoch: once nothing of the partition is on the wire,
   what is left of it is numbered again from 0. A broker accepts 0 from a new epoch and refuses the old one.
 """
 
+from collections import deque
 from collections.abc import Container
 from dataclasses import dataclass, field
 
@@ -28,6 +30,8 @@ class PartitionSequences:
     producer_epoch: int = -1
     next_sequence: int = 0
     last_acknowledged: int = NO_SEQUENCE
+    recent: deque[int] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED_BY_BROKER - 1))
+    """First sequences of the batches sent last."""
     unacknowledged: list[ProducerBatch] = field(default_factory=list)
 
     def restart(self, producer_id: int, producer_epoch: int) -> None:
@@ -35,11 +39,34 @@ class PartitionSequences:
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         self.next_sequence = 0
         self.last_acknowledged = NO_SEQUENCE
+        self.recent.clear()
         for batch in self.unacknowledged:
             batch.producer_id, batch.producer_epoch = producer_id, producer_epoch
-            batch.base_sequence = self.next_sequence
-            batch.sequence_was_reset = True
-            self.next_sequence = following_sequence(self.next_sequence, len(batch))
+            self._number(batch)
+
+    def add(self, batch: ProducerBatch) -> None:
+        """Number a new batch."""
+        batch.producer_id, batch.producer_epoch = self.producer_id, self.producer_epoch
+        self._number(batch)
+        self.unacknowledged.append(batch)
+
+    def _number(self, batch: ProducerBatch) -> None:
+        batch.base_sequence = self.next_sequence
+        self.next_sequence = following_sequence(self.next_sequence, len(batch))
+        self.recent.append(batch.base_sequence)
+
+    def has_room(self) -> bool:
+        """Whether the broker will still remember the oldest open batch after one more."""
+        return not self.unacknowledged or self.unacknowledged[0].base_sequence in self.recent
+
+    def split(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
+        """Two batches stand where one stood."""
+        place = next(index for index, other in enumerate(self.unacknowledged) if other is batch)
+        self.unacknowledged[place : place + 1] = halves
+        known = list(self.recent)
+        if batch.base_sequence in known:
+            known.insert(known.index(batch.base_sequence) + 1, halves[1].base_sequence)
+            self.recent = deque(known, maxlen=BATCHES_REMEMBERED_BY_BROKER - 1)
 
     def expected(self) -> int:
         """The sequence that the broker expects next, as far as acknowledgements tell."""
@@ -52,6 +79,8 @@ class ProducerSequences:
     def __init__(self) -> None:
         self.producer_id = -1
         self.producer_epoch = -1
+        self._unused = False
+        """The identity has just been given: no batch carries it yet."""
         self.partitions: dict[TopicPartition, PartitionSequences] = {}
         self._unresolved: set[TopicPartition] = set()
         """Partitions where a batch was given up and nobody knows whether the broker has it: nothing new goes out."""
@@ -65,6 +94,7 @@ class ProducerSequences:
     def identify(self, producer_id: int, producer_epoch: int) -> None:
         """InitProducerId was answered."""
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
+        self._unused = True
 
     def may_send(self, batch: ProducerBatch) -> bool:
         """Whether this batch, the oldest that is queued, may go out now."""
@@ -74,8 +104,7 @@ class ProducerSequences:
         if batch.base_sequence >= 0:
             assert partition is not None, f"{batch.topic_partition}: a sequence from nowhere"
             return partition.unacknowledged[0] is batch
-        room = partition is None or len(partition.unacknowledged) < BATCHES_REMEMBERED_BY_BROKER
-        return room and batch.topic_partition not in self._unresolved
+        return (partition is None or partition.has_room()) and batch.topic_partition not in self._unresolved
 
     def assign(self, batch: ProducerBatch) -> None:
         """Give a batch its sequence, when it is sent for the first time."""
@@ -85,10 +114,7 @@ class ProducerSequences:
         same = (partition.producer_id, partition.producer_epoch) == (self.producer_id, self.producer_epoch)
         if not same and not partition.unacknowledged:
             partition.restart(self.producer_id, self.producer_epoch)
-        batch.producer_id, batch.producer_epoch = partition.producer_id, partition.producer_epoch
-        batch.base_sequence = partition.next_sequence
-        partition.next_sequence = following_sequence(partition.next_sequence, len(batch))
-        partition.unacknowledged.append(batch)
+        partition.add(batch)
 
     def acknowledged(self, batch: ProducerBatch) -> None:
         """The broker has it (also when it is a duplicate, or when it was given up here before the answer came)."""
@@ -100,9 +126,7 @@ class ProducerSequences:
 
     def replaced(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
         """A batch was split; its halves share its sequences."""
-        waiting = self.partitions[batch.topic_partition].unacknowledged
-        place = next(index for index, other in enumerate(waiting) if other is batch)
-        waiting[place : place + 1] = halves
+        self.partitions[batch.topic_partition].split(batch, halves)
 
     def may_retry(self, batch: ProducerBatch, error: ErrorCode) -> bool:
         """Whether a refused batch is sent again; asks for a new epoch where retrying alone cannot help.
@@ -133,7 +157,8 @@ class ProducerSequences:
             if partition.expected() != partition.next_sequence:
                 self._restart_wanted.add(topic_partition)
         restarted = [tp for tp in self._restart_wanted if tp not in on_wire]
-        if not restarted or not self._raise_epoch():
+        unused, self._unused = self._unused, False
+        if not restarted or not (unused or self._raise_epoch()):
             return
         for topic_partition in restarted:
             self._restart_wanted.discard(topic_partition)

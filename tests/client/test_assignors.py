@@ -1,0 +1,153 @@
+"""Who reads which partition."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.client.consumer.assignors import (
+    ASSIGNORS,
+    Assignment,
+    CooperativeStickyAssignor,
+    RangeAssignor,
+    RoundRobinAssignor,
+    Subscriber,
+    balance,
+    owners,
+)
+from odradek.client.records import TopicPartition
+
+STICKY = CooperativeStickyAssignor()
+
+
+def member(name: str, *topics: str, owned: tuple[TopicPartition, ...] = (), generation: int = 1) -> Subscriber:
+    return Subscriber(name, frozenset(topics), None, owned, generation)
+
+
+def tps(topic: str, *numbers: int) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in numbers]
+
+
+def test_range_gives_consecutive_partitions_and_the_first_members_one_more() -> None:
+    found = RangeAssignor().assign([member("b", "t", "u"), member("a", "t", "u"), member("c", "u")], {"t": 3, "u": 4})
+    assert found == {
+        "a": tps("t", 0, 1) + tps("u", 0, 1),
+        "b": tps("t", 2) + tps("u", 2),
+        "c": tps("u", 3),
+    }
+
+
+def test_range_orders_static_members_first() -> None:
+    static = Subscriber("z", frozenset({"t"}), "instance-1")
+    found = RangeAssignor().assign([member("a", "t"), static], {"t": 3})
+    assert found == {"z": tps("t", 0, 1), "a": tps("t", 2)}
+
+
+def test_round_robin_deals_in_turn_and_passes_over_who_does_not_want() -> None:
+    members = [member("a", "t0"), member("b", "t0", "t1"), member("c", "t0", "t1", "t2")]
+    found = RoundRobinAssignor().assign(members, {"t0": 1, "t1": 2, "t2": 3})
+    assert found == {  # the example of Kafka's RoundRobinAssignor
+        "a": tps("t0", 0),
+        "b": tps("t1", 0),
+        "c": tps("t1", 1) + tps("t2", 0, 1, 2),
+    }
+
+
+def test_of_two_claims_the_later_generation_counts_and_of_equal_ones_none() -> None:
+    claimed = tuple(tps("t", 0, 1))
+    older, newer = member("a", "t", owned=claimed, generation=4), member("b", "t", owned=claimed[:1], generation=5)
+    assert owners([older, newer]) == {claimed[0]: "b", claimed[1]: "a"}
+    assert owners([older, member("c", "t", owned=claimed, generation=4)]) == {}
+
+
+def test_a_new_member_takes_nothing_before_it_is_given_up() -> None:
+    first = member("a", "t", owned=tuple(tps("t", 0, 1, 2, 3)))
+    found = STICKY.assign([first, member("b", "t", generation=-1)], {"t": 4})
+    assert found == {"a": tps("t", 0, 1), "b": []}
+    again = STICKY.assign([member("a", "t", owned=tuple(found["a"]), generation=2), member("b", "t")], {"t": 4})
+    assert again == {"a": tps("t", 0, 1), "b": tps("t", 2, 3)}
+
+
+COUNTS = st.dictionaries(st.sampled_from(["t", "u", "v"]), st.integers(1, 8), min_size=1)
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> tuple[list[Subscriber], dict[str, int]]:
+    counts = draw(COUNTS)
+    topics = sorted(counts)
+    everything = [TopicPartition(topic, number) for topic in topics for number in range(counts[topic])]
+    members = []
+    for index in range(draw(st.integers(1, 6))):
+        wanted = draw(st.sets(st.sampled_from(topics), min_size=1))
+        owned = draw(st.sets(st.sampled_from(everything), max_size=6))
+        members.append(Subscriber(f"m{index}", frozenset(wanted), None, tuple(sorted(owned)), draw(st.integers(0, 3))))
+    return members, counts
+
+
+def everything_wanted(members: list[Subscriber], counts: dict[str, int]) -> set[TopicPartition]:
+    return {
+        TopicPartition(topic, number)
+        for topic, count in counts.items()
+        if any(topic in one.topics for one in members)
+        for number in range(count)
+    }
+
+
+@pytest.mark.parametrize("name", ["range", "roundrobin"])
+@settings(max_examples=60)
+@given(group=groups())
+def test_every_wanted_partition_has_one_owner_that_wants_it(
+    name: str, group: tuple[list[Subscriber], dict[str, int]]
+) -> None:
+    members, counts = group
+    found = ASSIGNORS[name].assign(members, counts)
+    given_out = [tp for partitions in found.values() for tp in partitions]
+    assert sorted(given_out) == sorted(everything_wanted(members, counts))
+    for one in members:
+        assert all(tp.topic in one.topics for tp in found[one.member_id])
+
+
+@settings(max_examples=100)
+@given(group=groups())
+def test_balance_is_complete_and_no_move_would_better_it(group: tuple[list[Subscriber], dict[str, int]]) -> None:
+    members, counts = group
+    found = balance(members, counts)
+    assert sorted(tp for held in found.values() for tp in held) == sorted(everything_wanted(members, counts))
+    for giver, held in found.items():
+        for taker in members:
+            movable = [tp for tp in held if tp.topic in taker.topics]
+            assert not movable or len(found[taker.member_id]) + 1 >= len(found[giver])
+
+
+@settings(max_examples=100)
+@given(group=groups())
+def test_cooperative_rounds_settle_and_never_give_a_partition_to_two(
+    group: tuple[list[Subscriber], dict[str, int]],
+) -> None:
+    members, counts = group
+    held: Assignment = {one.member_id: [] for one in members}
+    for tp, owner in owners(members).items():
+        held[owner].append(tp)
+    for generation in range(10, 14):
+        current = [
+            Subscriber(one.member_id, one.topics, None, tuple(held[one.member_id]), generation) for one in members
+        ]
+        found = STICKY.assign(current, counts)
+        for one in members:
+            for tp in found[one.member_id]:
+                others = [other for other in held if other != one.member_id and tp in held[other]]
+                assert not others, f"{tp} goes to {one.member_id} while {others} has it"
+        if found == {name: sorted(partitions) for name, partitions in held.items()}:
+            break
+        held = found
+    assert sorted(tp for partitions in held.values() for tp in partitions) == sorted(everything_wanted(members, counts))
+
+
+@settings(max_examples=60)
+@given(count=st.integers(1, 12), size=st.integers(2, 6), leaving=st.integers(0, 5))
+def test_what_stays_with_a_member_that_stays(count: int, size: int, leaving: int) -> None:
+    before = balance([member(f"m{index}", "t") for index in range(size)], {"t": count})
+    gone = f"m{leaving % size}"
+    rest = [member(name, "t", owned=tuple(held)) for name, held in before.items() if name != gone]
+    after = balance(rest, {"t": count})
+    for one in rest:
+        assert set(one.owned) <= set(after[one.member_id]), "a member lost a partition though only another one left"

@@ -1,0 +1,115 @@
+"""Settings: names, types, ranges."""
+
+import pytest
+
+from odradek.client.admin.config import AdminConfig
+from odradek.client.config import addresses, load
+from odradek.client.consumer import config as consumer_config
+from odradek.client.consumer.config import ConsumerSettings
+from odradek.client.errors import ConfigError
+from odradek.client.producer import config as producer_config
+from odradek.client.producer.config import ProducerConfig
+
+
+def producer(given: dict[str, object] | None = None, **settings: object) -> ProducerConfig:
+    return producer_config.check(load(ProducerConfig, given, {"bootstrap_servers": "a:1", **settings}))
+
+
+def consumer(**settings: object) -> ConsumerSettings:
+    return consumer_config.check(load(ConsumerSettings, None, {"bootstrap_servers": "a:1", **settings}))
+
+
+def test_kafkas_names_and_keywords_mean_the_same_and_keywords_win() -> None:
+    config = producer({"linger.ms": "5", "batch.size": 100, "acks": "ALL"}, batch_size="200")
+    assert (config.linger_ms, config.batch_size, config.acks, config.acks_number) == (5.0, 200, "all", -1)
+    assert config.bootstrap_servers == ["a:1"]
+
+
+def test_defaults_are_kafka_3_9s() -> None:
+    config = producer()
+    assert (config.acks, config.idempotent, config.linger_ms, config.batch_size) == ("all", True, 0, 16384)
+    assert (config.delivery_timeout_ms, config.max_block_ms, config.buffer_memory) == (120_000, 60_000, 33_554_432)
+    settings = consumer(group_id="g")
+    assert settings.partition_assignment_strategy == ("range", "cooperative-sticky")
+    assert (settings.session_timeout_ms, settings.max_poll_records, settings.auto_offset_reset) == (
+        45_000,
+        500,
+        "latest",
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"lingr_ms": 5}, "unknown setting lingr.ms: did you mean linger.ms?"),
+        ({"linger_ms": "soon"}, "linger.ms must be a number, not 'soon'"),
+        ({"batch_size": -1}, "batch.size must be at least 0, not -1"),
+        ({"batch_size": 1.5}, "batch.size must be a whole number, not 1.5"),
+        ({"batch_size": True}, "batch.size must be a whole number, not True"),
+        ({"acks": 2}, "acks must be one of all, -1, 0, 1, not 2"),
+        ({"acks": "2"}, "acks must be one of all, -1, 0, 1, not '2'"),
+        ({"enable_idempotence": "maybe"}, "enable.idempotence must be true or false, not 'maybe'"),
+        ({"enable_idempotence": True, "acks": "1"}, "enable.idempotence=true needs acks=all, not acks=1"),
+        ({"delivery_timeout_ms": 10}, "delivery.timeout.ms=10 must be at least linger.ms + request.timeout.ms = 30000"),
+        ({"sasl_mechanism": "PLAIN"}, "sasl.mechanism: these clients cannot do that yet"),
+        ({"security_protocol": "SSL"}, "security.protocol must be one of PLAINTEXT, not 'SSL'"),
+    ],
+)
+def test_a_wrong_setting_is_refused_in_one_clear_line(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        producer(**settings)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+def test_acks_may_be_a_number_as_people_write_it() -> None:
+    assert producer(acks=1, enable_idempotence=False).acks_number == 1
+    assert producer(acks=0).idempotent is False
+
+
+def test_idempotence_is_off_when_another_setting_rules_it_out() -> None:
+    assert not producer(acks="1").idempotent
+    assert not producer(max_in_flight_requests_per_connection=6).idempotent
+    assert not producer(retries=0).idempotent
+
+
+def test_bootstrap_servers_are_needed_and_checked() -> None:
+    with pytest.raises(ConfigError, match=r"bootstrap.servers is missing: give it as bootstrap_servers=…"):
+        load(AdminConfig, None, {})
+    with pytest.raises(ConfigError, match="'localhost' is not host:port"):
+        addresses(["localhost"])
+    assert addresses(["a:1", "[::1]:9092"]) == [("a", 1), ("::1", 9092)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"partition_assignment_strategy": "ranges"}, "partition.assignment.strategy: 'ranges' is none of range,"),
+        ({"heartbeat_interval_ms": 5000, "session_timeout_ms": 5000}, "heartbeat.interval.ms=5000 must be lower than"),
+        ({"group_id": ""}, "group.id is empty"),
+        ({"group_instance_id": "i"}, "group.instance.id needs group.id"),
+        ({"auto_offset_reset": "smallest"}, "auto.offset.reset must be one of earliest, latest, none"),
+    ],
+)
+def test_wrong_consumer_settings(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        consumer(**settings)
+    assert str(caught.value).startswith(said)
+
+
+def test_java_class_names_of_assignors_are_understood() -> None:
+    name = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+    (only,) = consumer_config.assignors(consumer(partition_assignment_strategy=name))
+    assert only.name == "cooperative-sticky"
+
+
+def test_serializers_take_functions_objects_and_bytes() -> None:
+    class Both:
+        def serialize(self, topic: str, headers: object, value: object) -> bytes:
+            return f"{topic}:{value}".encode()
+
+    assert producer_config.serializer(None, "value")("t", (), b"x") == b"x"
+    assert producer_config.serializer(str.encode, "value")("t", (), "x") == b"x"
+    assert producer_config.serializer(Both(), "value")("t", (), 1) == b"t:1"
+    with pytest.raises(TypeError, match="the value must be bytes, not str: set value_serializer"):
+        producer_config.serializer(None, "value")("t", (), "x")
