@@ -5,8 +5,9 @@ obeys has an attribute; everything else there is by `BrokerConfig.value`.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.settings import checks
@@ -41,8 +42,8 @@ class BrokerConfig:
     """Sizes in bytes, times in milliseconds unless the name says otherwise. Replaced as a whole when one changes.
 
     Settings that can be written in several units (log.retention.ms, .minutes, .hours) are here in milliseconds alone.
-    `listeners` and `advertised_listeners` go together by name; a host of "" is every interface, and in the advertised
-    ones the machine's own name.
+    `listeners` and `advertised_listeners` go together by name; a host of "" is every interface, and the advertised ones
+    then have the machine's own name if the settings come from load_config.
     """
 
     layers: Layers
@@ -173,7 +174,7 @@ def _derived(layers: Layers, listeners: Listeners) -> dict[str, Any]:
     retention_ms = layers.milliseconds("log.retention.ms")
     return {
         "listeners": listeners.bound,
-        "advertised_listeners": listeners.advertised,
+        "advertised_listeners": tuple(one._replace(host=one.host or layers.own_host) for one in listeners.advertised),
         "inter_broker_listener_name": listeners.inter_broker,
         "zookeeper_connection_timeout_ms": session_timeout if connection_timeout is None else connection_timeout,
         "log_dirs": checks.log_directories(layers),
@@ -185,10 +186,15 @@ def _derived(layers: Layers, listeners: Listeners) -> dict[str, Any]:
     }
 
 
-def load_config(path: str, overrides: Sequence[str] = (), files: Files | None = None) -> BrokerConfig:
+def load_config(
+    path: str,
+    overrides: Sequence[str] = (),
+    files: Files | None = None,
+    own_host: Callable[[], str] = socket.getfqdn,
+) -> BrokerConfig:
     """The settings of a properties file, with `key=value` texts that come before it.
 
-    Logs a warning for each setting that is unknown or has no effect. Raises ConfigError, and OSError for the file.
+    `own_host` is asked for the machine's name only when a listener without a host is to be advertised. Logs a warning for each setting that is unknown or has no effect. Raises ConfigError, and OSError for the file.
     """
     text = (files or OsFiles()).read(path).decode("utf-8", "replace")
     try:
@@ -200,7 +206,10 @@ def load_config(path: str, overrides: Sequence[str] = (), files: Files | None = 
         if not equals or not name.strip():
             raise ConfigError(f"{OVERRIDE} {override}: not key=value")
         given.append(Given(name.strip(), value.strip(), OVERRIDE))
-    return build_config(given)
+    config = build_config(given)
+    if all(listener.host for listener in config.advertised_listeners):
+        return config
+    return BrokerConfig.of(replace(config.layers, own_host=own_host()))
 
 
 def build_config(given: Sequence[Given]) -> BrokerConfig:

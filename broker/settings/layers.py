@@ -5,7 +5,7 @@ started with, and that before the default (KIP-226).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from odradek.broker.settings.catalog import BROKER_SETTINGS, broker_synonyms
@@ -33,6 +33,8 @@ class Layers:
     static: Mapping[str, str]
     dynamic_default: Mapping[str, str] = field(default_factory=dict)
     dynamic_broker: Mapping[str, str] = field(default_factory=dict)
+    own_host: str = ""
+    """What others are told to connect to where a listener is for every interface; "" when nobody has asked for it."""
 
     def given(self, name: str) -> str | None:
         """What somebody set, from the first source that has it; None when nobody did."""
@@ -83,7 +85,7 @@ class Layers:
 
     def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> "Layers":
         """The same file with other dynamic settings; those that cannot be changed live are left out."""
-        return Layers(self.static, changeable(default), changeable(broker))
+        return replace(self, dynamic_default=changeable(default), dynamic_broker=changeable(broker))
 
 
 def changeable(settings: Mapping[str, str]) -> dict[str, str]:

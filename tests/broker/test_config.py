@@ -36,7 +36,7 @@ group.initial.rebalance.delay.ms=0
 def load(text: str, *overrides: str) -> BrokerConfig:
     files = SimulatedFiles()
     files.set_content(FILE, text.encode())
-    return load_config(FILE, overrides, files)
+    return load_config(FILE, overrides, files, own_host=lambda: "machine.example.com")
 
 
 def config(**settings: str) -> BrokerConfig:
@@ -55,7 +55,9 @@ def refusal(**settings: str) -> str:
 def test_kafkas_own_file_starts() -> None:
     found = load(KAFKAS_FILE)
     assert (found.broker_id, found.log_dirs, found.zookeeper_connect) == (0, ("/tmp/kafka-logs",), "localhost:2181")
-    assert found.listeners == found.advertised_listeners == (Listener("PLAINTEXT", "", 9092, "PLAINTEXT"),)
+    assert found.listeners == (Listener("PLAINTEXT", "", 9092, "PLAINTEXT"),)
+    assert found.advertised_listeners == (Listener("PLAINTEXT", "machine.example.com", 9092, "PLAINTEXT"),)
+    assert found.with_dynamic({}, {}).advertised_listeners == found.advertised_listeners
     assert found.log_retention_ms == 168 * 3_600_000
     assert (found.group_initial_rebalance_delay_ms, found.offsets_topic_replication_factor) == (0, 1)
 
@@ -187,6 +189,13 @@ def test_listeners_of_before_3_0() -> None:
 )
 def test_listeners_that_are_refused(settings: dict[str, str], reason: str) -> None:
     assert reason in refusal(**settings)
+
+
+def test_the_machines_name_stands_in_only_where_no_host_is_said() -> None:
+    found = load("zookeeper.connect=zk", "listeners=PLAINTEXT://:9092", "advertised.listeners=PLAINTEXT://b1:9999")
+    assert (found.listeners[0].host, found.advertised_listeners[0].host) == ("", "b1")
+    found = load("zookeeper.connect=zk", "listeners=PLAINTEXT://127.0.0.1:9092")
+    assert found.advertised_listeners == found.listeners
 
 
 def test_one_port_for_both_families_and_any_port() -> None:
