@@ -7,7 +7,7 @@ from typing import NamedTuple
 from odradek.controller.elections import Leadership
 from odradek.controller.fenced_store import FencedStore
 from odradek.controller.state import Assignment, Broker, TopicPartition
-from odradek.zk_schema.store import Create, Delete, Operation, SetData, Stat, StoreError
+from odradek.zk_schema.store import ConnectionLost, Create, Delete, MultiFailed, Operation, SetData, Stat, StoreError
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH, delete_topic_path
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_path
 from odradek.zk_schema.znodes.configs import decode_config, topic_config_path
@@ -26,6 +26,9 @@ from odradek.zk_schema.znodes.topics import (
 )
 
 log = logging.getLogger(__name__)
+
+
+DELETE_ATTEMPTS_MAX = 10
 
 
 class Topic(NamedTuple):
@@ -167,17 +170,25 @@ class ClusterStore:
         for topic in sorted(topics):
             await self.znodes.settle(Delete(delete_topic_path(topic)))
 
-    async def delete_topic(self, topic: str) -> None:
-        """In Kafka's order: the topic's tree, its settings, and last the mark, so that a half-done one is resumed."""
-        await self.delete_tree(topic_path(topic))
-        await self.znodes.settle(Delete(topic_config_path(topic)))
-        await self.znodes.settle(Delete(delete_topic_path(topic)))
+    async def delete_topic(self, topic: str) -> bool:
+        """The partitions, then topic, settings and mark in one transaction: a half-done deletion is resumed whole.
 
-    async def delete_tree(self, path: str) -> None:
-        """A znode and everything below it, the deepest first."""
-        for name in await self.znodes.children(path):
-            await self.delete_tree(f"{path}/{name}")
-        await self.znodes.settle(Delete(path))
+        False when it does not work out: somebody else keeps putting znodes there.
+        """
+        for _ in range(DELETE_ATTEMPTS_MAX):
+            names = await self.znodes.children(partitions_path(topic))
+            await self.delete_all([f"{partitions_path(topic)}/{name}/state" for name in names])
+            await self.delete_all([f"{partitions_path(topic)}/{name}" for name in names])
+            await self.delete_all([partitions_path(topic)])
+            last = [topic_path(topic), topic_config_path(topic), delete_topic_path(topic)]
+            there = [path for path in last if await self.znodes.exists(path)]
+            try:
+                await self.znodes.write([Delete(path) for path in there])
+            except (ConnectionLost, MultiFailed) as again:
+                log.info("deleting topic %s once more: %s", topic, again)
+            else:
+                return True
+        return False
 
     async def delete_all(self, paths: Sequence[str]) -> None:
         """Those that exist."""

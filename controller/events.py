@@ -20,9 +20,10 @@ from odradek.zk_schema.znodes.notifications import ISR_CHANGE_PATH, LOG_DIR_EVEN
 from odradek.zk_schema.znodes.topics import TOPICS_PATH
 
 
-@dataclass(frozen=True, slots=True)
 class Event:
-    """Equal events are the same event."""
+    """Equal events are the same event; each answer of a broker is one of its own."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,13 +65,17 @@ async def resume(tenure: Tenure) -> None:
     for topic in sorted(state.topics_to_delete):
         phases = {state.replica_phase(replica) for replica in state.replicas_of(topic)}
         if phases <= {ReplicaPhase.DELETION_SUCCESSFUL}:
-            await _finish(tenure, topic)
+            if topic not in state.deletion_halted:
+                await _finish(tenure, topic)
         elif ReplicaPhase.DELETION_STARTED not in phases and topic not in state.deletion_halted:
             await _begin(tenure, topic)
 
 
 async def _finish(tenure: Tenure, topic: str) -> None:
-    await tenure.store.delete_topic(topic)
+    if not await tenure.store.delete_topic(topic):
+        log.error("the znodes of topic %s cannot be deleted", topic)
+        tenure.state.deletion_halted.add(topic)
+        return
     tenure.state.remove_topic(topic)
     log.info("topic %s is deleted", topic)
 
@@ -105,7 +109,7 @@ async def answered(tenure: Tenure, event: StopReplicaAnswered) -> None:
     for topic in event.request.topic_states:
         for partition in topic.partition_states:
             replica = Replica(TopicPartition(topic.topic_name, partition.partition_index), event.broker)
-            if tenure.state.replica_phase(replica) is not ReplicaPhase.DELETION_STARTED:
+            if not partition.delete_partition or not _is_deleting(tenure, replica):
                 continue
             if refused or errors.get(replica.partition, ErrorCode.NONE) != ErrorCode.NONE:
                 failed.append(replica)
@@ -117,10 +121,14 @@ async def answered(tenure: Tenure, event: StopReplicaAnswered) -> None:
         await resume(tenure)
 
 
+def _is_deleting(tenure: Tenure, replica: Replica) -> bool:
+    return tenure.state.replica_phase(replica) is ReplicaPhase.DELETION_STARTED
+
+
 async def replicas_failed(tenure: Tenure, replicas: Iterable[Replica]) -> None:
     """Replicas of topics to be deleted are out of reach: their topics wait until a broker comes back."""
     state = tenure.state
-    begun = [replica for replica in replicas if state.replica_phase(replica) is ReplicaPhase.DELETION_STARTED]
+    begun = [replica for replica in replicas if _is_deleting(tenure, replica)]
     tenure.move_replicas(begun, ReplicaPhase.DELETION_INELIGIBLE)
     halted = {replica.partition.topic for replica in replicas} & state.topics_to_delete
     if halted:

@@ -31,7 +31,7 @@ from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.memory import MemoryZooKeeper
 from odradek.zk_schema.memory_session import MemoryStore
 from odradek.zk_schema.startup import create_topmost_paths
-from odradek.zk_schema.store import Create, NoNode, SetData
+from odradek.zk_schema.store import Create, Delete, NoNode, SetData
 from odradek.zk_schema.znodes.admin import delete_topic_path
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint, broker_path
 from odradek.zk_schema.znodes.configs import encode_config, topic_config_path
@@ -201,6 +201,8 @@ class Cluster:
             for operation in operations:
                 if isinstance(operation, Create | SetData):
                     self._check(operation.path, operation.data)
+                elif isinstance(operation, Delete):
+                    self._forget(operation.path)
             if self.after_commit is not None:
                 self.after_commit(operations, session_id)
             return results
@@ -228,6 +230,12 @@ class Cluster:
             assert state.leader == before.leader or state.leader_epoch > before.leader_epoch, (before, state)
         self._newest[partition] = state
         self.history.add((partition, state.leader_epoch, state.leader))
+
+    def _forget(self, path: str) -> None:
+        """A topic that is made anew begins with new epochs."""
+        for partition in [p for p in self._newest if topic_path(p.topic) == path]:
+            del self._newest[partition]
+            self._leader_of = {key: leader for key, leader in self._leader_of.items() if key[0] != partition}
 
     # Brokers and controllers.
 
@@ -277,9 +285,10 @@ class Cluster:
         broker.alive = False
         if broker_id in self.controllers:
             self.channels[broker_id].cut = True
-            task = self.controllers.pop(broker_id)._task
-            assert task is not None
-            task.cancel()
+            controller = self.controllers.pop(broker_id)
+            assert controller._task is not None
+            controller._task.cancel()
+            controller._resign("killed by the test")
         session_id = broker.store.session_id
         broker.store.vanish()
         self.zookeeper.end_session(session_id)

@@ -1,0 +1,172 @@
+"""AlterPartition: what the controller accepts, and races."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.zk_schema.znodes.topics import PartitionState, state_path
+
+Play = Callable[[Callable[[Any], Awaitable[None]]], None]
+
+
+def request(cluster: Any, isr: list[Any], version: int = 3, **changes: Any) -> AlterPartitionRequest:
+    """Of broker 1, the leader of t-0, proposing an ISR (of ids, or of (id, epoch))."""
+    state = cluster.active.state
+    members = [m if isinstance(m, tuple) else (m, cluster.brokers[m].epoch) for m in isr]
+    partition = PartitionData(
+        partition_index=changes.get("partition", 0),
+        leader_epoch=changes.get("leader_epoch", cluster.state("t").leader_epoch),
+        new_isr=[broker for broker, _ in members],
+        new_isr_with_epochs=[BrokerState(broker_id=b, broker_epoch=e) for b, e in members],
+        leader_recovery_state=changes.get("recovery", 0),
+        partition_epoch=changes.get("partition_epoch", cluster.version("t")),
+    )
+    topic = TopicData(topic_id=changes.get("topic_id", state.topic_ids["t"]), partitions=[partition])
+    if version < 2:
+        topic = TopicData(topic_name="t", partitions=[partition])
+    broker_id = changes.get("broker_id", 1)
+    epoch = changes.get("broker_epoch", cluster.brokers[broker_id].epoch)
+    return AlterPartitionRequest(broker_id=broker_id, broker_epoch=epoch, topics=[topic])
+
+
+async def propose(cluster: Any, isr: list[Any], version: int = 3, **changes: Any) -> Any:
+    response = await cluster.active.alter_partition(request(cluster, isr, version, **changes), version)
+    assert response.error_code == 0
+    (topic,) = response.topics
+    (answer,) = topic.partitions
+    return answer
+
+
+def test_shrink_and_expand_go_out_as_metadata_only(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2, 0])
+        told = len(cluster.brokers[2].of(LeaderAndIsrRequest))
+        answer = await propose(cluster, [1, 0])
+        assert (answer.error_code, answer.isr, answer.partition_epoch, answer.leader_epoch) == (0, [1, 0], 1, 0)
+        assert cluster.state("t").isr == (1, 0)
+        answer = await propose(cluster, [1, 0, 2])
+        assert answer.partition_epoch == 2
+        await cluster.settle()
+        assert len(cluster.brokers[2].of(LeaderAndIsrRequest)) == told
+        assert cluster.brokers[2].of(UpdateMetadataRequest)[-1].topic_states[0].partition_states[0].isr == [1, 0, 2]
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("isr", "version", "changes", "error"),
+    [
+        ([1, 2], 3, {"leader_epoch": 1}, ErrorCode.NOT_CONTROLLER),
+        ([1, 2], 3, {"partition_epoch": 7}, ErrorCode.NOT_CONTROLLER),
+        ([1, 2], 3, {"leader_epoch": -1}, ErrorCode.FENCED_LEADER_EPOCH),
+        ([1, 2], 3, {"partition_epoch": 0}, ErrorCode.INVALID_UPDATE_VERSION),
+        ([1, 2], 3, {"partition": 5}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ([1, 2], 3, {"topic_id": b"x" * 16}, ErrorCode.UNKNOWN_TOPIC_ID),
+        ([1, 2], 3, {"broker_id": 2}, ErrorCode.INVALID_REQUEST),  # not the leader
+        ([2, 0], 3, {}, ErrorCode.INVALID_REQUEST),  # without itself
+        ([1, 3], 3, {}, ErrorCode.INVALID_REQUEST),  # 3 does not hold the partition
+        ([1, 2], 3, {"recovery": 1}, ErrorCode.INVALID_REQUEST),
+        ([1, (2, 1)], 3, {}, ErrorCode.INELIGIBLE_REPLICA),  # an earlier life of broker 2
+        ([1, (2, -1)], 3, {}, ErrorCode.NONE),
+        ([1, 2], 2, {}, ErrorCode.NONE),
+        ([1, 2], 0, {}, ErrorCode.NONE),
+    ],
+)
+def test_verdicts(play: Play, isr: list[Any], version: int, changes: dict[str, Any], error: ErrorCode) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [1, 2, 0])
+        await propose(cluster, [1])
+        before = cluster.version("t")
+        answer = await propose(cluster, isr, version, **changes)
+        assert answer.error_code == error
+        assert cluster.version("t") == before + (error is ErrorCode.NONE)
+
+    play(scenario)
+
+
+def test_a_replica_that_shuts_down_or_is_dead_may_not_join(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2, 0])
+        await cluster.active.controlled_shutdown(2, cluster.brokers[2].epoch)
+        for version, error in ((3, ErrorCode.INELIGIBLE_REPLICA), (1, ErrorCode.OPERATION_NOT_ATTEMPTED)):
+            assert (await propose(cluster, [1, 0, 2], version)).error_code == error
+        cluster.kill(2)
+        await cluster.settle()
+        assert (await propose(cluster, [1, 0, (2, -1)])).error_code == ErrorCode.INELIGIBLE_REPLICA
+
+    play(scenario)
+
+
+def test_an_old_broker_epoch_is_stale(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2, 0])
+        response = await cluster.active.alter_partition(request(cluster, [1], broker_epoch=1), 3)
+        assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+    play(scenario)
+
+
+def test_a_repeated_proposal_gets_the_same_answer(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2, 0])
+        first = await propose(cluster, [1, 2])
+        again = await propose(cluster, [1, 2], partition_epoch=0)
+        assert (again.error_code, again.isr, again.partition_epoch) == (0, first.isr, first.partition_epoch)
+
+    play(scenario)
+
+
+def test_lost_answer_of_the_write(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2, 0])
+
+        def lose(operations: list[Any], session_id: int) -> None:
+            cluster.before_commit = None
+            cluster.brokers[0].store.lose_next_answer()
+
+        cluster.before_commit = lose
+        answer = await propose(cluster, [1, 2])
+        assert (answer.error_code, answer.isr, answer.partition_epoch) == (0, [1, 2], 1)
+
+    play(scenario)
+
+
+def test_somebody_else_wrote_the_state_meanwhile(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2, 0])
+        other = PartitionState(1, 0, (1, 0), 1)
+        await cluster.admin.set(state_path("t", 0), other.encode())  # as a broker before 2.7 does
+        answer = await propose(cluster, [1, 2], partition_epoch=0)
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert cluster.state("t").isr == (1, 0)
+        answer = await propose(cluster, [1, 0, 2])
+        assert answer.partition_epoch == 2
+
+    play(scenario)
+
+
+def test_recovered_leader_may_add_others(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [2, 1], unclean_leader_election_enable="true")
+        await propose(cluster, [2], broker_id=2)
+        cluster.kill(2)
+        await cluster.settle()
+        assert (cluster.state("t").leader, cluster.state("t").leader_recovery_state) == (1, 1)
+        assert (await propose(cluster, [1])).error_code == 0
+        assert cluster.state("t").leader_recovery_state == 0
+
+    play(scenario)

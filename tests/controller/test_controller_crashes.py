@@ -1,0 +1,168 @@
+"""The controller dies after each of its ZooKeeper transactions in turn; the next one finishes what was begun."""
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
+from odradek.zk_schema.znodes.topics import topic_path
+
+Play = Callable[[Callable[[Any], Awaitable[None]]], None]
+Step = Callable[[Any], Awaitable[None]]
+
+
+def crash_after(cluster: Any, transactions: int) -> None:
+    """Kill broker 0, the controller, when it has done so many more transactions."""
+    session = cluster.brokers[0].store.session_id
+    left = transactions
+
+    def count(operations: list[Any], session_id: int) -> None:
+        nonlocal left
+        if session_id == session:
+            left -= 1
+            if left == 0:
+                cluster.after_commit = None
+                cluster.clock.call_soon(lambda: cluster.kill(0))
+
+    cluster.after_commit = count
+    if not transactions:
+        cluster.clock.call_soon(lambda: cluster.kill(0))
+
+
+async def ask(call: Awaitable[Any]) -> None:
+    """A request to the controller, which may die over it."""
+    try:
+        await call
+    except KafkaError:
+        return
+
+
+async def create(cluster: Any) -> None:
+    await cluster.create_topic("new", [1, 2], [2, 3], [3, 1])
+    await cluster.settle(4000)
+    assert [cluster.state("new", p).leader for p in range(3)] == [1, 2, 3]
+
+
+async def delete(cluster: Any) -> None:
+    await cluster.delete_topic("t")
+    await cluster.settle(4000)
+    assert not cluster.exists(topic_path("t"))
+    assert not cluster.exists("/admin/delete_topics/t")
+    assert not cluster.exists("/config/topics/t")
+    for broker in (1, 2, 3):
+        assert not cluster.brokers[broker].replicas
+        assert not cluster.brokers[broker].metadata
+
+
+async def kill_a_leader(cluster: Any) -> None:
+    cluster.kill(1)
+    await cluster.settle(4000)
+    assert [cluster.state("t", p).leader for p in range(2)] == [2, 2]
+    assert cluster.state("t").isr == (2, 3)
+
+
+async def shut_down(cluster: Any) -> None:
+    await ask(cluster.active.controlled_shutdown(1, cluster.brokers[1].epoch))
+    await cluster.settle(4000)
+    cluster.kill(1)
+    await cluster.settle()
+    assert [cluster.state("t", p).leader for p in range(2)] == [2, 2]
+
+
+async def shrink(cluster: Any) -> None:
+    partition = PartitionData(
+        leader_epoch=0, partition_epoch=0, new_isr_with_epochs=[BrokerState(broker_id=1, broker_epoch=-1)]
+    )
+    topic = TopicData(topic_id=cluster.active.state.topic_ids["t"], partitions=[partition])
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=cluster.brokers[1].epoch, topics=[topic])
+    await ask(cluster.active.alter_partition(request, 3))
+    await cluster.settle(4000)
+    assert cluster.state("t").isr in ((1,), (1, 2, 3))
+
+
+@pytest.mark.parametrize("step", [create, delete, kill_a_leader, shut_down, shrink])
+def test_crash_after_each_transaction(play: Play, step: Step) -> None:
+    transactions_seen = []
+
+    def run_with(transactions: int) -> None:
+        async def scenario(cluster: Any) -> None:
+            await cluster.begin(0, 1, 2, 3, controllers=[0])
+            await cluster.add_controller(3)
+            await cluster.create_topic("t", [1, 2, 3], [2, 1])
+            await cluster.settle()
+            assert cluster.holder() == 0
+            session, begun = cluster.brokers[0].store.session_id, len(cluster.commits)
+            crash_after(cluster, transactions)
+            await step(cluster)
+            transactions_seen.append(sum(who == session for who, _ in cluster.commits[begun:]))
+            if cluster.holder() == 0:
+                cluster.kill(0)
+                await cluster.settle()
+            assert cluster.holder() == 3
+            cluster.check_agreement()
+
+        play(scenario)
+
+    run_with(10_000)  # undisturbed: how many transactions are there?
+    for transactions in range(transactions_seen[0] + 1):
+        run_with(transactions)
+    assert max(transactions_seen) > 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_random_life(play: Play, seed: int) -> None:
+    """Brokers die, come back, are cut off; topics come and go; at last everybody agrees."""
+
+    async def scenario(cluster: Any) -> None:
+        randomness = random.Random(seed)
+        await cluster.begin(0, 1, 2, 3, unclean_leader_election_enable=bool(seed % 2))
+        for number in range(25):
+            await one_blow(cluster, randomness, number)
+            await cluster.settle(randomness.choice([0, 1, 5, 50, 4000]))
+        for broker in cluster.brokers.values():
+            broker.answers = True
+            if broker.alive:
+                cluster.zookeeper.heal(broker.store)
+        await cluster.settle(8000)
+        for broker_id, broker in list(cluster.brokers.items()):
+            if broker.alive and not cluster.exists(f"/brokers/ids/{broker_id}"):
+                cluster.kill(broker_id)  # its session ended while it was cut off: a real broker registers again
+        for broker_id, broker in list(cluster.brokers.items()):
+            if not broker.alive:
+                await cluster.add_broker(broker_id)
+                await cluster.add_controller(broker_id, unclean_leader_election_enable=bool(seed % 2))
+        await cluster.settle(8000)
+        assert cluster.active.state.offline_partition_count() == 0
+        assert not cluster.active.state.topics_to_delete
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+async def one_blow(cluster: Any, randomness: random.Random, number: int) -> None:
+    living = [broker for broker in cluster.brokers.values() if broker.alive]
+    broker = randomness.choice(living)
+    match randomness.randrange(8):
+        case 0 if len(living) > 1:
+            cluster.kill(broker.id)
+        case 1:
+            for dead in [b.id for b in cluster.brokers.values() if not b.alive]:
+                await cluster.add_broker(dead)
+                await cluster.add_controller(dead)
+        case 2:
+            cluster.zookeeper.partition(broker.store)
+        case 3:
+            for other in living:
+                cluster.zookeeper.heal(other.store)
+        case 4:
+            broker.answers = not broker.answers
+        case 5:
+            topics = sorted(set(cluster.zookeeper.tree.node("/brokers/topics").children))
+            if topics and not cluster.exists(f"/admin/delete_topics/{topics[0]}"):
+                await cluster.delete_topic(topics[0])
+        case _:
+            replicas = [randomness.sample(range(4), randomness.randint(1, 3)) for _ in range(randomness.randint(1, 3))]
+            await cluster.create_topic(f"t{number}", *replicas)
