@@ -6,7 +6,7 @@ The shell that all clients share, on one loop. It keeps no thread and reads no t
 import asyncio
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from odradek.client.backoff import backoff_ms
@@ -54,14 +54,19 @@ class Cluster:
         self.needs = MetadataNeeds(config.metadata_max_age_ms, config.retry_backoff_ms)
         self.allow_auto_create = False
         self._network = network
-        found = addresses(config.bootstrap_servers)
-        self._bootstrap = [Node(FIRST_BOOTSTRAP_ID - n, host, port) for n, (host, port) in enumerate(found)]
+        self._bootstrap: list[Node] = []
+        self.bootstrap_from(config.bootstrap_servers)
         self._links: dict[tuple[int, str], Link] = {}
         self._refresh: asyncio.Task[None] | None = None
         self._closed = False
         self._unreachable = False
         """The last refresh reached nobody: said once, not at every attempt."""
         self._idle_timer = self._plan_idle_check()
+
+    def bootstrap_from(self, servers: Sequence[str]) -> None:
+        """Where to begin when no broker known from metadata can be reached. Raises ConfigError."""
+        found = addresses(servers)
+        self._bootstrap = [Node(FIRST_BOOTSTRAP_ID - n, host, port) for n, (host, port) in enumerate(found)]
 
     # -- connections ---------------------------------------------------------------------------------------------------
 

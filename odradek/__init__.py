@@ -14,12 +14,18 @@ if TYPE_CHECKING:
     from odradek.client.errors import ClientError
     from odradek.client.producer.client import KafkaProducer
     from odradek.client.records import ConsumerRecord, OffsetAndMetadata, RecordMetadata, TopicPartition
+    from odradek.client.zookeeper.connector import ConsumerConnector
+    from odradek.client.zookeeper.streams import ConsumerTimeout
+    from odradek.client.zookeeper.subscriptions import Blacklist, Whitelist
     from odradek.protocol.errors import ErrorCode, KafkaError
 
 _HOMES = {
+    "Blacklist": "odradek.client.zookeeper.subscriptions",
     "ClientError": "odradek.client.errors",
     "ConfigResource": "odradek.client.admin.values",
+    "ConsumerConnector": "odradek.client.zookeeper.connector",
     "ConsumerRecord": "odradek.client.records",
+    "ConsumerTimeout": "odradek.client.zookeeper.streams",
     "ErrorCode": "odradek.protocol.errors",
     "KafkaAdminClient": "odradek.client.admin.client",
     "KafkaConsumer": "odradek.client.consumer.client",
@@ -31,13 +37,17 @@ _HOMES = {
     "RecordMetadata": "odradek.client.records",
     "ResourceType": "odradek.client.admin.values",
     "TopicPartition": "odradek.client.records",
+    "Whitelist": "odradek.client.zookeeper.subscriptions",
 }
 """Public name → the module that defines it."""
 
 __all__ = [
+    "Blacklist",
     "ClientError",
     "ConfigResource",
+    "ConsumerConnector",
     "ConsumerRecord",
+    "ConsumerTimeout",
     "ErrorCode",
     "KafkaAdminClient",
     "KafkaConsumer",
@@ -49,6 +59,7 @@ __all__ = [
     "RecordMetadata",
     "ResourceType",
     "TopicPartition",
+    "Whitelist",
 ]
 
 

@@ -203,13 +203,17 @@ class Balance:
         self.started = True
         self._settle()
 
-    def failed(self, step: Step, reason: str, now_ms: float) -> None:
-        """A step could not be done, by trouble that is no lost race. What is owned and fetched stays so."""
+    def interrupted(self, step: Step) -> None:
+        """A step was not finished because the connection was lost; it is back now, in the same session."""
         if isinstance(step, Claim):
             # Nobody knows which of them were created: all of them go back.
             self.owned, self._target = dict(step.partitions), None
         self._releasing = self._releasing or not self.started
         self._stale = True
+
+    def failed(self, step: Step, reason: str, now_ms: float) -> None:
+        """A step could not be done, by trouble that is no lost race. What is owned and fetched stays so."""
+        self.interrupted(step)
         self._count_failure(reason)
         self._not_before_ms = now_ms + self._backoff_ms
 

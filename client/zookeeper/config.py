@@ -1,4 +1,3 @@
-# ruff: noqa: RUF009 - `setting` makes a dataclass field
 """Settings of the ConsumerConnector: names, types and defaults of Kafka 0.8-1.1 (kafka.consumer.ConsumerConfig)."""
 
 import re

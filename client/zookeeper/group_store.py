@@ -8,7 +8,7 @@ from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.assignment import Assignment, GroupView, topics_needed
 from odradek.client.zookeeper.subscriptions import consumer_of, is_pattern, threads_by_topic
 from odradek.zk_schema.lost_answers import create_ephemeral, create_if_missing
-from odradek.zk_schema.store import BadVersion, NodeExists, NoNode, Store
+from odradek.zk_schema.store import BadVersion, NodeExists, NoNode, SessionExpired, Store
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_path
 from odradek.zk_schema.znodes.consumers import (
     ConsumerRegistration,
@@ -61,7 +61,8 @@ class GroupStore:
                 stat = await self._store.exists(path)
                 if stat is not None and stat.ephemeral_owner not in self._own_sessions:
                     raise
-                await self._delete_version(path, 0 if stat is None else stat.version)
+                if stat is not None:
+                    await self._delete_version(path, stat.version)
             else:
                 return
 
@@ -142,11 +143,12 @@ class GroupStore:
         return stat is not None and stat.ephemeral_owner == self._store.session_id
 
     async def claim(self, partitions: Mapping[TopicPartition, str]) -> Claimed:
-        """Create owner znodes, as many as can be. When it raises, some of them may be there."""
+        """Create owner znodes, as many as can be. When it raises in a session that lives, some may be there."""
+        session_id = self._store.session_id
         for topic in {name.topic for name in partitions}:
             await create_if_missing(self._store, owners_path(self._group_id, topic))
         answers = await asyncio.gather(
-            *(self._claim(name, thread) for name, thread in partitions.items()), return_exceptions=True
+            *(self._claim(session_id, name, thread) for name, thread in partitions.items()), return_exceptions=True
         )
         won: Assignment = {}
         lost = []
@@ -160,9 +162,12 @@ class GroupStore:
         watched = await asyncio.gather(*(self._store.exists(path, watch=True) for path in lost))
         return Claimed(won, [path for path, stat in zip(lost, watched, strict=True) if stat is not None])
 
-    async def _claim(self, name: TopicPartition, thread: str) -> bool:
+    async def _claim(self, session_id: int, name: TopicPartition, thread: str) -> bool:
         path = owner_path(self._group_id, *name)
         while True:
+            if await self._store.until_connected() != session_id:
+                # A znode of the next session would be one that nobody knows of.
+                raise SessionExpired(path)
             try:
                 await create_ephemeral(self._store, path, encode_owner(thread))
             except NodeExists:

@@ -86,10 +86,12 @@ class KafkaOffsets:
     async def write(self, offsets: Mapping[TopicPartition, int], retries: int) -> None:
         for attempt in range(retries + 1):
             try:
-                return await self._try_to_write(offsets)
+                await self._try_to_write(offsets)
             except (BrokerUnreachable, ClientTimeout):
                 if attempt == retries:
                     raise
+            else:
+                return
             await self._cluster().sleep_ms(self._settings.offsets_channel_backoff_ms)
 
     async def _try_to_write(self, offsets: Mapping[TopicPartition, int]) -> None:

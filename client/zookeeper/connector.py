@@ -1,0 +1,279 @@
+"""ConsumerConnector: Kafka 0.8's high-level consumer, for programs whose threads read streams."""
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Self, TypeVar
+
+from odradek.broker.network.tcp import TcpNetwork
+from odradek.client.cluster import Cluster
+from odradek.client.consumer.config import deserializer
+from odradek.client.errors import BrokerUnreachable, ClientClosed, ClientError, ClientTimeout, ConfigError
+from odradek.client.loop_thread import LoopThread
+from odradek.client.records import TopicPartition
+from odradek.client.zookeeper.config import settings_of
+from odradek.client.zookeeper.consumption import Consumption
+from odradek.client.zookeeper.fetcher import Fetcher
+from odradek.client.zookeeper.member import Member
+from odradek.client.zookeeper.offset_storage import NOT_COMMITTED, OffsetKeeper, storage_of
+from odradek.client.zookeeper.streams import MessageStream
+from odradek.client.zookeeper.subscriptions import Blacklist, TopicFilter, Whitelist, consumer_id_of
+from odradek.world.clock import LoopClock
+from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.store import ConnectionLost, StoreError
+from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, ConsumerRegistration
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+ANY_TOPIC = ""
+"""Where the streams of a topic filter stand: they are the same for every topic."""
+
+
+class StreamTable:
+    """The application's streams by topic and thread."""
+
+    def __init__(self) -> None:
+        self._streams: dict[str, list[MessageStream]] = {}
+
+    def add(self, topic: str, streams: list[MessageStream]) -> None:
+        self._streams[topic] = streams
+
+    def stream_of(self, topic: str, thread: int) -> MessageStream:
+        streams = self._streams[topic] if topic in self._streams else self._streams[ANY_TOPIC]
+        return streams[thread]
+
+    def all_streams(self) -> Iterable[MessageStream]:
+        return [stream for streams in self._streams.values() for stream in streams]
+
+
+class ConsumerConnector:
+    """One member of a consumer group that is balanced in ZooKeeper.
+
+        connector = ConsumerConnector.create(zookeeper_connect="localhost:2181", group_id="g")
+        streams = connector.create_message_streams({"topic": 2})["topic"]    # one thread of yours for each
+        for message in streams[0]: ...
+        connector.shutdown()
+
+    Settings are Kafka 0.8's, as keywords or as a mapping with Kafka's names (client/zookeeper/config.py). Every method
+    may be called from any thread; each stream is for one thread.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        """Connect to ZooKeeper. Raises ConfigError, ClientTimeout (zookeeper.connection.timeout.ms)."""
+        self._settings = settings_of(config, settings)
+        self._thread = LoopThread(f"odradek-{self._settings.client_id or self._settings.group_id}")
+        self._streams = StreamTable()
+        self._created = False
+        self._closed = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._cluster: Cluster | None = None
+        self._bootstrap: list[str] = []
+        try:
+            self._thread.run(self._open())
+        except BaseException:
+            self._thread.stop()
+            raise
+
+    @classmethod
+    def create(cls, config: Mapping[str, Any] | None = None, **settings: Any) -> Self:
+        """The same as the constructor: Kafka's `Consumer.create(config)`."""
+        return cls(config, **settings)
+
+    @property
+    def consumer_id(self) -> str:
+        """The name of its znode in /consumers/[group]/ids."""
+        return self._member.balance.consumer_id
+
+    # -- for the application -------------------------------------------------------------------------------------------
+
+    def create_message_streams(
+        self, topic_count: Mapping[str, int], key_decoder: Any = None, value_decoder: Any = None
+    ) -> dict[str, list[MessageStream]]:
+        """Join the group with so many streams for each topic; once for a connector.
+
+        Returns when the member has its partitions, or has reported that it cannot get them (it goes on trying then).
+        """
+        for topic, count in topic_count.items():
+            _check_count(count, topic)
+        if not topic_count:
+            raise ConfigError("no topics: give {topic: number of streams}")
+        registration = ConsumerRegistration(dict(topic_count), STATIC)
+        return self._join(registration, topic_count, key_decoder, value_decoder)
+
+    def create_message_streams_by_filter(
+        self, topic_filter: TopicFilter | str, count: int = 1, key_decoder: Any = None, value_decoder: Any = None
+    ) -> list[MessageStream]:
+        """Join the group with so many streams for all topics of a `Whitelist` (a text is one) or not of a `Blacklist`.
+
+        Topics that are created later belong to it too.
+        """
+        _check_count(count, "the filter")
+        given = Whitelist(topic_filter) if isinstance(topic_filter, str) else topic_filter
+        pattern = BLACK_LIST if isinstance(given, Blacklist) else WHITE_LIST
+        registration = ConsumerRegistration({given.cleaned: count}, pattern)
+        return self._join(registration, {ANY_TOPIC: count}, key_decoder, value_decoder)[ANY_TOPIC]
+
+    def commit_offsets(self, offsets: Mapping[TopicPartition | tuple[str, int], int] | None = None) -> None:
+        """Commit everything that the streams have handed out; or offsets given, of any partitions of the group.
+
+        Raises ClientError, KafkaError.
+        """
+        if offsets is None:
+            return self._run(self._commit(None))
+        return self._run(self._commit({TopicPartition(*name): offset for name, offset in offsets.items()}))
+
+    def shutdown(self) -> None:
+        """Commit (with auto.commit.enable), leave the group at once, end all iterations; harmless twice."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._thread.run(self._close())
+        finally:
+            self._thread.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    # -- on the loop ---------------------------------------------------------------------------------------------------
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        if self._closed:
+            work.close()
+            raise ClientClosed("the connector is shut down")
+        try:
+            return self._thread.run(work)
+        except StoreError as error:
+            raise ClientError(str(error)) from error
+
+    async def _open(self) -> None:
+        settings = self._settings
+        self._clock = LoopClock(asyncio.get_running_loop())
+        self._random = random.Random()
+        self._store = KazooStore(
+            settings.zookeeper_connect,
+            self._clock,
+            session_timeout_ms=settings.zookeeper_session_timeout_ms,
+            make_chroot=False,
+        )
+        keeper = OffsetKeeper(storage_of(settings, self._store, self._known_cluster))
+        self._keeper = keeper
+        self._consumption = Consumption(self._clock, self._streams, keeper.stored)
+        host = socket.gethostname()
+        if settings.consumer_id is None:
+            consumer_id = consumer_id_of(settings.group_id, host, self._clock.now_ms(), self._random.getrandbits(32))
+        else:
+            consumer_id = f"{settings.group_id}_{settings.consumer_id}"
+        self._member = Member(
+            self._store, self._clock, settings, consumer_id, self._consumption, keeper, self._brokers_seen
+        )
+        try:
+            await self._store.start(settings.connection_timeout_ms)
+        except ConnectionLost as error:
+            raise ClientTimeout(
+                f"ZooKeeper at {settings.zookeeper_connect} not reached within "
+                f"zookeeper.connection.timeout.ms={settings.connection_timeout_ms}"
+            ) from error
+
+    def _join(
+        self, registration: ConsumerRegistration, counts: Mapping[str, int], key_decoder: Any, value_decoder: Any
+    ) -> dict[str, list[MessageStream]]:
+        if self._created:
+            raise ClientError("this connector has its message streams already: make another connector")
+        key, value = deserializer(key_decoder, "key"), deserializer(value_decoder, "value")
+        self._created = True
+        created = {
+            topic: [
+                MessageStream(
+                    self._settings.queued_max_message_chunks,
+                    self._settings.consumer_timeout_ms,
+                    key,
+                    value,
+                    lambda: self._thread.soon(self._consumption.wake),
+                )
+                for _ in range(count)
+            ]
+            for topic, count in counts.items()
+        }
+        for topic, streams in created.items():
+            self._streams.add(topic, streams)
+        self._run(self._begin(registration))
+        return created
+
+    async def _begin(self, registration: ConsumerRegistration) -> None:
+        self._member.join(ConsumerRegistration(registration.subscription, registration.pattern, self._clock.now_ms()))
+        self._spawn(self._member.run())
+        if self._settings.auto_commit_enable:
+            self._spawn(self._member.commit_periodically())
+        await self._member.decided()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """None of them ends by itself, unless by a mistake in this program: whoever reads must hear of it."""
+        if not task.cancelled() and isinstance(task.exception(), Exception):
+            logger.error("%s: broken", self.consumer_id, exc_info=task.exception())
+            for stream in self._streams.all_streams():
+                stream.fail(task.exception())  # type: ignore[arg-type]
+
+    def _known_cluster(self) -> Cluster:
+        if self._cluster is None:
+            raise BrokerUnreachable("brokers", "none is registered in ZooKeeper")
+        return self._cluster
+
+    def _brokers_seen(self, addresses: Sequence[str]) -> None:
+        """The first brokers that are seen are those to begin from; later ones come with the metadata."""
+        if not addresses or list(addresses) == self._bootstrap:
+            return
+        self._bootstrap = list(addresses)
+        if self._cluster is not None:
+            self._cluster.bootstrap_from(self._bootstrap)
+            return
+        settings = self._settings.for_brokers(self._bootstrap)
+        network = TcpNetwork(
+            asyncio.get_running_loop(),
+            send_buffer_bytes=settings.send_buffer_bytes,
+            receive_buffer_bytes=settings.receive_buffer_bytes,
+        )
+        self._cluster = Cluster(network, self._clock, self._random, settings)
+        fetcher = Fetcher(self._cluster, settings, self._consumption, self._settings.reset_timestamp)
+        self._spawn(fetcher.run())
+
+    async def _commit(self, offsets: Mapping[TopicPartition, int] | None) -> None:
+        retries = self._settings.offsets_commit_max_retries
+        if offsets is None:
+            await self._member.commit(retries=retries)
+        else:
+            await self._keeper.commit(lambda: offsets, retries)
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for stream in self._streams.all_streams():
+            stream.close()
+        if self._settings.auto_commit_enable and self._store.connected:
+            limit_seconds = self._store.session_timeout_ms / 1000
+            try:
+                await asyncio.wait_for(self._member.commit(), limit_seconds)
+            except (StoreError, TimeoutError, *NOT_COMMITTED) as error:
+                logger.warning("%s: offsets not committed: %s", self.consumer_id, error)
+        with suppress(StoreError):
+            await self._store.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+
+def _check_count(count: object, what: str) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ConfigError(f"{what}: the number of streams must be at least 1, not {count!r}")

@@ -1,0 +1,221 @@
+"""One member of a group at work: carries out the steps of its `Balance` on ZooKeeper, and commits offsets."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from odradek.client.records import TopicPartition
+from odradek.client.zookeeper.balance import Balance, Claim, Read, Register, Release, Report, Start, Step, Wait
+from odradek.client.zookeeper.config import ConnectorSettings
+from odradek.client.zookeeper.group_store import GroupStore
+from odradek.client.zookeeper.offset_storage import NOT_COMMITTED, OffsetKeeper
+from odradek.world.clock import Clock
+from odradek.zk_schema.store import (
+    Connected,
+    ConnectionLost,
+    Expired,
+    SessionExpired,
+    Store,
+    StoreError,
+    StoreEvent,
+    Suspended,
+    WatchFired,
+    WatchKind,
+)
+from odradek.zk_schema.znodes.consumers import ConsumerRegistration, group_path
+from odradek.zk_schema.znodes.json_data import BadZnode
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_PER_BACKOFF = 0.5
+"""For messages in hand when partitions are handed over: part of rebalance.backoff.ms, so that others do not give up."""
+
+
+class Reading(Protocol):
+    """What is done with owned partitions (`consumption.Consumption`)."""
+
+    def start(self, partitions: Mapping[TopicPartition, str]) -> None:
+        """Read these."""
+
+    async def stop(self, patience_ms: float) -> None:
+        """Read nothing more."""
+
+    def abandon(self) -> None:
+        """Ownership is lost."""
+
+    def given_up(self) -> None:
+        """After `stop`, when the offsets are committed."""
+
+    def consumed(self, *, in_hand: bool) -> dict[TopicPartition, int]:
+        """The offsets of what is read now."""
+
+
+class Member:
+    """Loop-thread only. `run` and `commit_periodically` until cancelled; `brokers_seen` is told who lives."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: ConnectorSettings,
+        consumer_id: str,
+        reading: Reading,
+        keeper: OffsetKeeper,
+        brokers_seen: Callable[[Sequence[str]], object],
+    ) -> None:
+        strategy = settings.partition_assignment_strategy
+        self.balance = Balance(consumer_id, strategy, settings.rebalance_max_retries, settings.backoff_ms)
+        self._group = GroupStore(
+            store, settings.group_id, consumer_id, strategy, exclude_internal=settings.exclude_internal_topics
+        )
+        self._owners_path = f"{group_path(settings.group_id)}/owners/"
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._reading = reading
+        self._keeper = keeper
+        self._brokers_seen = brokers_seen
+        self._registration: ConsumerRegistration | None = None
+        self._woken = asyncio.Event()
+        self._decided = asyncio.Event()
+        store.subscribe(self._on_event)
+
+    def join(self, registration: ConsumerRegistration) -> None:
+        """Take part in the group: before `run`."""
+        self._registration = registration
+        if self._store.connected:
+            self.balance.connected(self._store.session_id)
+
+    async def decided(self) -> None:
+        """Until the first rebalance is done, or was reported to have failed."""
+        await self._decided.wait()
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def _on_event(self, event: StoreEvent) -> None:
+        match event:
+            case WatchFired(WatchKind.DELETED, path) if path.startswith(self._owners_path):
+                self.balance.owner_gone(path)
+            case WatchFired(_, path) if path.startswith(self._owners_path):
+                return
+            case WatchFired():
+                self.balance.changed()
+            case Connected(session_id):
+                self.balance.connected(session_id)
+            case Expired():
+                logger.warning("%s: the session has expired: partitions are lost", self.balance.consumer_id)
+                self.balance.expired()
+                self._reading.abandon()
+            case Suspended():
+                return
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Step after step."""
+        while True:
+            self._woken.clear()
+            step = self.balance.take_step(self._clock.monotonic_ms())
+            match step:
+                case Wait(until_ms):
+                    if self.balance.settled:
+                        self._decided.set()
+                    await self._wait_until(until_ms)
+                case Report(text):
+                    logger.error("%s", text)
+                    self._decided.set()
+                case _:
+                    await self._carry_out(step)
+
+    async def _wait_until(self, at_ms: float) -> None:
+        if at_ms == float("inf"):
+            await self._woken.wait()
+            return
+        timer = self._clock.call_later(max(0.0, at_ms - self._clock.monotonic_ms()), self._woken.set)
+        await self._woken.wait()
+        timer.cancel()
+
+    async def _carry_out(self, step: Step) -> None:
+        session_id = self.balance.session_id
+        try:
+            outcome = await self._outcome(step)
+        except (ConnectionLost, SessionExpired) as error:
+            logger.info("%s: %s", self.balance.consumer_id, error)
+            await self._store.until_connected()
+            if self.balance.session_id == session_id:
+                self.balance.interrupted(step)
+        except (StoreError, BadZnode, re.error, *NOT_COMMITTED) as error:
+            if self.balance.session_id == session_id:
+                logger.info("%s: %s failed: %s", self.balance.consumer_id, type(step).__name__, error)
+                self.balance.failed(step, str(error), self._clock.monotonic_ms())
+        else:
+            if self.balance.session_id == session_id:
+                outcome()
+
+    async def _outcome(self, step: Step) -> Callable[[], object]:
+        """Do it. What to tell the balance, if the session is still the same."""
+        balance = self.balance
+        match step:
+            case Register():
+                assert self._registration is not None
+                await self._group.register(self._registration)
+                return balance.registered
+            case Read(owned):
+                view = await self._group.read(owned)
+                self._brokers_seen(view.brokers)
+                return lambda: balance.read(view)
+            case Claim(partitions):
+                claimed = await self._group.claim(partitions)
+                return lambda: balance.claimed(claimed.won, claimed.blockers, self._clock.monotonic_ms())
+            case Start(partitions):
+                await self._keeper.read(partitions)
+                return lambda: self._start(partitions)
+            case Release(partitions):
+                await self._release(partitions)
+                return balance.released
+            case _:
+                raise AssertionError(step)
+
+    def _start(self, partitions: Mapping[TopicPartition, str]) -> None:
+        names = ", ".join(f"{name} ({thread})" for name, thread in sorted(partitions.items()))
+        logger.info("%s owns %s", self.balance.consumer_id, names)
+        self._reading.start(partitions)
+        self.balance.fetching()
+
+    async def _release(self, partitions: Mapping[TopicPartition, str]) -> None:
+        """Stop, commit, delete: whoever claims a partition after this finds everything that was consumed committed."""
+        await self._reading.stop(self._settings.backoff_ms * PATIENCE_PER_BACKOFF)
+        # Without auto commit too: a commit of the application that is under way must come to its end first.
+        automatic = self._settings.auto_commit_enable
+        await self._commit_quietly(lambda: self._reading.consumed(in_hand=False) if automatic else {})
+        self._reading.given_up()
+        await self._group.release(partitions)
+
+    # -- offsets -------------------------------------------------------------------------------------------------------
+
+    async def commit(self, *, retries: int = 0) -> None:
+        """Commit all that was handed out. Raises StoreError, ClientError, KafkaError."""
+        await self._keeper.commit(lambda: self._reading.consumed(in_hand=True), retries)
+
+    async def commit_periodically(self) -> None:
+        """Auto commit: all that the application is done with."""
+        while True:
+            await self._sleep(self._settings.auto_commit_interval_ms)
+            if self._store.connected:
+                await self._commit_quietly(lambda: self._reading.consumed(in_hand=False))
+
+    async def _commit_quietly(self, consumed: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Commit, or say that it could not be done: what is not committed will come again."""
+        try:
+            await self._keeper.commit(consumed)
+        except (StoreError, *NOT_COMMITTED) as error:
+            logger.warning("%s: offsets not committed: %s", self.balance.consumer_id, error)
+
+    async def _sleep(self, delay_ms: float) -> None:
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self._clock.call_later(delay_ms, lambda: None if waiting.done() else waiting.set_result(None))
+        try:
+            await waiting
+        finally:
+            timer.cancel()

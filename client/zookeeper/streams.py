@@ -1,0 +1,199 @@
+"""Streams of messages: filled by the loop, read by the application's threads, one thread for each stream.
+
+A message counts as consumed when its reader comes back for another one, or gives up waiting for it: until then it is
+in hand. What the application commits by itself (commit_offsets, shutdown) counts the messages in hand too, as all of
+Kafka's commits do; what is committed behind its back (auto commit, handing over) does not, so that a crash never loses
+a message that was only half processed.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from odradek.client.consumer.chunks import Chunk, Reader
+from odradek.client.consumer.config import Deserializer
+from odradek.client.errors import ClientTimeout
+from odradek.client.records import ConsumerRecord, TopicPartition
+
+READY_LIMIT = 500
+"""Records decoded at a time."""
+
+
+class ConsumerTimeout(ClientTimeout):
+    """No message for consumer.timeout.ms. The stream can be read on."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one partition is. Changed with its stream's lock held; -1 until it is known where to start."""
+
+    name: TopicPartition
+    consumed: int = -1
+    """The next offset after the messages that are done with."""
+    handed_out: int = -1
+    """The next offset after the messages that the application has seen."""
+    claim: int = 0
+    """Number of the claim that it belongs to: chunks of earlier claims are dropped."""
+
+
+class MessageStream:
+    """Iterate over it. Iteration ends when the connector is shut down."""
+
+    def __init__(
+        self,
+        chunks_limit: int,
+        timeout_ms: float,
+        key: Deserializer | None,
+        value: Deserializer | None,
+        changed: Callable[[], object],
+    ) -> None:
+        self._chunks_limit = chunks_limit
+        self._timeout_ms = timeout_ms
+        self._key = key
+        self._value = value
+        self._changed = changed
+        """Called, without the lock, when there is room for another chunk or a message is done with."""
+        self._arrived = threading.Condition()
+        self._progress: dict[TopicPartition, Progress] = {}
+        self._chunks: deque[Chunk] = deque()
+        self._reader: Reader | None = None
+        self._ready: deque[ConsumerRecord] = deque()
+        self._in_hand: tuple[Progress, int] | None = None
+        self._failure: Exception | None = None
+        self._closed = False
+
+    # -- for the loop --------------------------------------------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        """Whether queued.max.message.chunks wait here."""
+        return len(self._chunks) >= self._chunks_limit
+
+    @property
+    def in_hand(self) -> bool:
+        """Whether the application has a message that it is not done with."""
+        return self._in_hand is not None
+
+    def assign(self, progress: Progress) -> None:
+        """Chunks of this partition are for this stream now."""
+        with self._arrived:
+            self._progress[progress.name] = progress
+
+    def locate(self, progress: Progress, offset: int) -> None:
+        """Reading starts here, whatever was there before."""
+        with self._arrived:
+            progress.consumed = progress.handed_out = offset
+
+    def put(self, chunk: Chunk) -> None:
+        """Something to read. Dropped when the partition has been given up since it was asked for."""
+        with self._arrived:
+            if self._is_current(chunk):
+                self._chunks.append(chunk)
+                self._arrived.notify()
+
+    def holds(self, name: TopicPartition) -> bool:
+        """Whether messages of a partition wait here."""
+        with self._arrived:
+            return any(chunk.topic_partition == name for chunk in self._chunks) or (
+                self._reader is not None and self._reader.chunk.topic_partition == name
+            )
+
+    def fail(self, error: Exception) -> None:
+        """For the application: raised by its next call, once."""
+        with self._arrived:
+            self._failure = error
+            self._arrived.notify()
+
+    def stop(self) -> None:
+        """Hand out nothing more of what is here; partitions are given up, but their progress can still be read."""
+        with self._arrived:
+            self._progress = {}
+            self._chunks.clear()
+            self._ready.clear()
+            self._reader = None
+
+    def close(self) -> None:
+        """Iteration ends."""
+        self.stop()
+        with self._arrived:
+            self._closed = True
+            self._arrived.notify_all()
+
+    def read(self, progress: Progress, *, in_hand: bool) -> int:
+        """The next offset to consume, -1 when it is not known yet.
+
+        With `in_hand` the application says that it is done with everything it has.
+        """
+        with self._arrived:
+            if in_hand:
+                progress.consumed = progress.handed_out
+                if self._in_hand is not None and self._in_hand[0] is progress:
+                    self._in_hand = None
+            return progress.consumed
+
+    # -- for the application -------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """The next message. Raises ConsumerTimeout, DeserializationError, ClientError for damaged messages."""
+        self._done_with_message()
+        with self._arrived:
+            while True:
+                if self._failure is not None:
+                    failure, self._failure = self._failure, None
+                    raise failure
+                if self._closed:
+                    raise StopIteration
+                record = self._take()
+                if record is not None:
+                    break
+                if not self._arrived.wait(None if self._timeout_ms < 0 else self._timeout_ms / 1000):
+                    raise ConsumerTimeout(f"no message within consumer.timeout.ms={self._timeout_ms:g}")
+        return record
+
+    def _done_with_message(self) -> None:
+        with self._arrived:
+            if self._in_hand is None:
+                return
+            progress, following = self._in_hand
+            progress.consumed = max(progress.consumed, following)
+            self._in_hand = None
+            tell = progress.name not in self._progress
+        if tell:
+            self._changed()
+
+    def _take(self) -> ConsumerRecord | None:
+        while not self._ready:
+            if not self._decode():
+                return None
+        record = self._ready.popleft()
+        progress = self._progress[TopicPartition(record.topic, record.partition)]
+        progress.handed_out = record.offset + 1
+        self._in_hand = (progress, record.offset + 1)
+        return record
+
+    def _decode(self) -> bool:
+        """Make some records ready, or see that a chunk has no more. False when there is nothing to read."""
+        if self._reader is None:
+            if not self._chunks:
+                return False
+            self._reader = Reader(self._chunks.popleft(), self._key, self._value, check_crcs=True)
+            self._changed()
+        reader = self._reader
+        progress = self._progress.get(reader.chunk.topic_partition)
+        if progress is None or not self._is_current(reader.chunk):
+            self._reader = None
+            return True
+        self._ready.extend(reader.take(progress.handed_out, READY_LIMIT))
+        if reader.finished and not self._ready:
+            # Behind the last message there may be offsets without any: markers, compacted ones.
+            progress.consumed = progress.handed_out = max(progress.handed_out, reader.chunk.next_offset)
+            self._reader = None
+        return True
+
+    def _is_current(self, chunk: Chunk) -> bool:
+        progress = self._progress.get(chunk.topic_partition)
+        return progress is not None and progress.claim == chunk.version
