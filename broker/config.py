@@ -194,7 +194,8 @@ def load_config(
 ) -> BrokerConfig:
     """The settings of a properties file, with `key=value` texts that come before it.
 
-    `own_host` is asked for the machine's name only when a listener without a host is to be advertised. Logs a warning for each setting that is unknown or has no effect. Raises ConfigError, and OSError for the file.
+    `own_host` is asked for the machine's name only when a listener without a host is to be advertised. Logs a warning
+    for each setting that is unknown or has no effect. Raises ConfigError, and OSError for the file.
     """
     text = (files or OsFiles()).read(path).decode("utf-8", "replace")
     try:
