@@ -55,6 +55,13 @@ class LogDirectory:
         """Locked by us."""
         return self._lock is not None
 
+    def volume_bytes(self) -> tuple[int, int]:
+        """Total and usable bytes of the file system that it is on; -1 each when that cannot be said."""
+        try:
+            return self._storage.files.free_bytes(self.path)
+        except OSError:
+            return -1, -1
+
     def take(self) -> None:
         """Make it when it is missing, and lock it. Raises OSError; UnusableDirectory when another broker has it."""
         files = self._storage.files

@@ -3,6 +3,7 @@
 Source: LogManager.scala of Kafka 3.9.
 """
 
+import errno
 import logging
 import random
 from collections.abc import Callable, Iterable
@@ -113,7 +114,8 @@ class LogManager:
     def open(self, identity: Identity, ready: Callable[[], object]) -> None:
         """Take and load all directories in parallel, then call `ready` on the loop. Raises UnusableDirectory.
 
-        A directory that fails goes offline as long as another one works.
+        A directory that fails goes offline as long as another one works; when loading fails in all of them `ready` is
+        called and `online()` is empty.
         """
         for directory in self.online():
             try:
@@ -130,7 +132,7 @@ class LogManager:
             if isinstance(result, OSError):
                 self._failed(directory.path, result)
             else:
-                self._take(result)
+                self._take(directory, result)
             if left == 0:
                 self._start_timers()
                 ready()
@@ -147,12 +149,16 @@ class LogManager:
         logger.error("log directory %s cannot be used: %s", directory.path, error)
         self._failed(directory.path, error)
 
-    def _take(self, loaded: Loaded) -> None:
+    def _take(self, directory: LogDirectory, loaded: Loaded) -> None:
+        """Take its logs over. One that another directory has too (a move that was interrupted) sets this one aside."""
+        twice = [log for log, _ in loaded.logs if (log.topic, log.partition) in self._logs]
+        if twice:
+            other = self._logs[twice[0].topic, twice[0].partition].directory
+            error = OSError(errno.EEXIST, f"{twice[0].directory} is in {other} too: delete one of them")
+            self._failed(directory.path, error)
+            return
         for log, topic_id in loaded.logs:
             key = (log.topic, log.partition)
-            if key in self._logs:
-                other = self._logs[key].directory
-                raise UnusableDirectory(log.log_directory, f"{log.topic}-{log.partition} is in {other} too")
             self._logs[key] = log
             if topic_id is not None:
                 self._topic_ids[key] = topic_id

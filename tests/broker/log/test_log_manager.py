@@ -210,13 +210,16 @@ def test_one_of_two_directories_is_enough() -> None:
     assert [path for path, _ in broker.lost] == ["/b"]
 
 
-def test_a_partition_in_two_directories_is_refused() -> None:
+def test_a_directory_with_a_partition_that_another_has_too_is_set_aside() -> None:
     broker = Broker().start()
     broker.write("t", 0)
     broker.logs.close()
     broker.files.make_directory("/b/t-0")
-    with pytest.raises(UnusableDirectory, match="t-0 is in /a/t-0 too"):
-        broker.start()
+    broker.start()
+    assert broker.lost == [("/b", [])]
+    log = broker.logs.get("t", 0)
+    assert log is not None
+    assert (log.directory, log.log_end_offset) == ("/a/t-0", 1)
 
 
 def test_truncation_below_the_recovery_point_is_checkpointed_at_once() -> None:
