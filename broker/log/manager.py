@@ -3,6 +3,7 @@
 Source: LogManager.scala of Kafka 3.9.
 """
 
+import contextlib
 import errno
 import logging
 import random
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 from odradek.broker.log import checkpoints
 from odradek.broker.log.checkpoints import Offsets
+from odradek.broker.log.chores import Chores
 from odradek.broker.log.config import NO_LIMIT_MS, LogConfig
 from odradek.broker.log.directory_files import (
     PARTITION_METADATA,
@@ -27,13 +29,10 @@ from odradek.broker.log.storage import Storage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.world.background import Background
-from odradek.world.clock import Clock, Timer
+from odradek.world.clock import Clock
 from odradek.world.files import Files
 
 logger = logging.getLogger(__name__)
-
-SLICE_MS = 5.0
-"""Work over all logs gives the loop back after this long."""
 
 Key = tuple[str, int]
 
@@ -87,7 +86,7 @@ class LogManager:
         self._directory_failed = directory_failed
         self._logs: dict[Key, Log] = {}
         self._topic_ids: dict[Key, bytes] = {}
-        self._timers: dict[str, Timer] = {}
+        self._chores = Chores(clock)
         self._to_checkpoint: set[str] = set()
         self._closed = False
 
@@ -307,32 +306,18 @@ class LogManager:
         self._repeat("producers", every.producer_id_expiration_check_interval_ms, self.expire_producers)
 
     def _repeat(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
-        if interval_ms == NO_LIMIT_MS:
-            return
-
-        def run() -> None:
-            self._timers[name] = self._storage.clock.call_later(interval_ms, run)
-            action()
-
         delay_ms = min(interval_ms, self._intervals.log_initial_task_delay_ms)
-        self._timers[name] = self._storage.clock.call_later(delay_ms, run)
+        self._chores.repeat(name, delay_ms, interval_ms, action)
 
     def _for_each_log(self, action: Callable[[Log], object]) -> None:
-        """In slices; a log that went meanwhile is skipped, one whose disk fails has reported it already."""
-        left = self.all_logs()
-        clock = self._storage.clock
+        """A log that went meanwhile is skipped; one whose disk fails has reported it already."""
 
-        def go_on() -> None:
-            until = clock.monotonic_ms() + SLICE_MS
-            while left and not self._closed:
-                log = left.pop()
-                if self._logs.get((log.topic, log.partition)) is log:
-                    _quietly(action, log)
-                if clock.monotonic_ms() >= until:
-                    clock.call_soon(go_on)
-                    return
+        def act(log: Log) -> None:
+            if self._logs.get((log.topic, log.partition)) is log:
+                with contextlib.suppress(StorageFailure):
+                    action(log)
 
-        go_on()
+        self._chores.for_each(self.all_logs(), act)
 
     def apply_retention(self) -> None:
         """Delete what is too old or too much."""
@@ -387,16 +372,8 @@ class LogManager:
         if self._closed:
             return
         self._closed = True
-        for timer in self._timers.values():
-            timer.cancel()
+        self._chores.stop()
         self._storage.background.close()
         for directory in self.online():
             logs = [log for log in self._logs.values() if log.log_directory == directory.path]
             directory.close(logs, broker_epoch)
-
-
-def _quietly(action: Callable[[Log], object], log: Log) -> None:
-    try:
-        action(log)
-    except StorageFailure as failure:
-        logger.debug("%s: %s", log, failure)

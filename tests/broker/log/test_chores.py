@@ -1,0 +1,33 @@
+"""Repeated work, in slices."""
+
+from odradek.broker.log.chores import SLICE_MS, Chores
+from odradek.broker.log.config import NO_LIMIT_MS
+from odradek.testing.virtual_clock import ManualClock
+
+
+def test_repeats_until_it_is_stopped() -> None:
+    clock, times = ManualClock(), []
+    chores = Chores(clock)
+    chores.repeat("a", 5, 10, lambda: times.append(clock.monotonic_ms()))
+    chores.repeat("never", 5, NO_LIMIT_MS, lambda: times.append(-1))
+    clock.advance(26)
+    chores.stop()
+    clock.advance(100)
+    assert times == [5, 15, 25]
+
+
+def test_long_loops_give_the_turn_back() -> None:
+    clock, done = ManualClock(), []
+    chores = Chores(clock)
+
+    def slow(item: int) -> None:
+        done.append(item)
+        clock._elapsed_ms += SLICE_MS / 2
+
+    chores.for_each(range(5), slow)
+    assert done == [0, 1]
+    clock.advance()
+    assert done == [0, 1, 2, 3]
+    chores.stop()
+    clock.advance()
+    assert done == [0, 1, 2, 3]
