@@ -164,7 +164,7 @@ class Broker:
                     pending = []
         if total < min_bytes and not answer_now:
             return ("wait", wait_ms, logs, bytes(request), start, head)
-        return out + [b"".join(pending)] if pending else out
+        return [*out, b"".join(pending)] if pending else out
 
 
 class Connection:

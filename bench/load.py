@@ -1,4 +1,4 @@
-"""Load with librdkafka: produce N records, then fetch them all. Works against any broker, so two can be compared in one run.
+"""Load with librdkafka: produce N records, then fetch them all. Works against any broker, so two can be compared.
 
     python load.py BOOTSTRAP TOPIC RECORDS BYTES PARTITIONS [librdkafka.setting=value ...]
 

@@ -18,12 +18,12 @@ import uvloop
 
 from odradek.broker.config import BrokerConfig, ConfigError, load_config
 from odradek.broker.log.failure import StorageFailure
-from odradek.broker.network.tcp import TcpNetwork
 from odradek.broker.server import BrokerServer, StartFailure
 from odradek.broker.world import World
 from odradek.world.background import ThreadBackground
 from odradek.world.clock import Clock, LoopClock
 from odradek.world.os_files import OsFiles
+from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import Store, StoreError
 

@@ -1,6 +1,6 @@
 """The internal topics: which coordinator hears that this broker leads one of their partitions, and how it writes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from odradek.broker.groups.coordinator import GroupCoordinator
 from odradek.broker.metadata import CONSUMER_OFFSETS
@@ -57,3 +57,7 @@ class InternalTopics:
     def on_resigned(self, topic: str, index: int) -> None:
         if topic == CONSUMER_OFFSETS and self.groups is not None:
             self.groups.on_resigned(index, None)
+
+    def on_partitions_deleted(self, partitions: Sequence[tuple[str, int]]) -> None:
+        if self.groups is not None:
+            self.groups.on_partitions_deleted(partitions)

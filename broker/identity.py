@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Identity:
-    """`broker_epoch` is the transaction id of the registration in ZooKeeper: a new one each time, -1 before the first."""
+    """`broker_epoch` is the transaction id of the registration in ZooKeeper: each has another, -1 before the first."""
 
     broker_id: int
     cluster_id: str

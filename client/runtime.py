@@ -6,11 +6,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from odradek.broker.network.tcp import TcpNetwork
 from odradek.client.cluster import Cluster
 from odradek.client.config import CommonConfig
 from odradek.client.loop_thread import LoopThread
 from odradek.world.clock import LoopClock
+from odradek.world.tcp import TcpNetwork
 
 Result = TypeVar("Result")
 Config = TypeVar("Config", bound=CommonConfig)

@@ -185,7 +185,9 @@ class ReplicaControl:
 
     def update_metadata(self, request: UpdateMetadataRequest) -> None:
         """Take over the controller's view of the cluster."""
-        self._metadata.update(request)
+        deleted = self._metadata.update(request)
+        if deleted:
+            self._coordinators.on_partitions_deleted(deleted)
 
 
 def partition_states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, bytes, LeaderAndIsrPartitionState]]:

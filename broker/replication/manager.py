@@ -34,6 +34,9 @@ class Coordinators(Protocol):
     def on_resigned(self, topic: str, index: int) -> None:
         """It does not, or not any more."""
 
+    def on_partitions_deleted(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """The cluster does not have these partitions any more."""
+
 
 class ReplicaManager:
     """Partitions by topic and index. Requests that wait for one wait in `purgatory` for its two keys."""
@@ -112,6 +115,8 @@ class ReplicaManager:
             if answer.error_code or answer.diverging_epoch is not None:
                 continue
             partition = self.partitions[(wanted.topic, wanted.index)]
+            follower = partition.followers.get(parameters.replica_id)
+            trimmed = follower is not None and follower.log_start != wanted.log_start_offset
             try:
                 advanced, proposal = partition.follower_fetched(
                     parameters.replica_id,
@@ -125,16 +130,18 @@ class ReplicaManager:
                 continue
             answer.high_watermark = answer.last_stable_offset = partition.high_watermark
             if advanced:
-                moved.append(partition)
+                moved.append(partition.advanced)
+            if trimmed:
+                moved.append(partition.trimmed)
             if proposal is not None:
                 self._submit(proposal)
-        for partition in moved:
-            self.purgatory.touch(partition.advanced)
+        for key in moved:
+            self.purgatory.touch(key)
 
     def role_changed(self, partition: Partition) -> None:
         """Wake all that wait for a partition: its answer may be an error now."""
-        self.purgatory.touch(partition.appended)
-        self.purgatory.touch(partition.advanced)
+        for key in (partition.appended, partition.advanced, partition.trimmed):
+            self.purgatory.touch(key)
 
     # ---- in-sync replicas
 

@@ -5,7 +5,7 @@ broker's loop. Two epochs fence it: the leader epoch (who leads) and the partiti
 znode: which ISR). A request that carries an older one changes nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from odradek.broker.log.log import Appended, Log, LogSlice
@@ -60,7 +60,7 @@ class Partition:
     __slots__ = (
         "advanced", "appended", "committed_isr", "followers", "high_watermark", "index", "is_leader", "leader",
         "leader_epoch", "leader_epoch_start_offset", "local_id", "log", "offline", "partition_epoch", "proposal",
-        "recovering", "replicas", "topic", "topic_id",
+        "recovering", "replicas", "topic", "topic_id", "trimmed",
     )  # fmt: skip
 
     def __init__(self, topic: str, index: int, local_id: int, log: Log, high_watermark: int = 0) -> None:
@@ -77,9 +77,9 @@ class Partition:
         self.recovering = False
         self.followers: dict[int, FollowerProgress] = {}
         self.offline = False
-        self.appended, self.advanced = object(), object()
-        """Keys of the purgatory: the log has grown; the high watermark has moved. Both are touched when the role
-        changes."""
+        self.appended, self.advanced, self.trimmed = object(), object(), object()
+        """Keys of the purgatory: the log has grown; the high watermark has moved; a follower's log start has moved.
+        All are touched when the role changes."""
 
     def __repr__(self) -> str:
         role = "leader" if self.is_leader else f"follower of {self.leader}"
@@ -247,6 +247,11 @@ class Partition:
         progress.fetched(offset, log_start, broker_epoch, now_ms, self.log.log_end_offset)
         proposal = self._propose_joining(progress) if broker_id not in self.maximal_isr else None
         return self.advance_high_watermark(), proposal
+
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+        """From where on every live replica has records (what DeleteRecords waits for)."""
+        starts = [follower.log_start for broker, follower in self.followers.items() if is_alive(broker)]
+        return min([self.log.log_start_offset, *starts])
 
     def _propose_joining(self, progress: FollowerProgress) -> IsrProposal | None:
         """A follower may join when it has all that may have been acknowledged: up to the high watermark, and up to

@@ -1,4 +1,4 @@
-"""StopReplica (key 5), versions 0 to 4: the controller has this broker give up replicas, with `delete` also their logs."""
+"""StopReplica (key 5), versions 0 to 4: the controller has this broker give up replicas, and delete their logs."""
 
 from odradek.broker.replication.control import stopped_replicas
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext

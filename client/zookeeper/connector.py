@@ -8,7 +8,6 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 
-from odradek.broker.network.tcp import TcpNetwork
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.config import deserializer
 from odradek.client.errors import BrokerUnreachable, ClientClosed, ClientError, ClientTimeout, ConfigError
@@ -22,6 +21,7 @@ from odradek.client.zookeeper.offset_storage import NOT_COMMITTED, OffsetKeeper,
 from odradek.client.zookeeper.streams import MessageStream
 from odradek.client.zookeeper.subscriptions import Blacklist, TopicFilter, Whitelist, consumer_id_of
 from odradek.world.clock import LoopClock
+from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import ConnectionLost, StoreError
 from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, ConsumerRegistration

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from odradek.broker.network.peer import Peer, PeerUnreachable
-from odradek.broker.network.tcp import TcpNetwork
 from odradek.local.broker_files import HOST, SESSION_TIMEOUT_MS, BrokerFile
 from odradek.local.ports import check_port_free
 from odradek.local.processes import Child, read_pid
@@ -21,6 +20,7 @@ from odradek.local.zookeeper import NAME, EmbeddedZooKeeper
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.world.clock import LoopClock
+from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import ConnectionLost, Stat
 

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-from confluent_kafka.admin._metadata import PartitionMetadata
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from odradek.testing.up import UpCluster
 

@@ -16,7 +16,6 @@ from odradek.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from odradek.protocol.messages.control_records import ControlRecordKey, ControlRecordType, EndTxnMarker
 from odradek.protocol.messages.transaction_state import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from odradek.protocol.versioned import decode_growing, decode_versioned, encode_versioned, version_of
 
@@ -65,8 +64,6 @@ GOLDEN: list[tuple[Message, int, str]] = [
         "0000 0000000000000009 0001 0000ea60 01 00000001 0001 74 00000002 00000000 00000002"
         "0000018f00000000 0000018f00000000",
     ),
-    (ControlRecordKey(type=ControlRecordType.COMMIT), 0, "0000 0001"),
-    (EndTxnMarker(coordinator_epoch=7), 0, "0000 00000007"),
     (
         ConsumerProtocolSubscription(topics=["t"], owned_partitions=[TopicPartition(topic="t", partitions=[1])]),
         1,

@@ -12,7 +12,6 @@ import uvloop
 
 from odradek.broker.network.limits import ConnectionLimits
 from odradek.broker.network.peer import Peer
-from odradek.broker.network.tcp import TcpEndpoint, TcpNetwork
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.testing.simulated_files import SimulatedFiles
@@ -20,6 +19,7 @@ from odradek.world.clock import LoopClock
 from odradek.world.files import File, FileRange
 from odradek.world.network import Endpoint
 from odradek.world.os_files import OsFiles
+from odradek.world.tcp import TcpEndpoint, TcpNetwork
 
 Main = Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, None]]
 

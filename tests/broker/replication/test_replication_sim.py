@@ -1,5 +1,5 @@
-"""Three replicas of one partition under a seeded adversary: real logs and rules, messages late, lost or repeated, leaders
-changed, processes killed. Checked after every step: the high watermark of a leader never goes back in an epoch. At the
+"""Three replicas of one partition under a seeded adversary: real logs and rules, messages late or lost, processes
+killed, leaders changed. Checked after every step: the high watermark of a leader never goes back in an epoch. At the
 end, when all is calm: what was acknowledged with acks=all is in every log, at its offset, once and in order.
 
 The controller here is the least one that keeps its promises: one state with compare-and-set, leaders from the ISR.
@@ -61,7 +61,8 @@ class Replica:
 
     def kill(self) -> None:
         """SIGKILL: written bytes stay; the high watermark is the last checkpointed one, or older."""
-        self.checkpoint = self.world.random.randint(self.checkpoint, max(self.checkpoint, self.partition.high_watermark))
+        newest = max(self.checkpoint, self.partition.high_watermark)
+        self.checkpoint = self.world.random.randint(self.checkpoint, newest)
         self.files.kill()
         self.alive = False
 

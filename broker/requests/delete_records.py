@@ -1,0 +1,94 @@
+"""DeleteRecords (key 21), versions 0 to 2: moves the start of partitions up, in all replicas (KIP-107).
+
+Offset -1 means the high watermark; above it OFFSET_OUT_OF_RANGE. A topic that is only compacted refuses with
+POLICY_VIOLATION. The answer waits until every live replica has followed, and says from where on all of them have
+records; at the timeout REQUEST_TIMED_OUT, and the start has moved on the leader all the same.
+"""
+
+from collections.abc import Callable, Sequence
+
+from odradek.broker.replication.partition import Partition
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Wait
+from odradek.broker.services import Services
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+REQUEST = DeleteRecordsRequest
+VERSIONS = (0, 2)
+
+HIGH_WATERMARK = -1
+NOT_KNOWN = -1
+
+Awaited = tuple[DeleteRecordsPartitionResult, Partition, int]
+"""An answer to be given, and the start that all replicas of a partition are to reach."""
+
+
+def handle(broker: Services, request: DeleteRecordsRequest, context: RequestContext) -> Outcome:
+    awaited: list[Awaited] = []
+    response = DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[_delete(broker, topic.name, asked, awaited) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+    if not awaited:
+        return Reply(response)
+
+    def start(respond: Respond) -> DelayedDeletion:
+        return DelayedDeletion(awaited, broker.metadata.is_alive, lambda: respond(response))
+
+    return Wait(start, [partition.trimmed for _, partition, _ in awaited], request.timeout_ms)
+
+
+def _delete(
+    broker: Services, topic: str, asked: DeleteRecordsPartition, awaited: list[Awaited]
+) -> DeleteRecordsPartitionResult:
+    answer = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=NOT_KNOWN)
+    try:
+        partition = broker.replicas.led(topic, asked.partition_index)
+        if partition.log.config.cleanup_policy == {"compact"}:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} is compacted, its records are not deleted by offset")
+        offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+        if not 0 <= offset <= partition.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not within 0..{partition.high_watermark}")
+        partition.log.advance_log_start_offset(offset)
+    except KafkaError as error:
+        answer.error_code = error.code
+    else:
+        awaited.append((answer, partition, offset))
+    return answer
+
+
+class DelayedDeletion:
+    """Waits until the live replicas of all partitions begin where they should."""
+
+    def __init__(self, awaited: Sequence[Awaited], is_alive: Callable[[int], bool], done: Callable[[], None]) -> None:
+        self._awaited, self._is_alive, self._done = awaited, is_alive, done
+
+    def try_complete(self) -> bool:
+        settled = [self._settle(*one) for one in self._awaited]
+        if all(settled):
+            self._done()
+            return True
+        return False
+
+    def expire(self) -> None:
+        for answer, partition, offset in self._awaited:
+            if not self._settle(answer, partition, offset):
+                answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._done()
+
+    def _settle(self, answer: DeleteRecordsPartitionResult, partition: Partition, offset: int) -> bool:
+        if not partition.is_leader:
+            answer.error_code = partition.check_leadership()
+            return True
+        answer.low_watermark = partition.low_watermark(self._is_alive)
+        return answer.low_watermark >= offset

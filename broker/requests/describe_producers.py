@@ -1,0 +1,48 @@
+"""DescribeProducers (key 61), version 0: the producer ids that a partition's leader remembers (KIP-664)."""
+
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.services import Services
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+REQUEST = DescribeProducersRequest
+VERSIONS = (0, 0)
+
+NO_SEQUENCE = -1
+
+
+def handle(broker: Services, request: DescribeProducersRequest, context: RequestContext) -> Outcome:
+    topics = [
+        TopicResponse(
+            name=topic.name, partitions=[_partition(broker, topic.name, index) for index in topic.partition_indexes]
+        )
+        for topic in request.topics
+    ]
+    return Reply(DescribeProducersResponse(topics=topics))
+
+
+def _partition(broker: Services, topic: str, index: int) -> PartitionResponse:
+    answer = PartitionResponse(partition_index=index)
+    try:
+        producers = broker.replicas.led(topic, index).log.producers.producers
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+        return answer
+    answer.active_producers = [
+        ProducerState(
+            producer_id=one.producer_id,
+            producer_epoch=one.epoch,
+            last_sequence=one.batches[-1].last_sequence if one.batches else NO_SEQUENCE,
+            last_timestamp=one.last_timestamp_ms,
+            coordinator_epoch=one.coordinator_epoch,
+            current_txn_start_offset=one.transaction_first_offset,
+        )
+        for one in producers.values()
+    ]
+    return answer
