@@ -1,7 +1,8 @@
 """The requests that only the controller answers, over a real controller and ZooKeeper in memory."""
 
+import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -130,8 +131,6 @@ async def start(clock: VirtualClock, brokers: int = 3, *, active: bool = True, *
 
 
 async def rest(clock: VirtualClock) -> None:
-    import asyncio
-
     done = asyncio.Event()
     clock.call_later(10, done.set)
     await done.wait()
@@ -144,9 +143,6 @@ async def ask(module: ModuleType, broker: Broker, request: Message, version: int
     outcome = module.handle(broker, received, RequestContext(used, "test", "127.0.0.1:1", "PLAINTEXT"))
     reply = await outcome if isinstance(outcome, Coroutine) else outcome
     return decode(type(reply.response), used, encode(reply.response, used))
-
-
-Scenario = Callable[[VirtualClock], Awaitable[None]]
 
 
 def play(scenario: Callable[[VirtualClock], Coroutine[Any, Any, None]]) -> None:
@@ -177,9 +173,8 @@ def test_create_then_delete(version: int) -> None:
             assert topic.topic_id == broker.metadata.topic_id("t") != ZERO_UUID
         written = (await broker.zookeeper.get(topic_config_path("t")))[0]
         assert decode_config("", written) == {"retention.ms": "1000"}
-        version = min(version, 6)
         named = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], topic_names=["t"], timeout_ms=5000)
-        (gone,) = (await ask(delete_topics, broker, named, version)).responses
+        (gone,) = (await ask(delete_topics, broker, named, min(version, 6))).responses
         assert (gone.name, gone.error_code) == ("t", 0)
         assert not broker.metadata.topics
 

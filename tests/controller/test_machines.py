@@ -1,0 +1,119 @@
+"""The tables of legal transitions, and requests merged per broker."""
+
+from itertools import product
+
+import pytest
+
+from odradek.controller import partition_machine, replica_machine
+from odradek.controller.elections import Leadership, Strategy
+from odradek.controller.requests import RequestBatch
+from odradek.controller.state import (
+    Assignment,
+    Broker,
+    ClusterState,
+    PartitionPhase,
+    Replica,
+    ReplicaPhase,
+    TopicPartition,
+)
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek.protocol.messages.stop_replica import StopReplicaRequest
+from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def state() -> ClusterState:
+    state = ClusterState(1, 5)
+    for broker in (1, 2, 3):
+        endpoint = Endpoint("INTERNAL", f"host{broker}", 9092, "SASL_SSL")
+        state.brokers[broker] = Broker(100 + broker, BrokerRegistration(broker, (endpoint,), "rack"))
+    state.add_topic("t", b"i" * 16)
+    state.assign(T0, Assignment((1, 2)))
+    state.assign(T1, Assignment((2, 3)))
+    return state
+
+
+def test_partition_transitions_are_kafkas() -> None:
+    N, NEW, ON, OFF = PartitionPhase  # noqa: N806
+    legal = {(N, NEW), (NEW, ON), (ON, ON), (OFF, ON), (NEW, OFF), (ON, OFF), (OFF, OFF), (OFF, N)}
+    for before, after in product(PartitionPhase, repeat=2):
+        assert (before in partition_machine.VALID_PREVIOUS[after]) == ((before, after) in legal)
+
+
+def test_replica_transitions_are_kafkas() -> None:
+    N, NEW, ON, OFF, STARTED, DONE, INELIGIBLE = ReplicaPhase  # noqa: N806
+    legal = {(N, NEW), (OFF, STARTED), (STARTED, DONE), (OFF, INELIGIBLE), (STARTED, INELIGIBLE), (DONE, N)}
+    legal |= set(product([NEW, ON, OFF, INELIGIBLE], [ON, OFF]))
+    for before, after in product(ReplicaPhase, repeat=2):
+        assert (before in replica_machine.VALID_PREVIOUS[after]) == ((before, after) in legal)
+
+
+def test_an_illegal_transition_changes_nothing(state: ClusterState) -> None:
+    assert partition_machine.move(state, [T0], PartitionPhase.OFFLINE) == [T0]
+    assert state.phase(T0) is PartitionPhase.NON_EXISTENT
+    replica = Replica(T0, 1)
+    batch = RequestBatch(state, "INTERNAL")
+    assert replica_machine.move(state, [replica], ReplicaPhase.DELETION_STARTED, batch) == [replica]
+    assert not batch.messages()
+
+
+def test_a_state_of_a_later_controller_is_left_alone(state: ClusterState) -> None:
+    later = Leadership(1, 3, (1, 2), False, 6, 4)
+    plan = partition_machine.plan_elections(state, Strategy.OFFLINE_PARTITION, {T0: later, T1: None})
+    assert not plan.to_write
+    assert "epoch 6" in plan.failed[T0]
+    assert "does not exist" in plan.failed[T1]
+
+
+def test_requests_are_merged_per_broker(state: ClusterState) -> None:
+    state.leaderships[T0] = Leadership(1, 3, (1, 2), True, 5, 4)
+    state.leaderships[T1] = Leadership(2, 0, (2, 3), False, 4, 0)
+    state.shutting_down.add(3)
+    batch = RequestBatch(state, "INTERNAL")
+    batch.leader_and_isr([1, 2], T0, is_new=True)
+    batch.leader_and_isr([1, 2, 9], T0)
+    batch.leader_and_isr([2, 3], T1)
+    batch.stop_replica([2], T1, delete=True)
+    batch.stop_replica([2, 9], T1, delete=False)
+    messages = batch.messages()
+    kinds = [(broker, type(message)) for broker, message in messages]
+    assert kinds == [
+        *((broker, LeaderAndIsrRequest) for broker in (1, 2, 3)),
+        *((broker, UpdateMetadataRequest) for broker in (1, 2, 3)),
+        (2, StopReplicaRequest),
+    ]
+    to_two, metadata, stop = messages[1][1], messages[4][1], messages[6][1]
+    assert isinstance(to_two, LeaderAndIsrRequest)
+    assert (to_two.controller_id, to_two.controller_epoch, to_two.broker_epoch, to_two.type) == (1, 5, 102, 0)
+    (topic,) = to_two.topic_states
+    assert (topic.topic_name, topic.topic_id) == ("t", b"i" * 16)
+    first, second = topic.partition_states
+    assert (first.leader, first.leader_epoch, first.isr, first.partition_epoch) == (1, 3, [1, 2], 4)
+    assert (first.controller_epoch, first.is_new, first.leader_recovery_state, first.replicas) == (5, True, 1, [1, 2])
+    assert (second.controller_epoch, second.is_new) == (4, False)
+    assert [(live.broker_id, live.host_name) for live in to_two.live_leaders] == [(1, "host1"), (2, "host2")]
+    assert isinstance(metadata, UpdateMetadataRequest)
+    assert metadata.topic_states[0].partition_states[1].offline_replicas == [3], "it is shutting down"
+    assert [broker.id for broker in metadata.live_brokers] == [1, 2, 3]
+    assert metadata.live_brokers[0].endpoints[0].security_protocol == 3
+    assert isinstance(stop, StopReplicaRequest)
+    (stopped,) = stop.topic_states[0].partition_states
+    assert (stopped.partition_index, stopped.leader_epoch, stopped.delete_partition) == (1, 0, True)
+    assert not batch.messages(), "told once"
+
+
+def test_of_a_topic_to_be_deleted_brokers_hear_the_end(state: ClusterState) -> None:
+    state.leaderships[T0] = Leadership(1, 3, (1, 2), False, 5, 4)
+    state.topics_to_delete.add("t")
+    batch = RequestBatch(state, "INTERNAL")
+    batch.update_metadata([T0, T1])
+    batch.stop_replica([1], T0, delete=True)
+    (_, metadata), *_, (_, stop) = batch.messages()
+    assert isinstance(metadata, UpdateMetadataRequest)
+    assert isinstance(stop, StopReplicaRequest)
+    (told,) = metadata.topic_states[0].partition_states
+    assert (told.leader, told.leader_epoch, told.zk_version) == (-2, 0, 0)
+    assert stop.topic_states[0].partition_states[0].leader_epoch == -2
