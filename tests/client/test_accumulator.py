@@ -80,9 +80,9 @@ def test_memory_is_bounded_and_freed_by_release() -> None:
 
 
 def test_a_record_that_will_never_fit_is_refused_with_the_setting_that_says_so() -> None:
-    with pytest.raises(RecordTooLarge, match="t-0: the record takes 1082 bytes, more than max.request.size=1000"):
+    with pytest.raises(RecordTooLarge, match=r"t-0: the record takes 1082 bytes, more than max.request.size=1000"):
         put(accumulator(), size=1000)
-    with pytest.raises(RecordTooLarge, match="more than buffer.memory=500"):
+    with pytest.raises(RecordTooLarge, match=r"more than buffer.memory=500"):
         put(accumulator(memory=500, request=1000), size=600)
 
 

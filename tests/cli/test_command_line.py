@@ -1,0 +1,163 @@
+"""The command line without a cluster: help, usage, errors in one line, forms of output."""
+
+import json
+import socket
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import typer
+
+from odradek.cli import main as command_line
+from odradek.cli.consume import Printer
+from odradek.cli.options import settings, topic_partition
+from odradek.cli.output import plain, print_table
+from odradek.client.admin.values import ConfigEntry, ConfigSource
+from odradek.client.records import ConsumerRecord, TopicPartition
+from odradek.protocol.records import encode_batch
+
+
+@pytest.fixture
+def dead_address() -> str:
+    """A port of this machine where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def test_help_names_every_command_and_needs_neither_typer_nor_clients() -> None:
+    check = (
+        "import sys; from odradek.cli.main import run; assert run(['--help']) == 0;"
+        "heavy = {'typer', 'rich', 'click', 'asyncio', 'odradek.client', 'odradek.broker'} & set(sys.modules);"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    for name in command_line.COMMANDS:
+        assert f"  {name} " in done.stdout
+
+
+def test_importing_the_package_imports_no_client() -> None:
+    check = (
+        "import sys, odradek; assert not any(name.startswith('odradek.') for name in sys.modules), sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_public_names_are_there() -> None:
+    import odradek
+
+    for name in odradek.__all__:
+        assert getattr(odradek, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'KafkaConsumr'"):
+        _ = odradek.KafkaConsumr  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", command_line.COMMANDS)
+def test_every_listed_command_is_built_and_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert find_spec(f"odradek.cli.{name.replace('-', '_')}") is not None
+    assert command_line.run([name, "--help"]) == 0
+    assert f"Usage: odradek {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["topcs"], "no command 'topcs': did you mean topics?"),
+        (["topics", "lst"], "No such command 'lst'"),
+        (["topics", "create"], "Missing argument"),
+        (["topics", "list", "--nope"], "No such option: --nope"),
+        (["consume", "t", "--offset", "5"], "Invalid value for --offset: needs --partition"),
+        (["configs", "describe"], "give one of --topic, --broker, --broker-defaults"),
+        (["configs", "alter", "--topic", "t", "--set", "x"], "'x' is not KEY=VALUE"),
+        (["groups", "reset-offsets", "g", "--topic", "t"], "give one of --to-earliest"),
+        (["reassign", "start", "t-0=a"], "'a' is not a list of broker ids"),
+        (["elect-leaders", "--unclean"], "name the partitions: it may lose records"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_2(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.run(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("odradek: ") and said in line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "list"],
+        ["topics", "create", "t"],
+        ["groups", "describe", "g"],
+        ["consume", "t"],
+        ["consume", "t", "--group", "g"],
+        ["configs", "describe", "--topic", "t"],
+    ],
+)
+def test_no_cluster_is_one_line_and_1_at_once(
+    arguments: list[str], dead_address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_line.run([*arguments, "--bootstrap-server", dead_address]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"odradek: broker {dead_address}: not reachable (cannot connect: Connection refused). "
+        "Is the cluster up, is the address right?"
+    )
+
+
+def test_a_wrong_setting_of_a_client_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.run(["produce", "t", "--property", "lingr.ms=5"]) == 1
+    assert "unknown setting lingr.ms: did you mean linger.ms?" in capsys.readouterr().err
+
+
+def test_dump_log_prints_and_verifies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    segment = tmp_path / "00000000000000000000.log"
+    content = encode_batch(0, [5], [None], [b"hello"])
+    segment.write_bytes(content)
+    assert command_line.run(["dump-log", str(segment), "--records", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows[1]["offset"] == 0 and rows[1]["value"] == "hello"
+    assert command_line.run(["dump-log", str(segment), "--verify"]) == 0
+    content[-1] ^= 1
+    segment.write_bytes(content)
+    assert command_line.run(["dump-log", str(segment), "--verify"]) == 1
+    assert str(segment) in capsys.readouterr().out
+    assert command_line.run(["dump-log", str(tmp_path / "none.log")]) == 1
+
+
+def test_partitions_and_pairs_as_people_write_them() -> None:
+    assert topic_partition("my-topic-3") == topic_partition("my-topic:3") == TopicPartition("my-topic", 3)
+    assert settings(["a=b=c", "d="]) == {"a": "b=c", "d": ""}
+    for wrong in ("orders", "-3", "orders-x"):
+        with pytest.raises(typer.BadParameter):
+            topic_partition(wrong)
+
+
+def test_json_says_enums_by_name_and_bytes_as_text() -> None:
+    entry = ConfigEntry("k", None, ConfigSource.DEFAULT_CONFIG, False, True)
+    assert plain([entry, b"\xff", TopicPartition("t", 1)]) == [
+        {"name": "k", "value": None, "source": "DEFAULT_CONFIG", "read_only": False, "sensitive": True},
+        "�",
+        {"topic": "t", "partition": 1},
+    ]
+
+
+def test_a_table_into_a_pipe_is_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["name", "value"], [("a", None), ("longer", 5)], "title")
+    assert capsys.readouterr().out == "title\nNAME    VALUE\na       -\nlonger  5\n"
+
+
+@pytest.mark.parametrize(
+    ("separator", "as_json", "line"),
+    [
+        (None, False, b"v"),
+        ("=", False, b"k=v"),
+        (
+            None,
+            True,
+            b'{"topic": "t", "partition": 1, "offset": 2, "timestamp_ms": 3, "key": "k", "value": "v", "headers": [["h", "x"]]}',
+        ),
+    ],
+)
+def test_forms_of_a_consumed_record(separator: str | None, as_json: bool, line: bytes) -> None:
+    record = ConsumerRecord("t", 1, 2, 3, 0, b"k", b"v", [("h", b"x")], 0)
+    assert Printer(None, separator, as_json=as_json)._line(record) == line

@@ -1,0 +1,202 @@
+"""From fetched bytes to records: chunks, positions, and what `poll` hands out."""
+
+from collections import deque
+
+import pytest
+
+from odradek.client.config import load
+from odradek.client.consumer.buffer import RecordBuffer
+from odradek.client.consumer.chunks import Chunk
+from odradek.client.consumer.config import ConsumerSettings, Deserializer
+from odradek.client.consumer.fetching import plan_fetches
+from odradek.client.consumer.positions import Positions
+from odradek.client.errors import ClientError, DeserializationError
+from odradek.client.metadata import ClusterView, Node, PartitionInfo, TopicInfo
+from odradek.client.records import OffsetAndMetadata, TopicPartition
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.records import encode_batch
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+SETTINGS = load(ConsumerSettings, None, {"bootstrap_servers": "a:1"})
+COMMIT_KEY, ABORT_KEY = b"\x00\x00\x00\x01", b"\x00\x00\x00\x00"
+
+
+def batch(base: int, *values: bytes, producer: int = -1, transactional: bool = False) -> bytes:
+    count = len(values)
+    return bytes(
+        encode_batch(
+            base, [1_000] * count, [None] * count, list(values), producer_id=producer, transactional=transactional
+        )
+    )
+
+
+def marker(base: int, key: bytes, producer: int) -> bytes:
+    return bytes(encode_batch(base, [0], [key], [b"\x00" * 6], producer_id=producer, transactional=True, control=True))
+
+
+class Bench:
+    """Positions, chunks and buffer of one consumer."""
+
+    def __init__(self, value: Deserializer | None = None) -> None:
+        self.positions = Positions()
+        self.chunks: dict[TopicPartition, deque[Chunk]] = {}
+        self.buffer = RecordBuffer(self.positions, self.chunks, SETTINGS, None, value)
+
+    def start(self, *partitions: TopicPartition, offset: int = 0) -> None:
+        self.positions.assign(partitions)
+        for one in partitions:
+            self.positions.jump(one, offset)
+
+    def arrive(
+        self, tp: TopicPartition, data: bytes, at: int = 0, aborted: list[tuple[int, int]] | None = None
+    ) -> None:
+        chunk = Chunk(tp, memoryview(data), at, self.positions.partitions[tp].version, aborted)
+        self.chunks.setdefault(tp, deque()).append(chunk)
+
+    def values(self, limit: int = 100) -> list[bytes]:
+        return [record.value for records in self.buffer.take(limit).values() for record in records]
+
+
+def test_records_come_in_order_within_the_limit_and_move_the_position() -> None:
+    bench = Bench()
+    bench.start(T0)
+    bench.arrive(T0, batch(0, b"a", b"b") + batch(2, b"c"))
+    assert bench.values(2) == [b"a", b"b"]
+    assert bench.positions.consumed() == {T0: OffsetAndMetadata(2, "", -1)}
+    assert bench.values() == [b"c"]
+    assert bench.values() == [] and not bench.chunks
+
+
+def test_records_before_the_position_and_a_cut_off_tail_are_left_out() -> None:
+    bench = Bench()
+    bench.start(T0, offset=1)
+    bench.arrive(T0, batch(0, b"a", b"b") + batch(2, b"c")[:-1], at=1)
+    assert bench.values() == [b"b"]
+    assert bench.positions.partitions[T0].position == 2
+
+
+def test_a_position_moves_over_offsets_that_compaction_or_markers_have_left_empty() -> None:
+    bench = Bench()
+    bench.start(T0)
+    bench.arrive(T0, marker(0, COMMIT_KEY, 5))
+    assert bench.values() == []
+    assert bench.positions.partitions[T0].position == 1
+
+
+def test_read_committed_leaves_out_aborted_transactions_and_no_others() -> None:
+    data = (
+        batch(0, b"aborted", producer=1, transactional=True)
+        + batch(1, b"plain")
+        + batch(2, b"committed", producer=2, transactional=True)
+        + marker(3, ABORT_KEY, 1)
+        + batch(4, b"later", producer=1, transactional=True)
+        + marker(5, COMMIT_KEY, 1)
+        + marker(6, COMMIT_KEY, 2)
+    )
+    for aborted, expected in (
+        ([(1, 0)], [b"plain", b"committed", b"later"]),
+        (None, [b"aborted", b"plain", b"committed", b"later"]),
+    ):
+        bench = Bench()
+        bench.start(T0)
+        bench.arrive(T0, data, aborted=aborted)
+        assert bench.values() == expected
+
+
+def test_after_a_seek_nothing_from_before_is_handed_out() -> None:
+    bench = Bench()
+    bench.start(T0)
+    bench.arrive(T0, batch(0, b"a", b"b"))
+    assert bench.values(1) == [b"a"]
+    bench.positions.jump(T0, 7)
+    assert bench.values() == []
+    bench.arrive(T0, batch(7, b"h"), at=7)
+    assert bench.values() == [b"h"]
+
+
+def test_a_paused_partition_waits_and_others_are_served() -> None:
+    bench = Bench()
+    bench.start(T0, T1)
+    bench.arrive(T0, batch(0, b"a"))
+    bench.arrive(T1, batch(0, b"b"))
+    bench.positions.partitions[T0].paused = True
+    assert bench.values() == [b"b"]
+    bench.positions.partitions[T0].paused = False
+    assert bench.values() == [b"a"]
+
+
+def test_no_partition_starves_behind_a_full_one() -> None:
+    bench = Bench()
+    bench.start(T0, T1)
+    bench.arrive(T0, batch(0, *[b"a"] * 10))
+    bench.arrive(T1, batch(0, *[b"b"] * 10))
+    assert set(bench.values(4) + bench.values(4)) == {b"a", b"b"}
+
+
+def test_damage_is_told_with_its_place_after_the_good_records_and_again_until_a_seek() -> None:
+    bench = Bench()
+    bench.start(T0)
+    damaged = bytearray(batch(1, b"b"))
+    damaged[-1] ^= 1
+    bench.arrive(T0, batch(0, b"a") + damaged)
+    assert bench.values() == [b"a"]
+    for _ in range(2):
+        with pytest.raises(ClientError, match="t-0 at offset 1: damaged records"):
+            bench.values()
+    bench.positions.jump(T0, 2)
+    assert bench.values() == []
+
+
+def test_a_deserializer_that_fails_is_told_with_its_offset_and_loses_no_record() -> None:
+    def upper(topic: str, headers: object, data: bytes | None) -> bytes:
+        assert data is not None
+        if data == b"bad":
+            raise ValueError("no")
+        return data.upper()
+
+    bench = Bench(upper)
+    bench.start(T0)
+    bench.arrive(T0, batch(0, b"a", b"bad", b"c"))
+    assert bench.values() == [b"A"]
+    with pytest.raises(DeserializationError, match="t-0 at offset 1: cannot be deserialized: no"):
+        bench.values()
+    bench.positions.jump(T0, 2)
+    bench.arrive(T0, batch(0, b"a", b"bad", b"c"), at=2)
+    assert bench.values() == [b"C"]
+
+
+def view(topic_id: bytes = bytes(16)) -> ClusterView:
+    partitions = tuple(
+        PartitionInfo("t", number, leader, 3, (leader,), (leader,), (), ErrorCode.NONE)
+        for number, leader in enumerate([1, 1, 2, -1])
+    )
+    nodes = {1: Node(1, "h", 1), 2: Node(2, "h", 2)}
+    return ClusterView("c", 1, nodes, {"t": TopicInfo("t", topic_id, False, partitions)})
+
+
+def test_fetches_are_one_per_broker_for_partitions_that_have_room() -> None:
+    positions = Positions()
+    everything = [TopicPartition("t", number) for number in range(4)]
+    positions.assign(everything)
+    for one in everything:
+        positions.jump(one, 10 + one.partition)
+    calls = plan_fetches(positions, {T0: [1]}, view(), lambda node: True, SETTINGS, 0)
+    assert {call.node_id: sorted(call.asked) for call in calls} == {1: [T0, T1], 2: [everything[2]]}
+    assert calls[0].request.topics[0].partitions[1].fetch_offset == 11
+    assert calls[0].highest_version == 12, "no topic id: the last version with names"
+    assert plan_fetches(positions, {T0: [1, 2], T1: [1, 2]}, view(), lambda node: node == 1, SETTINGS, 0) == []
+    positions.partitions[T0].paused = True
+    positions.partitions[T1].retry_at_ms = 5
+    (only,) = plan_fetches(positions, {}, view(b"i" * 16), lambda node: True, SETTINGS, 0)
+    assert (only.node_id, only.highest_version) == (2, None)
+    assert len(plan_fetches(positions, {}, view(), lambda node: True, SETTINGS, 6)) == 2
+
+
+def test_commits_locate_what_has_no_position_and_wants_none() -> None:
+    positions = Positions()
+    positions.assign([T0, T1, TopicPartition("t", 2)])
+    positions.reset(T1, -2)
+    asked = [T0, T1, TopicPartition("t", 2)]
+    without = positions.located_from_commits(asked, {T0: OffsetAndMetadata(5, "", 2), T1: OffsetAndMetadata(6)})
+    assert without == [TopicPartition("t", 2)]
+    assert positions.partitions[T0].position == 5 and not positions.partitions[T1].located
