@@ -225,6 +225,10 @@ class KafkaProducer:
             self._await_topic(topic, None)
         return list(self._engine.cluster.view.topics[topic].partitions)
 
+    def requests_in_flight(self, broker_id: int) -> int:
+        """Produce requests that were sent to a broker and are not answered yet (Kafka's metric requests-in-flight)."""
+        return self._engine.requests_in_flight(broker_id)
+
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until it is delivered or failed. Raises ClientTimeout after `timeout` s."""
         end = None if timeout is None else time.monotonic() + timeout

@@ -72,6 +72,10 @@ class ProducerEngine:
             next_at_ms = self._round()
             await self._wait_until(next_at_ms)
 
+    def requests_in_flight(self, node_id: int) -> int:
+        """Produce requests to a broker that are not answered yet. From any thread: one look at one number."""
+        return self._sender.requests_in_flight(node_id)
+
     def stop(self, error: Exception) -> None:
         """Everything that is not acknowledged fails with `error`; `run` ends."""
         self._stopped = True

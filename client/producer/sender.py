@@ -107,6 +107,10 @@ class Sender:
         self._turn = 0
         """Rotates the partitions, so that a full request does not always leave out the same ones."""
 
+    def requests_in_flight(self, node_id: int) -> int:
+        """Requests to a broker that are not answered yet."""
+        return self._calls_on_wire.get(node_id, 0)
+
     def plan(self, view: ClusterView, connected: Callable[[int], bool], now_ms: float) -> Plan:
         """Decide; batches of the plan's calls are on the wire from now on. `connected`: of a node, by its id."""
         plan = Plan()
