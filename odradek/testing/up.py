@@ -42,13 +42,26 @@ class UpCluster:
         command += ["--zookeeper-port", str(self.zookeeper_port), "--data", str(self.directory)]
         for override in self._overrides:
             command += ["--override", override]
-        self._up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert self._up.stdout is not None
+        # In sessions of their own: Ctrl-C in the terminal is for whoever uses this, who then stops them in order.
+        self._up = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+        try:
+            self._wait_ready(self._up)
+        except BaseException:
+            self._up.terminate()
+            self._up.communicate(timeout=STOP_SECONDS)
+            raise
+        return self
+
+    @staticmethod
+    def _wait_ready(up: subprocess.Popen[str]) -> None:
+        assert up.stdout is not None
         said = []
-        for line in self._up.stdout:
+        for line in up.stdout:
             said.append(line)
             if line.startswith("ready"):
-                return self
+                return
         raise RuntimeError("odradek up has ended before it was ready:\n" + "".join(said))
 
     def __exit__(
@@ -89,7 +102,7 @@ class UpCluster:
         for override in overrides:
             command += ["--override", override]
         with self.log_file(broker).open("ab") as output:
-            process = subprocess.Popen(command, stdout=output, stderr=output)
+            process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         self._own[broker] = process
         return process
 
