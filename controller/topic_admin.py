@@ -8,7 +8,8 @@ controller sees them and does the rest. Each function raises KafkaError with the
 import random
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from odradek.zk_schema.store import (
     NodeExists,
     NoNode,
     Operation,
+    SessionExpired,
     SetData,
     Stat,
     Store,
@@ -74,6 +76,15 @@ class Created(NamedTuple):
     replication_factor: int
 
 
+@contextmanager
+def zookeeper_away() -> Iterator[None]:
+    """A session that ended in the middle: the client looks for the controller again and repeats its request."""
+    try:
+        yield
+    except (ConnectionLost, SessionExpired) as away:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, str(away)) from away
+
+
 def check_name(topic: str) -> None:
     """Raises KafkaError: INVALID_TOPIC_EXCEPTION."""
     if not topic:
@@ -120,7 +131,8 @@ async def create_topic(
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG.
     """
     check_name(new.name)
-    await _check_is_new(store, new.name)
+    with zookeeper_away():
+        await _check_is_new(store, new.name)
     settings = _settings(new, check_settings)
     assignment = _assignment(new, racks, defaults, randomness)
     topic_id = new_topic_id(randomness)
@@ -128,7 +140,8 @@ async def create_topic(
         data = TopicAssignment(
             {partition: PartitionReplicas(tuple(replicas)) for partition, replicas in assignment.items()}, topic_id
         )
-        await _write_topic(store, new.name, encode_config(settings), data)
+        with zookeeper_away():
+            await _write_topic(store, new.name, encode_config(settings), data)
     return Created(topic_id, len(assignment), len(assignment[0]))
 
 
@@ -226,7 +239,7 @@ async def auto_create_topic(
         await create_topic(store, new, racks, defaults, randomness, lambda _: None)
     except KafkaError as error:
         match error.code:
-            case ErrorCode.TOPIC_ALREADY_EXISTS:
+            case ErrorCode.TOPIC_ALREADY_EXISTS | ErrorCode.NOT_CONTROLLER:
                 return ErrorCode.LEADER_NOT_AVAILABLE
             case _:
                 return error.code
@@ -235,9 +248,10 @@ async def auto_create_topic(
 
 async def mark_for_deletion(store: Store, topic: str) -> None:
     """The controller deletes it; marking twice is harmless. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
-    if await repeated(store, lambda: store.exists(topic_path(topic))) is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    await create_if_missing(store, delete_topic_path(topic))
+    with zookeeper_away():
+        if await repeated(store, lambda: store.exists(topic_path(topic))) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        await create_if_missing(store, delete_topic_path(topic))
 
 
 async def add_partitions(
@@ -254,8 +268,21 @@ async def add_partitions(
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (being deleted), INVALID_PARTITIONS,
     REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
     """
-    if await repeated(store, lambda: store.exists(delete_topic_path(topic))) is not None:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+    with zookeeper_away():
+        if await repeated(store, lambda: store.exists(delete_topic_path(topic))) is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+        added = await _extend(store, topic, count, assignments, racks, validate_only)
+    return len(added)
+
+
+async def _extend(
+    store: Store,
+    topic: str,
+    count: int,
+    assignments: Sequence[Sequence[int]] | None,
+    racks: Racks,
+    validate_only: bool,
+) -> Mapping[int, Sequence[int]]:
     while True:
         found = await repeated(store, lambda: _read_assignment(store, topic))
         if found is None:
@@ -263,7 +290,7 @@ async def add_partitions(
         existing, stat = found
         added = _added(topic, existing, count, assignments, racks)
         if validate_only:
-            return len(added)
+            return added
         partitions = {**existing.partitions, **{p: PartitionReplicas(tuple(r)) for p, r in added.items()}}
         data = TopicAssignment(partitions, existing.topic_id).encode()
         try:
@@ -274,7 +301,7 @@ async def add_partitions(
             again = await repeated(store, lambda: _read_assignment(store, topic))
             if again is None or again[0].partitions.keys() != partitions.keys():
                 continue
-        return len(added)
+        return added
 
 
 def _added(

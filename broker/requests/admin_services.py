@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from odradek.broker.config import BrokerConfig
 from odradek.broker.metadata import MetadataCache
 from odradek.controller.loop import Controller
 from odradek.controller.topic_admin import Defaults
@@ -15,22 +16,11 @@ from odradek.zk_schema.store import Store
 NO_LEADER = -1
 
 
-class AdminConfig(Protocol):
-    """The part of `BrokerConfig` that these handlers need."""
-
-    @property
-    def num_partitions(self) -> int: ...
-    @property
-    def default_replication_factor(self) -> int: ...
-    @property
-    def delete_topic_enable(self) -> bool: ...
-
-
 class AdminServices(Protocol):
     """The part of `Services` that these handlers need."""
 
     @property
-    def config(self) -> AdminConfig: ...
+    def config(self) -> BrokerConfig: ...
     @property
     def clock(self) -> Clock: ...
     @property

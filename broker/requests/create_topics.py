@@ -15,8 +15,7 @@ from odradek.broker.requests.admin_services import (
     until_metadata,
 )
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
-from odradek.broker.settings.catalog import TOPIC_SETTINGS
-from odradek.broker.settings.definition import BadValue
+from odradek.broker.settings.topic_config import validate_topic_config
 from odradek.controller.topic_admin import NewTopic, create_topic
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_topics import (
@@ -63,7 +62,7 @@ async def _create_one(
             racks(broker),
             defaults(broker),
             broker.random,
-            check_topic_settings,
+            lambda settings: validate_topic_config(broker.config, settings),
             validate_only=validate_only,
         )
     except KafkaError as error:
@@ -99,15 +98,3 @@ async def _wait(broker: AdminServices, results: Mapping[str, CreatableTopicResul
         if not has_leaders(broker, result.name, result.num_partitions):
             result.error_code = ErrorCode.REQUEST_TIMED_OUT
             result.error_message = "The topic is being created; its leaders are not known yet."
-
-
-def check_topic_settings(settings: Mapping[str, str]) -> None:
-    """Raises KafkaError(INVALID_CONFIG) for a name that no topic has, or a value that it does not take."""
-    for name, text in settings.items():
-        setting = TOPIC_SETTINGS.get(name)
-        if setting is None:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
-        try:
-            setting.read(text)
-        except BadValue as bad:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(bad)) from bad

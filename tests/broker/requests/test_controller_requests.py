@@ -3,12 +3,13 @@
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from types import ModuleType, SimpleNamespace
+from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from odradek.broker.config import BrokerConfig, Given, build_config
 from odradek.broker.metadata import MetadataCache
 from odradek.broker.requests import (
     allocate_producer_ids,
@@ -101,7 +102,7 @@ class Obedient:
 class Broker:
     """The part of `Services` that the handlers use."""
 
-    config: Any
+    config: BrokerConfig
     clock: Any
     random: random.Random
     zookeeper: Any
@@ -110,7 +111,7 @@ class Broker:
     channels: Obedient
 
 
-async def start(clock: VirtualClock, brokers: int = 3, *, active: bool = True, **settings: Any) -> Broker:
+async def start(clock: VirtualClock, brokers: int = 3, *, active: bool = True, **settings: str) -> Broker:
     server = MemoryZooKeeper(clock)
     store = server.connect()
     await store.start(1000)
@@ -125,8 +126,9 @@ async def start(clock: VirtualClock, brokers: int = 3, *, active: bool = True, *
         controller.start()
         while not metadata.brokers:
             await rest(clock)
-    config = SimpleNamespace(num_partitions=2, default_replication_factor=2, delete_topic_enable=True)
-    vars(config).update(settings)
+    given = {"zookeeper.connect": "zk:2181", "num.partitions": "2", "default.replication.factor": "2"}
+    given |= {name.replace("_", "."): text for name, text in settings.items()}
+    config = build_config([Given(name, text, "test") for name, text in given.items()])
     return Broker(config, clock, random.Random(2), store, metadata, controller, channels)
 
 
@@ -290,7 +292,7 @@ def test_deletion_by_id_and_refusals() -> None:
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert unknown_id.error_code == ErrorCode.UNKNOWN_TOPIC_ID
         assert (gone.error_code, gone.name) == (0, "t")
-        broker.config.delete_topic_enable = False
+        broker.config = replace(broker.config, delete_topic_enable=False)
         named = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], topic_names=["t"], timeout_ms=5000)
         for version, error in ((2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)):
             assert (await ask(delete_topics, broker, named, version)).responses[0].error_code == error
