@@ -142,9 +142,11 @@ class GroupStore:
         stat = await self._store.exists(owner_path(self._group_id, *name))
         return stat is not None and stat.ephemeral_owner == self._store.session_id
 
-    async def claim(self, partitions: Mapping[TopicPartition, str]) -> Claimed:
-        """Create owner znodes, as many as can be. When it raises in a session that lives, some may be there."""
-        session_id = self._store.session_id
+    async def claim(self, partitions: Mapping[TopicPartition, str], session_id: int) -> Claimed:
+        """Create owner znodes in this session, as many as can be. When it raises, some may be there.
+
+        Raises SessionExpired when there is another session by now: znodes of that one nobody would know of.
+        """
         for topic in {name.topic for name in partitions}:
             await create_if_missing(self._store, owners_path(self._group_id, topic))
         answers = await asyncio.gather(
@@ -166,7 +168,6 @@ class GroupStore:
         path = owner_path(self._group_id, *name)
         while True:
             if await self._store.until_connected() != session_id:
-                # A znode of the next session would be one that nobody knows of.
                 raise SessionExpired(path)
             try:
                 await create_ephemeral(self._store, path, encode_owner(thread))

@@ -166,7 +166,7 @@ class Member:
                 self._brokers_seen(view.brokers)
                 return lambda: balance.read(view)
             case Claim(partitions):
-                claimed = await self._group.claim(partitions)
+                claimed = await self._group.claim(partitions, balance.session_id)
                 return lambda: balance.claimed(claimed.won, claimed.blockers, self._clock.monotonic_ms())
             case Start(partitions):
                 await self._keeper.read(partitions)

@@ -1,0 +1,158 @@
+"""Reading and claiming on the in-memory ZooKeeper."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from odradek.client.records import TopicPartition
+from odradek.client.zookeeper.group_store import GroupStore
+from odradek.client.zookeeper.offset_storage import OffsetKeeper, ZooKeeperOffsets
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.zk_schema.memory import MemoryZooKeeper
+from odradek.zk_schema.memory_session import MemoryStore
+from odradek.zk_schema.store import Create, NodeExists, SessionExpired, WatchFired
+from odradek.zk_schema.znodes.consumers import ConsumerRegistration, offset_path, owner_path
+from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+Test = Callable[[MemoryZooKeeper, MemoryStore], Awaitable[None]]
+
+
+def on_zookeeper(test: Test) -> None:
+    async def main(clock: VirtualClock) -> None:
+        zookeeper = MemoryZooKeeper(clock)
+        store = zookeeper.connect()
+        await store.start(1_000)
+        await test(zookeeper, store)
+
+    run_virtual(main)
+
+
+def group_store(store: MemoryStore, consumer_id: str = "g_a") -> GroupStore:
+    return GroupStore(store, "g", consumer_id, "range", exclude_internal=True)
+
+
+def test_the_registration_is_kafkas() -> None:
+    async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+        await group_store(store).register(ConsumerRegistration({"t": 2}, "static", 1416341255235))
+        assert zookeeper.data("/consumers/g/ids/g_a") == (
+            b'{"version":1,"subscription":{"t":2},"pattern":"static","timestamp":"1416341255235"}'
+        )
+        assert zookeeper.tree.node("/consumers/g/ids/g_a").stat().ephemeral_owner == store.session_id
+
+    on_zookeeper(test)
+
+
+def test_an_id_that_somebody_else_has_is_refused() -> None:
+    async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+        other = zookeeper.connect()
+        await other.start(1_000)
+        await group_store(other).register(ConsumerRegistration({"t": 1}))
+        with pytest.raises(NodeExists):
+            await group_store(store).register(ConsumerRegistration({"t": 1}))
+        fired: list[object] = []
+        store.subscribe(fired.append)
+        await other.close()
+        await store.exists("/")
+        assert [event for event in fired if isinstance(event, WatchFired)]
+        await group_store(store).register(ConsumerRegistration({"t": 1}))
+
+    on_zookeeper(test)
+
+
+def test_claims_are_the_threads_names_and_say_who_is_in_the_way() -> None:
+    async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+        other = zookeeper.connect()
+        await other.start(1_000)
+        await group_store(other, "g_b").claim({T1: "g_b-0"}, other.session_id)
+        claimed = await group_store(store).claim({T0: "g_a-0", T1: "g_a-1"}, store.session_id)
+        assert claimed.won == {T0: "g_a-0"}
+        assert claimed.blockers == [owner_path("g", "t", 1)]
+        assert zookeeper.data(owner_path("g", "t", 0)) == b"g_a-0"
+        await group_store(store).release([T0, T1])
+        assert [path for path in zookeeper.paths("/consumers/g/owners/t")] == [
+            "/consumers/g/owners/t",
+            owner_path("g", "t", 1),
+        ], "only our own is deleted"
+
+    on_zookeeper(test)
+
+
+def test_a_claim_of_an_earlier_session_creates_nothing_in_the_next() -> None:
+    """It would be claimed by one and consumed by nobody."""
+
+    async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+        before = store.session_id
+        zookeeper.expire_session(before)
+        with pytest.raises(SessionExpired):
+            await group_store(store).claim({T0: "g_a-0"}, before)
+        assert store.session_id not in (0, before)
+        assert zookeeper.tree.ephemerals(store.session_id) == []
+
+    on_zookeeper(test)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/consumers/g/ids/g_c", "/brokers/ids/1", "/brokers/topics/t9", "/brokers/topics/t"],
+    ids=["member", "broker", "topic for a pattern", "topic"],
+)
+def test_after_reading_everything_is_watched_also_what_is_not_there_yet(path: str) -> None:
+    async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+        group = group_store(store)
+        await group.register(ConsumerRegistration({"t": 1}))
+        if path.startswith("/brokers/topics/t9"):
+            await group_store(store, "g_b").register(ConsumerRegistration({"t.*": 1}, "white_list"))
+        view = await group.read([])
+        assert dict(view.partitions) == {"t": ()}
+        assert view.brokers == []
+        fired: list[object] = []
+        store.subscribe(fired.append)
+        other = zookeeper.connect()
+        await other.start(1_000)
+        await other.create(path, b"x", parents=True)
+        await store.exists("/")
+        await store.exists("/")
+        assert [event for event in fired if isinstance(event, WatchFired)]
+
+    on_zookeeper(test)
+
+
+def test_reading_a_topic() -> None:
+    async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+        zookeeper.commit([Create("/brokers"), Create("/brokers/topics")], 0)
+        data = TopicAssignment({10: PartitionReplicas((0,)), 9: PartitionReplicas((0,))}, None).encode()
+        zookeeper.commit([Create("/brokers/topics/t", data)], 0)
+        group = group_store(store)
+        await group.register(ConsumerRegistration({"t": 2}))
+        view = await group.read([T0])
+        assert dict(view.partitions) == {"t": (9, 10)}
+        assert dict(view.threads) == {"t": ["g_a-0", "g_a-1"]}
+        assert view.held == frozenset()
+
+    on_zookeeper(test)
+
+
+def test_offsets_are_plain_numbers_and_written_once() -> None:
+    async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+        keeper = OffsetKeeper(ZooKeeperOffsets(store, "g"))
+        assert await keeper.read([T0]) == {}
+        for offset in (5, 5, 7, 7):
+            await keeper.commit(lambda offset=offset: {T0: offset})  # type: ignore[misc]
+        assert zookeeper.data(offset_path("g", "t", 0)) == b"7"
+        assert zookeeper.tree.node(offset_path("g", "t", 0)).stat().version == 1
+        assert await keeper.read([T0, T1]) == {T0: 7}
+
+    on_zookeeper(test)
+
+
+def test_an_offset_whose_answer_is_lost_is_written_all_the_same() -> None:
+    async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+        keeper = OffsetKeeper(ZooKeeperOffsets(store, "g"))
+        store.lose_next_answer()
+        await keeper.commit(lambda: {T0: 5})
+        store.lose_next_answer()
+        await keeper.commit(lambda: {T0: 6})
+        assert zookeeper.data(offset_path("g", "t", 0)) == b"6"
+
+    on_zookeeper(test)
