@@ -154,7 +154,8 @@ def test_a_table_into_a_pipe_is_plain_columns(capsys: pytest.CaptureFixture[str]
         (
             None,
             True,
-            b'{"topic": "t", "partition": 1, "offset": 2, "timestamp_ms": 3, "key": "k", "value": "v", "headers": [["h", "x"]]}',
+            b'{"topic": "t", "partition": 1, "offset": 2, "timestamp_ms": 3, '
+            b'"key": "k", "value": "v", "headers": [["h", "x"]]}',
         ),
     ],
 )

@@ -1,0 +1,110 @@
+"""A broker of a few lines on the virtual network: it answers what a test tells it to."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.protocol.codec import encode
+from odradek.protocol.connection import FrameReader, framed
+from odradek.protocol.fields import Message
+from odradek.protocol.headers import (
+    API_NAMES,
+    decode_request,
+    decode_request_header,
+    encode_response,
+    message_classes,
+)
+from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from odradek.testing.virtual_network import VirtualNetwork
+
+Handler = Callable[[Any], Message | None]
+PORT = 9092
+UNSUPPORTED_VERSION = 35
+
+
+class ScriptedBroker:
+    """`handlers[RequestType]` gives the answer; None answers nothing. What came in is in `seen`."""
+
+    def __init__(self, network: VirtualNetwork, name: str = "broker", topics: dict[str, int] | None = None) -> None:
+        self.network = network
+        self.name = name
+        self.topics = topics if topics is not None else {"t": 1}
+        self.seen: list[tuple[Message, int]] = []
+        self.highest = {key: message_classes(key).request.VERSIONS[1] for key in API_NAMES}
+        self.handlers: dict[type[Message], Handler] = {
+            ApiVersionsRequest: lambda request: self.versions(),
+            MetadataRequest: lambda request: self.metadata(),
+        }
+        self.connections: list[Any] = []
+        self.listener = network.host(name).listen("", PORT, self.accept)
+
+    def versions(self) -> ApiVersionsResponse:
+        return ApiVersionsResponse(
+            api_keys=[ApiVersion(api_key=key, min_version=0, max_version=top) for key, top in self.highest.items()]
+        )
+
+    def metadata(self) -> MetadataResponse:
+        topics = [
+            MetadataResponseTopic(
+                name=name,
+                topic_id=name.encode().ljust(16, b"."),
+                partitions=[
+                    MetadataResponsePartition(
+                        partition_index=number, leader_id=0, leader_epoch=1, replica_nodes=[0], isr_nodes=[0]
+                    )
+                    for number in range(count)
+                ],
+            )
+            for name, count in self.topics.items()
+        ]
+        brokers = [MetadataResponseBroker(node_id=0, host=self.name, port=PORT)]
+        return MetadataResponse(brokers=brokers, cluster_id="c", controller_id=0, topics=topics)
+
+    def accept(self, endpoint: Any) -> None:
+        frames = FrameReader(1 << 24)
+        buffer = memoryview(bytearray(1 << 16))
+        self.connections.append(endpoint)
+
+        def readable() -> None:
+            try:
+                count = endpoint.receive_into(buffer)
+            except OSError:
+                count = 0
+            if not count:
+                endpoint.close()
+                return
+            for frame in frames.received(buffer[:count]):
+                self.answer(endpoint, frame)
+
+        endpoint.on_readable(readable)
+
+    def answer(self, endpoint: Any, frame: bytes) -> None:
+        header, _ = decode_request_header(frame)
+        if header.api_version > self.highest[header.api_key]:
+            parts: list[Any] = [header.correlation_id.to_bytes(4, "big")]
+            parts.append(encode(ApiVersionsResponse(error_code=UNSUPPORTED_VERSION), 0))
+        else:
+            _, request = decode_request(frame)
+            self.seen.append((request, header.api_version))
+            response = self.handlers[type(request)](request)
+            if response is None:
+                return
+            parts = encode_response(header.correlation_id, header.api_version, response)
+        if not endpoint.closed:
+            endpoint.send(b"".join(framed(parts)))
+
+    def requests(self, kind: type[Message]) -> list[Any]:
+        return [request for request, _ in self.seen if isinstance(request, kind)]
+
+
+@pytest.fixture
+def scripted_broker() -> type[ScriptedBroker]:
+    return ScriptedBroker

@@ -1,0 +1,155 @@
+"""Connections and requests against a scripted broker, on virtual time."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from odradek.client.admin.config import AdminConfig
+from odradek.client.admin.topics import create_topics
+from odradek.client.admin.values import NewTopic
+from odradek.client.calls import Deadline
+from odradek.client.cluster import Cluster
+from odradek.client.config import load
+from odradek.client.connection import connect
+from odradek.client.errors import (
+    BrokerUnreachable,
+    ClientTimeout,
+    NoBrokerReachable,
+    RequestTimedOut,
+    UnsupportedByBroker,
+)
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from odradek.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.testing.virtual_network import VirtualNetwork
+
+
+def cluster_on(network: VirtualNetwork, clock: VirtualClock, **settings: object) -> Cluster:
+    config = load(AdminConfig, None, {"bootstrap_servers": "broker:9092", "client_id": "test", **settings})
+    return Cluster(network.host("client"), clock, random.Random(0), config)
+
+
+def test_versions_are_negotiated_and_the_highest_common_one_is_used(scripted_broker: Any) -> None:
+    async def main(clock: VirtualClock) -> list[tuple[str, int]]:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        broker.highest[MetadataRequest.API_KEY] = 5
+        connection = await connect(network.host("client"), clock, "broker", 9092, "test", 1000)
+        await connection.request(MetadataRequest(), MetadataResponse, 1000)
+        await connection.request(MetadataRequest(), MetadataResponse, 1000, highest_version=2)
+        return [(type(request).__name__, version) for request, version in broker.seen]
+
+    assert run_virtual(main) == [("ApiVersionsRequest", 3), ("MetadataRequest", 5), ("MetadataRequest", 2)]
+
+
+def test_a_broker_that_knows_only_old_versions_is_asked_again_in_version_0(scripted_broker: Any) -> None:
+    async def main(clock: VirtualClock) -> int:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        broker.highest[ApiVersionsRequest.API_KEY] = 2
+        connection = await connect(network.host("client"), clock, "broker", 9092, "test", 1000)
+        assert connection.served[MetadataRequest.API_KEY] == (0, 12)
+        return int(broker.seen[-1][1])
+
+    assert run_virtual(main) == 0
+
+
+def test_what_a_broker_does_not_serve_is_said_with_its_address(scripted_broker: Any) -> None:
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        del broker.highest[DeleteGroupsRequest.API_KEY]
+        connection = await connect(network.host("client"), clock, "broker", 9092, "test", 1000)
+        with pytest.raises(UnsupportedByBroker, match="broker broker:9092 does not serve DeleteGroups"):
+            await connection.request(DeleteGroupsRequest(), DeleteGroupsResponse, 1000)
+
+    run_virtual(main)
+
+
+def test_a_request_without_answer_times_out_and_takes_the_others_with_it(scripted_broker: Any) -> None:
+    async def main(clock: VirtualClock) -> list[object]:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        broker.handlers[MetadataRequest] = lambda request: None
+        connection = await connect(network.host("client"), clock, "broker", 9092, "test", 1000)
+        asked = [connection.request(MetadataRequest(), MetadataResponse, wait) for wait in (700, 5000)]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert connection.closed and clock.monotonic_ms() < 1000
+        return list(found)
+
+    for error in run_virtual(main):
+        assert isinstance(error, RequestTimedOut)
+        assert str(error) == "broker broker:9092: no answer to MetadataRequest within 700 ms"
+
+
+def test_a_connection_that_breaks_fails_its_requests_and_the_next_one_opens_another(scripted_broker: Any) -> None:
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        cluster = cluster_on(network, clock)
+        await cluster.refresh()
+        broker.handlers[MetadataRequest] = lambda request: network.reset("broker")
+        with pytest.raises(BrokerUnreachable, match="broker broker:9092"):
+            await cluster.request(0, MetadataRequest(), MetadataResponse)
+        broker.handlers[MetadataRequest] = lambda request: broker.metadata()
+        assert (await cluster.request(0, MetadataRequest(), MetadataResponse)).cluster_id == "c"
+        cluster.close()
+
+    run_virtual(main)
+
+
+def test_nobody_there_is_said_with_the_reason_and_attempts_back_off(scripted_broker: Any) -> None:
+    async def main(clock: VirtualClock) -> None:
+        cluster = cluster_on(VirtualNetwork(clock), clock)
+        for _ in range(2):
+            with pytest.raises(NoBrokerReachable, match=r"broker broker:9092: not reachable .*Connection refused"):
+                await cluster.refresh()
+        assert cluster.ready_in_ms(-2) > 0, "the second attempt was not made: too soon"
+        cluster.close()
+
+    run_virtual(main)
+
+
+def answered(code: ErrorCode) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[CreatableTopicResult(name="n", error_code=code, error_message="because")])
+
+
+def test_the_controller_is_asked_again_until_it_is_one_and_refusals_are_told(scripted_broker: Any) -> None:
+    async def main(clock: VirtualClock) -> int:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        cluster = cluster_on(network, clock)
+        answers = [answered(ErrorCode.NOT_CONTROLLER), answered(ErrorCode.NOT_CONTROLLER), answered(ErrorCode.NONE)]
+        broker.handlers[CreateTopicsRequest] = lambda request: answers.pop(0)
+        deadline = Deadline(cluster, 5_000, "creating n", "default.api.timeout.ms")
+        await create_topics(cluster, [NewTopic("n", 1, 1)], deadline, validate_only=False)
+        broker.handlers[CreateTopicsRequest] = lambda request: answered(ErrorCode.TOPIC_ALREADY_EXISTS)
+        with pytest.raises(KafkaError, match="n: because") as caught:
+            await create_topics(cluster, [NewTopic("n", 1, 1)], deadline, validate_only=False)
+        assert caught.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+        cluster.close()
+        return len(broker.requests(CreateTopicsRequest))
+
+    assert run_virtual(main) == 4
+
+
+def test_patience_ends_with_the_setting_and_the_last_reason(scripted_broker: Any) -> None:
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        cluster = cluster_on(network, clock)
+        broker.handlers[CreateTopicsRequest] = lambda request: answered(ErrorCode.NOT_CONTROLLER)
+        deadline = Deadline(cluster, 1_000, "creating n", "default.api.timeout.ms")
+        with pytest.raises(
+            ClientTimeout, match=r"creating n: not done within default.api.timeout.ms=1000; last: NOT_C"
+        ):
+            await create_topics(cluster, [NewTopic("n", 1, 1)], deadline, validate_only=False)
+        assert clock.monotonic_ms() < 1_100
+        cluster.close()
+
+    run_virtual(main)
