@@ -1,0 +1,64 @@
+"""What a test asks of any client, and the values it gets back."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ALL_CODECS = ("gzip", "snappy", "lz4", "zstd")
+DEADLINE_SECONDS = 30.0
+"""For a client that hangs; nothing is measured with it."""
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a producer hands in and a consumer must get: the same in every respect."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+
+
+class Member(ABC):
+    """One consumer of a group, which polls by itself until it is closed."""
+
+    @abstractmethod
+    def assignment(self) -> set[int]:
+        """The partitions it holds."""
+
+    @abstractmethod
+    def received(self) -> list[tuple[int, int]]:
+        """(partition, offset) of all it has got so far, in the order of arrival."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Commit what it has received and leave the group. A second call does nothing."""
+
+
+class Client(ABC):
+    """A foreign client. Topics exist before it is asked for anything."""
+
+    name: str
+    codecs: tuple[str, ...] = ALL_CODECS
+    sets_timestamps = True
+    """Whether the producer can give a timestamp; else the broker's readers must agree with one another."""
+    headers_per_record = True
+    """Whether records of one run can differ in their headers."""
+
+    @abstractmethod
+    def produce(self, topic: str, codec: str, records: Sequence[Record], *, idempotent: bool = False) -> None:
+        """To partition 0 with acks=all; returns when all are acknowledged. `codec` may be "none"."""
+
+    @abstractmethod
+    def consume(self, topic: str, count: int) -> list[Record]:
+        """The first `count` records of partition 0, read without a group."""
+
+    @abstractmethod
+    def join(self, group: str, topic: str) -> Member:
+        """A new member of a group, which starts at the beginning where nothing is committed. Returns at once."""
+
+    def close(self) -> None:
+        """End what runs for it."""
+        return

@@ -1,0 +1,89 @@
+"""kafka-python."""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from odradek.testing.foreign.interface import ALL_CODECS, DEADLINE_SECONDS, Client, Member, Record
+
+
+class KafkaPythonClient(Client):
+    name = "kafka-python"
+
+    def __init__(self, bootstrap: str, codecs: tuple[str, ...] = ALL_CODECS, **settings: Any) -> None:
+        """`settings` (its own keywords, such as api_version) hold for producers and consumers."""
+        self.codecs = codecs
+        self._settings = {"bootstrap_servers": bootstrap.split(","), **settings}
+
+    def produce(self, topic: str, codec: str, records: Sequence[Record], *, idempotent: bool = False) -> None:
+        producer = KafkaProducer(
+            **self._settings,
+            compression_type=None if codec == "none" else codec,
+            enable_idempotence=idempotent,
+            acks="all",
+            linger_ms=20,
+        )
+        sent = [
+            producer.send(
+                topic,
+                value=record.value,
+                key=record.key,
+                headers=list(record.headers),
+                partition=0,
+                timestamp_ms=record.timestamp_ms,
+            )
+            for record in records
+        ]
+        producer.flush(DEADLINE_SECONDS)
+        for future in sent:
+            future.get(DEADLINE_SECONDS)
+        producer.close()
+
+    def consume(self, topic: str, count: int) -> list[Record]:
+        consumer = KafkaConsumer(**self._settings, group_id=None, auto_offset_reset="earliest")
+        consumer.assign([TopicPartition(topic, 0)])
+        found: list[Record] = []
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"{len(found)} of {count} records"
+            for messages in consumer.poll(200).values():
+                found += [Record(m.key, m.value, tuple(m.headers), m.timestamp) for m in messages]
+        consumer.close()
+        return found[:count]
+
+    def join(self, group: str, topic: str) -> Member:
+        consumer = KafkaConsumer(
+            topic, **self._settings, group_id=group, auto_offset_reset="earliest", heartbeat_interval_ms=300
+        )
+        return KafkaPythonMember(consumer)
+
+
+class KafkaPythonMember(Member):
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+        self._held: set[int] = set()
+        self._received: list[tuple[int, int]] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for messages in self._consumer.poll(100).values():
+                self._received += [(message.partition, message.offset) for message in messages]
+            self._held = {partition.partition for partition in self._consumer.assignment()}
+        self._consumer.close()
+
+    def assignment(self) -> set[int]:
+        return self._held
+
+    def received(self) -> list[tuple[int, int]]:
+        return list(self._received)
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(DEADLINE_SECONDS)
+        assert not self._thread.is_alive(), "a consumer that does not close"

@@ -1,0 +1,63 @@
+"""Requests that no client sends: any message, in any version, over a blocking socket."""
+
+import itertools
+import socket
+from types import TracebackType
+from typing import Any
+
+from odradek.protocol.connection import framed
+from odradek.protocol.fields import Message
+from odradek.protocol.headers import RequestHeader, decode_response, encode_request, message_classes
+
+TIMEOUT_SECONDS = 20.0
+
+
+class RawConnection:
+    """One connection to one broker, one request at a time."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), TIMEOUT_SECONDS)
+        self._numbers = itertools.count(1)
+
+    def __enter__(self) -> "RawConnection":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def ask(self, request: Message, version: int) -> Any:
+        """The response, whose bytes must end where its fields end."""
+        number = next(self._numbers)
+        parts = encode_request(RequestHeader(request.API_KEY, version, number, "raw"), request)
+        self._socket.sendall(b"".join(framed(parts)))
+        correlation_id, response = decode_response(request.API_KEY, version, self.read_frame())
+        assert correlation_id == number, (correlation_id, number)
+        return response
+
+    def send(self, frame: bytes) -> None:
+        """`frame` behind its size."""
+        self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
+
+    def read_frame(self) -> bytes:
+        """The next response without its size; EOFError when the broker has closed the connection."""
+        return self._read(int.from_bytes(self._read(4), "big"))
+
+    def _read(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            try:
+                more = self._socket.recv(count - len(data))
+            except ConnectionResetError:
+                more = b""
+            if not more:
+                raise EOFError("closed by the broker")
+            data += more
+        return data
+
+
+def name_of(api_key: int) -> str:
+    """The API's name."""
+    return message_classes(api_key).name

@@ -1,0 +1,195 @@
+"""One cluster of three for all foreign clients, the clients themselves, and what tests share."""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from odradek.testing.foreign.aio import AiokafkaClient
+from odradek.testing.foreign.confluent import ConfluentClient
+from odradek.testing.foreign.driver import DriverClient
+from odradek.testing.foreign.interface import Client, Record
+from odradek.testing.foreign.kafka_python import KafkaPythonClient
+from odradek.testing.foreign.kcat import KcatClient
+from odradek.testing.up import UpCluster
+
+HERE = Path(__file__).parent
+CACHE = HERE.parent.parent / ".cache"
+INSTALL_SECONDS = 170
+CLIENTS = ("confluent", "kafka-python", "aiokafka", "kcat", "kafkajs", "java")
+OUR_ERRORS = ("Traceback (most recent call last)", "after an error of ours", "AssertionError")
+ANY_ERRORS = (*OUR_ERRORS, " ERROR ", " CRITICAL ")
+
+
+def _check_logs(up: UpCluster, signs: Sequence[str]) -> None:
+    lines = [
+        f"broker {broker}: {line}"
+        for broker in range(up.brokers)
+        for line in up.log_file(broker).read_text().splitlines()
+        if any(sign in line for sign in signs)
+    ]
+    assert not lines, "\n".join(lines[:20])
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
+    """In the end no broker may have written of an error; the last to shut down may say that nobody takes over."""
+    with UpCluster(tmp_path_factory.mktemp("clients") / "cluster") as up:
+        yield up
+        _check_logs(up, ANY_ERRORS)
+    _check_logs(up, OUR_ERRORS)
+
+
+@pytest.fixture(scope="session")
+def admin(cluster: UpCluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap})
+
+
+@pytest.fixture
+def new_topic(admin: AdminClient, request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Creates topics whose names come from the test's and returns the name."""
+
+    def create(suffix: str = "", partitions: int = 1, **config: str) -> str:
+        name = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name).strip("-") + suffix
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        for made in admin.create_topics([NewTopic(name, partitions, 3, config=settings)]).values():
+            made.result(30)
+        return name
+
+    return create
+
+
+@pytest.fixture(scope="session")
+def wait_until() -> Callable[[Callable[[], bool], str], None]:
+    """Asks again and again until a condition holds; the deadline is for a cluster that hangs."""
+
+    def wait(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+            time.sleep(0.02)
+
+    return wait
+
+
+@pytest.fixture(scope="session")
+def make_records() -> Callable[..., list[Record]]:
+    """Text that compresses well; a null key, a null value and different headers among it; times an hour ago."""
+
+    def make(
+        count: int = 30, *, headers: bool = True, headers_per_record: bool = True, nulls: bool = True
+    ) -> list[Record]:
+        first_ms = int(time.time() * 1000) - 3_600_000
+        records = []
+        for number in range(count):
+            key = None if nulls and number == 3 else f"schlüssel-{number % 7}".encode()
+            value = None if nulls and number == 5 else (f"Odradek {number}, a flat star-shaped spool. " * 5).encode()
+            lines = (("kind", b"spool"), ("number", str(number if headers_per_record else 0).encode()))
+            records.append(Record(key, value, lines if headers else (), first_ms + number * 1000))
+        return records
+
+    return make
+
+
+def _run(command: Sequence[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+def _installed(name: str, listing: Path, command: Sequence[str]) -> Path:
+    """The folder of downloads that belong to `listing`, filled when that has changed."""
+    folder = CACHE / name
+    mark = folder / "installed" / listing.name
+    if not mark.is_file() or mark.read_bytes() != listing.read_bytes():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        shutil.copy(listing, folder)
+        _run(command, folder)
+        mark.parent.mkdir()
+        shutil.copy(listing, mark)
+    return folder
+
+
+def _needed(*programs: str) -> None:
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        pytest.skip(f"not installed here: {', '.join(missing)}")
+
+
+@pytest.fixture(scope="session")
+def java_classpath() -> str:
+    """Kafka's client and tools, from Maven."""
+    _needed("java", "mvn")
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
+    return os.path.join(_installed("java", HERE / "java" / "pom.xml", command), "jars", "*")
+
+
+@pytest.fixture(scope="session")
+def java(cluster: UpCluster, java_classpath: str) -> Iterator[DriverClient]:
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", java_classpath, str(HERE / "java" / "Driver.java")]
+    driver = DriverClient("java", [*command, cluster.bootstrap], cluster.directory / "java.log")
+    yield driver
+    driver.close()
+
+
+@pytest.fixture(scope="session")
+def kafkajs(cluster: UpCluster) -> Iterator[DriverClient]:
+    _needed("node", "npm")
+    command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
+    folder = _installed("kafkajs", HERE / "kafkajs" / "package.json", command)
+    command = ["node", str(HERE / "kafkajs" / "driver.js"), cluster.bootstrap, str(folder)]
+    driver = DriverClient("kafkajs", command, cluster.directory / "kafkajs.log")
+    yield driver
+    driver.close()
+
+
+@pytest.fixture(scope="session")
+def kcat(cluster: UpCluster) -> KcatClient:
+    _needed("kcat")
+    return KcatClient(cluster.bootstrap, "kcat")
+
+
+@pytest.fixture(scope="session")
+def confluent(cluster: UpCluster) -> ConfluentClient:
+    return ConfluentClient(cluster.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def get_client(
+    cluster: UpCluster, confluent: ConfluentClient, request: pytest.FixtureRequest
+) -> Callable[[str], Client]:
+    """A client by its name; the test is skipped where its runtime is missing."""
+    in_python: dict[str, Client] = {
+        "confluent": confluent,
+        "kafka-python": KafkaPythonClient(cluster.bootstrap),
+        "aiokafka": AiokafkaClient(cluster.bootstrap),
+    }
+
+    def get(name: str) -> Client:
+        client: Client = in_python.get(name) or request.getfixturevalue(name)
+        return client
+
+    return get
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest, get_client: Callable[[str], Client]) -> Client:
+    """Each in its turn."""
+    return get_client(request.param)
+
+
+@pytest.fixture(scope="session")
+def admin_groups(admin: AdminClient) -> Callable[[str], str]:
+    """The state of a group, by its name."""
+
+    def state(group: str) -> str:
+        described = admin.describe_consumer_groups([group])[group].result(30)
+        return str(described.state.name)
+
+    return state

@@ -1,0 +1,86 @@
+"""What one client has written, it and others read: keys, values, headers and times, in every codec."""
+
+from collections.abc import Callable
+
+import pytest
+
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.record_batch import BatchHeader, batches
+from odradek.testing.foreign.interface import ALL_CODECS, Client, Record
+from odradek.testing.foreign.raw import RawConnection
+from odradek.testing.up import UpCluster
+
+pytestmark = pytest.mark.cluster
+
+CODEC_NUMBERS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+READERS = ("confluent", "kafka-python", "aiokafka", "kafkajs", "java", "kcat")
+
+
+def _stored(cluster: UpCluster, topic: str) -> list[BatchHeader]:
+    """The batches of partition 0 as the leader keeps them."""
+    first = cluster.bootstrap.split(",")[0]
+    with RawConnection(first) as connection:
+        answer = connection.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 4)
+    leader = answer.topics[0].partitions[0].leader_id
+    address = next(f"{broker.host}:{broker.port}" for broker in answer.brokers if broker.node_id == leader)
+    asked = FetchTopic(topic=topic, partitions=[FetchPartition(fetch_offset=0, partition_max_bytes=1 << 20)])
+    with RawConnection(address) as connection:
+        fetched = connection.ask(FetchRequest(max_wait_ms=100, min_bytes=1, topics=[asked]), 11)
+    part = fetched.responses[0].partitions[0]
+    assert part.error_code == 0
+    return [header for _, header in batches(part.records)]
+
+
+def _check(records: list[Record], read: list[Record], writer: Client, reader: Client) -> None:
+    times = [record.timestamp_ms for record in read]
+    if not writer.sets_timestamps:
+        assert times == sorted(times) and times[0] > records[0].timestamp_ms
+        read = [Record(r.key, r.value, r.headers, sent.timestamp_ms) for r, sent in zip(read, records, strict=True)]
+    assert read == records, f"written by {writer.name}, read by {reader.name}"
+
+
+@pytest.mark.parametrize("codec", ["none", *ALL_CODECS])
+def test_written_by_one_read_by_all(
+    client: Client,
+    codec: str,
+    cluster: UpCluster,
+    new_topic: Callable[..., str],
+    make_records: Callable[..., list[Record]],
+    get_client: Callable[[str], Client],
+) -> None:
+    """By itself and by all others. One without a runtime here is passed over as a reader: its own tests say so."""
+    topic = new_topic()
+    records = make_records(headers_per_record=client.headers_per_record)
+    client.produce(topic, codec, records)
+    headers = _stored(cluster, topic)
+    assert {header.codec for header in headers} == {CODEC_NUMBERS[codec]}, "the batch keeps its producer's codec"
+    times = set()
+    for name in READERS:
+        try:
+            reader = get_client(name)
+        except pytest.skip.Exception:
+            continue
+        read = reader.consume(topic, len(records))
+        _check(records, read, client, reader)
+        times.add(tuple(record.timestamp_ms for record in read))
+    assert len(times) == 1, "all readers see the same times"
+
+
+def test_idempotent_producer(
+    client: Client,
+    cluster: UpCluster,
+    new_topic: Callable[..., str],
+    make_records: Callable[..., list[Record]],
+    confluent: Client,
+) -> None:
+    topic = new_topic()
+    records = make_records(headers_per_record=client.headers_per_record)
+    client.produce(topic, "lz4", records, idempotent=True)
+    headers = _stored(cluster, topic)
+    assert all(header.producer_id >= 0 and header.producer_epoch >= 0 for header in headers), headers
+    sequence = 0
+    for header in headers:
+        assert header.base_sequence == sequence
+        sequence += header.last_offset_delta + 1
+    _check(records, confluent.consume(topic, len(records)), client, confluent)
