@@ -107,7 +107,7 @@ async def alter(tenure: Tenure, request: AlterPartitionRequest, version: int) ->
                 assert isinstance(verdict, Leadership), verdict
                 to_write[partition] = verdict
         remaining = await _write(tenure, to_write, verdicts)
-    tenure.tell(proposals)
+    await tenure.tell(proposals)
     _fill(state, response, verdicts, version)
     for partition, verdict in verdicts.items():
         if isinstance(verdict, Leadership) and partition in state.reassigning:

@@ -44,7 +44,7 @@ async def look(tenure: Tenure) -> None:
     if updated:
         for broker_id in updated:
             tenure.connect(broker_id, found[broker_id])
-        tenure.tell([])
+        await tenure.tell([])
 
 
 async def _started(tenure: Tenure, brokers: list[int]) -> None:
@@ -52,10 +52,10 @@ async def _started(tenure: Tenure, brokers: list[int]) -> None:
     state = tenure.state
     for broker_id in brokers:
         state.offline_directories.pop(broker_id, None)
-    tenure.tell([], state.brokers.keys() - set(brokers))
-    tenure.tell(state.leaderships, brokers)
+    await tenure.tell([], state.brokers.keys() - set(brokers))
+    await tenure.tell(state.leaderships, brokers)
     replicas = state.replicas_on(brokers)
-    tenure.move_replicas(
+    await tenure.move_replicas(
         [replica for replica in replicas if not state.being_deleted(replica.partition)], ReplicaPhase.ONLINE
     )
     await elect_where_needed(tenure)
@@ -83,4 +83,4 @@ async def replicas_lost(tenure: Tenure, replicas: Iterable[Replica]) -> None:
     await topic_deletion.replicas_failed(tenure, to_delete)
     if not serving:
         # No request told anybody so far that a broker is gone.
-        tenure.tell([])
+        await tenure.tell([])

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from odradek.controller.elections import Leadership
-from odradek.controller.fenced_store import FencedStore
+from odradek.controller.fenced_store import CALLS_IN_FLIGHT, FencedStore, slices
 from odradek.controller.state import Assignment, Broker, TopicPartition
 from odradek.zk_schema.store import ConnectionLost, Create, Delete, MultiFailed, Operation, SetData, Stat, StoreError
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH, delete_topic_path
@@ -111,11 +111,12 @@ class ClusterStore:
 
     async def leaderships(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Leadership | None]:
         """None: there is no readable state znode."""
-        found = await self.znodes.get_all([state_path(*partition) for partition in partitions])
-        return {
-            partition: None if znode is None else _leadership(partition, *znode)
-            for partition, znode in zip(partitions, found, strict=True)
-        }
+        leaderships: dict[TopicPartition, Leadership | None] = {}
+        for some in slices(partitions, CALLS_IN_FLIGHT):
+            found = await self.znodes.get_all([state_path(*partition) for partition in some])
+            for partition, znode in zip(some, found, strict=True):
+                leaderships[partition] = None if znode is None else _leadership(partition, *znode)
+        return leaderships
 
     async def update_leaderships(
         self, chosen: Mapping[TopicPartition, Leadership]

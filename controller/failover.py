@@ -29,7 +29,7 @@ async def take_over(tenure: Tenure, randomness: random.Random) -> None:
     await _read_cluster(tenure, randomness)
     await topic_deletion.initialize(tenure)
     # Brokers refuse a leader that they do not know to be alive: the live brokers come first.
-    tenure.tell([])
+    await tenure.tell([])
     await _start_replicas(tenure)
     await start_partitions(tenure)
     log.info("controller of epoch %d: %d brokers, %d topics", tenure.state.controller_epoch, *_counts(tenure))
@@ -84,7 +84,7 @@ async def _start_replicas(tenure: Tenure) -> None:
         state.replica_phases[replica] = replica_machine.initial_phase(state, replica)
     online = [replica for replica in replicas if state.replica_phase(replica) is ReplicaPhase.ONLINE]
     offline = [replica for replica in replicas if state.replica_phase(replica) is not ReplicaPhase.ONLINE]
-    tenure.move_replicas(online, ReplicaPhase.ONLINE)
+    await tenure.move_replicas(online, ReplicaPhase.ONLINE)
     await tenure.take_offline(offline)
 
 

@@ -57,9 +57,18 @@ from odradek.controller.tenure import Tenure
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from odradek.world.clock import Clock
-from odradek.zk_schema.store import Connected, ConnectionLost, Expired, SessionExpired, Store, StoreEvent, WatchFired
+from odradek.zk_schema.store import (
+    Connected,
+    ConnectionLost,
+    Expired,
+    SessionExpired,
+    Store,
+    StoreError,
+    StoreEvent,
+    WatchFired,
+)
 from odradek.zk_schema.znodes.cluster import ProducerIdBlock
-from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
+from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH
 from odradek.zk_schema.znodes.json_data import BadZnode
 
 log = logging.getLogger(__name__)
@@ -306,13 +315,23 @@ class Controller:
                 raise AssertionError(event)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """The loop ends only by `stop`, or by a bug: then the office is given up and the loop's owner told."""
+        """The loop ends only by `stop`, or by a bug: then another broker is to have the office, and the bug is told."""
         if task.cancelled():
             return
         self._resign("it failed")
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._abdicate(), name="controller-abdicates")
         error = task.exception()
-        context = {"message": "the controller failed", "exception": error, "task": task}
-        asyncio.get_running_loop().call_exception_handler(context)
+        loop.call_exception_handler({"message": "the controller failed", "exception": error, "task": task})
+
+    async def _abdicate(self) -> None:
+        """Delete `/controller` if it is ours; if that fails too, it goes with the session."""
+        try:
+            held = await election.holder(self._store)
+            if held.session_id == self._store.session_id:
+                await self._store.delete(CONTROLLER_PATH)
+        except StoreError as error:
+            log.error("the office is not given up: %s", error)
 
     # The office.
 

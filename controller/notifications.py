@@ -33,7 +33,7 @@ async def isr_changes(tenure: Tenure) -> None:
         if leadership is not None:
             tenure.state.leaderships[partition] = leadership
     if known:
-        tenure.tell(known)
+        await tenure.tell(known)
     for partition in known:
         if partition in tenure.state.reassigning:
             await reassignment.complete_if_caught_up(tenure, partition)
@@ -49,7 +49,7 @@ async def log_directories_failed(tenure: Tenure) -> None:
             brokers.add(decode_log_dir_event(data))
         except BadZnode as bad:
             log.error("a failed log directory: %s", bad)
-    tenure.move_replicas(
+    await tenure.move_replicas(
         [r for r in tenure.state.replicas_on(brokers) if not tenure.state.being_deleted(r.partition)],
         ReplicaPhase.ONLINE,
     )

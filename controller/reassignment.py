@@ -167,13 +167,13 @@ async def _begin(tenure: Tenure, partition: TopicPartition, assignment: Assignme
         for broker in assignment.adding
         if tenure.state.replica_phase(replica := Replica(partition, broker)) is ReplicaPhase.NON_EXISTENT
     ]
-    tenure.move_replicas(new, ReplicaPhase.NEW)
+    await tenure.move_replicas(new, ReplicaPhase.NEW)
 
 
 async def _complete(tenure: Tenure, partition: TopicPartition, assignment: Assignment) -> None:
     """The target replicas are in sync: the others go, after the leadership has left them."""
     state = tenure.state
-    tenure.move_replicas([Replica(partition, broker) for broker in assignment.adding], ReplicaPhase.ONLINE)
+    await tenure.move_replicas([Replica(partition, broker) for broker in assignment.adding], ReplicaPhase.ONLINE)
     final = Assignment(assignment.target)
     state.assign(partition, final)
     leader = state.leaderships[partition].leader
@@ -186,7 +186,7 @@ async def _complete(tenure: Tenure, partition: TopicPartition, assignment: Assig
     state.assign(partition, final)
     state.reassigning.discard(partition)
     await _forget_in_znode(tenure, [partition])
-    tenure.tell([partition])
+    await tenure.tell([partition])
     log.info("%s is on brokers %s now", partition, list(final.replicas))
     await topic_deletion.resume_topics(tenure, [partition.topic])
 
@@ -198,7 +198,7 @@ async def _stop(tenure: Tenure, partition: TopicPartition, brokers: Sequence[int
     replicas = [Replica(partition, broker) for broker in brokers]
     await tenure.take_offline(replicas)
     for phase in (ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_SUCCESSFUL, ReplicaPhase.NON_EXISTENT):
-        tenure.move_replicas(replicas, phase)
+        await tenure.move_replicas(replicas, phase)
 
 
 async def _tell_under_new_epoch(tenure: Tenure, partition: TopicPartition, assignment: Assignment) -> None:
@@ -220,7 +220,7 @@ async def _tell_under_new_epoch(tenure: Tenure, partition: TopicPartition, assig
     batch = tenure.batch()
     batch.leader_and_isr(assignment.origin, partition)
     batch.leader_and_isr(assignment.adding, partition, is_new=True)
-    tenure.send(batch)
+    await tenure.send(batch)
 
 
 async def _store_assignment(tenure: Tenure, partition: TopicPartition, assignment: Assignment) -> None:

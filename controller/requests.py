@@ -5,7 +5,7 @@ when the step is over, and the state holds only what ZooKeeper has accepted.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from odradek.controller.elections import FIRST_LEADER_EPOCH
 from odradek.controller.state import Broker, ClusterState, TopicPartition
@@ -36,6 +36,7 @@ LEADER_DURING_DELETE = -2
 EPOCH_DURING_DELETE = -2
 """In StopReplica: obeyed whatever epoch the broker has."""
 NO_EPOCH = -1
+PARTS_BEFORE_PAUSE = 200
 
 
 class RequestBatch:
@@ -49,6 +50,8 @@ class RequestBatch:
         self._stop_replica: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
         self._metadata_brokers: set[int] = set()
         self._metadata_partitions: dict[TopicPartition, None] = {}
+        self._metadata_parts: dict[TopicPartition, UpdateMetadataPartitionState] = {}
+        self._leader_and_isr_parts: dict[tuple[TopicPartition, bool], LeaderAndIsrPartitionState] = {}
 
     def leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, *, is_new: bool = False) -> None:
         """Tell replicas their leader, and so everybody the metadata. Once new stays new."""
@@ -68,6 +71,20 @@ class RequestBatch:
         self._metadata_brokers.update(self._state.brokers if brokers is None else brokers)
         self._metadata_partitions.update(dict.fromkeys(partitions))
 
+    def build(self) -> Iterator[None]:
+        """Make the parts of the requests; yields now and then so that the caller can let others have their turn.
+
+        Optional: `messages` makes what is not made yet.
+        """
+        wanted = dict.fromkeys(self._metadata_partitions)
+        for number, partition in enumerate(wanted):
+            if partition in self._state.leaderships:
+                self._metadata_part(partition)
+                for is_new in {brokers[partition] for brokers in self._leader_and_isr.values() if partition in brokers}:
+                    self._leader_and_isr_part(partition, is_new)
+            if number % PARTS_BEFORE_PAUSE == PARTS_BEFORE_PAUSE - 1:
+                yield
+
     def messages(self) -> list[tuple[int, Message]]:
         """In Kafka's order: LeaderAndIsr to each broker, then UpdateMetadata, then StopReplica."""
         messages = [
@@ -79,6 +96,8 @@ class RequestBatch:
         self._stop_replica.clear()
         self._metadata_brokers.clear()
         self._metadata_partitions.clear()
+        self._metadata_parts.clear()
+        self._leader_and_isr_parts.clear()
         return messages
 
     def _registered(
@@ -99,7 +118,7 @@ class RequestBatch:
             topic = topics.get(name)
             if topic is None:
                 topic = topics[name] = LeaderAndIsrTopicState(topic_name=name, topic_id=self._topic_id(name))
-            topic.partition_states.append(self._leader_and_isr_state(partition, is_new))
+            topic.partition_states.append(self._leader_and_isr_part(partition, is_new))
             leaders.add(self._state.leaderships[partition].leader)
         return LeaderAndIsrRequest(
             controller_id=self._state.controller_id,
@@ -108,6 +127,14 @@ class RequestBatch:
             topic_states=list(topics.values()),
             live_leaders=self._live_leaders(leaders),
         )
+
+    def _leader_and_isr_part(self, partition: TopicPartition, is_new: bool) -> LeaderAndIsrPartitionState:
+        """All brokers are told the same."""
+        part = self._leader_and_isr_parts.get((partition, is_new))
+        if part is None:
+            part = self._leader_and_isr_state(partition, is_new)
+            self._leader_and_isr_parts[(partition, is_new)] = part
+        return part
 
     def _leader_and_isr_state(self, partition: TopicPartition, is_new: bool) -> LeaderAndIsrPartitionState:
         leadership = self._state.leaderships[partition]
@@ -168,8 +195,14 @@ class RequestBatch:
             topic = topics.get(name)
             if topic is None:
                 topic = topics[name] = UpdateMetadataTopicState(topic_name=name, topic_id=self._topic_id(name))
-            topic.partition_states.append(self._metadata_state(partition))
+            topic.partition_states.append(self._metadata_part(partition))
         return list(topics.values())
+
+    def _metadata_part(self, partition: TopicPartition) -> UpdateMetadataPartitionState:
+        part = self._metadata_parts.get(partition)
+        if part is None:
+            part = self._metadata_parts[partition] = self._metadata_state(partition)
+        return part
 
     def _metadata_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState:
         leadership, replicas = self._state.leaderships[partition], self._state.replicas(partition)

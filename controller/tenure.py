@@ -5,6 +5,7 @@ that order. A lost race reads again. When an await is cut short (ControllerMoved
 what ZooKeeper accepted, and the next controller starts from ZooKeeper.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,7 +15,7 @@ from odradek.controller.cluster_store import ClusterStore
 from odradek.controller.config import ControllerConfig
 from odradek.controller.elections import Leadership, Strategy
 from odradek.controller.events import Event, LeaderAndIsrAnswered, StopReplicaAnswered
-from odradek.controller.fenced_store import ControllerMoved
+from odradek.controller.fenced_store import ControllerMoved, slices
 from odradek.controller.requests import RequestBatch
 from odradek.controller.state import Broker, ClusterState, PartitionPhase, Replica, ReplicaPhase, TopicPartition
 from odradek.protocol.fields import Message
@@ -24,6 +25,9 @@ from odradek.world.clock import Clock, Timer
 from odradek.zk_schema.store import BadVersion, ConnectionLost, NodeExists, StoreError
 
 log = logging.getLogger(__name__)
+
+SLICE = 200
+"""Partitions that are worked on before others have their turn: some milliseconds."""
 
 
 class Tenure:
@@ -85,18 +89,24 @@ class Tenure:
     def batch(self) -> RequestBatch:
         return RequestBatch(self.state, self.config.inter_broker_listener_name)
 
-    def send(self, batch: RequestBatch) -> None:
+    async def send(self, batch: RequestBatch) -> None:
         """Queue everything collected, in order per broker. Answers that matter come back as events."""
-        if self._closed:
-            raise ControllerMoved("resigned")
+        for _ in batch.build():
+            await self._breathe()
         for broker_id, message in batch.messages():
             self._channels.send(broker_id, message, self._answer_to(broker_id, message))
 
-    def tell(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
+    async def _breathe(self) -> None:
+        """Long work is cut into slices: others have their turn. Raises ControllerMoved after a resignation."""
+        await asyncio.sleep(0)
+        if self._closed:
+            raise ControllerMoved("resigned")
+
+    async def tell(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
         """Only metadata, to all brokers or to some."""
         batch = self.batch()
         batch.update_metadata(partitions, brokers)
-        self.send(batch)
+        await self.send(batch)
 
     def _answer_to(self, broker_id: int, message: Message) -> Callable[[Message], None]:
         def answered(response: Message) -> None:
@@ -128,9 +138,14 @@ class Tenure:
         wanted = [p for p in partitions if partition_machine.may_become(self.state, p, PartitionPhase.ONLINE)]
         new = [partition for partition in wanted if self.state.phase(partition) is PartitionPhase.NEW]
         known = [partition for partition in wanted if self.state.phase(partition) is not PartitionPhase.NEW]
-        failed, existing = await self._initialize(new, batch)
-        failed |= await self._elect(known + existing, strategy, unclean, batch)
-        self.send(batch)
+        failed: dict[TopicPartition, str] = {}
+        for some in slices(new, SLICE):
+            failed_here, existing = await self._initialize(some, batch)
+            failed |= failed_here
+            known += existing
+        for some in slices(known, SLICE):
+            failed |= await self._elect(some, strategy, unclean, batch)
+        await self.send(batch)
         for partition, reason in failed.items():
             state_log.change_failed(self.clock, partition, strategy.value, reason)
         return failed
@@ -194,14 +209,16 @@ class Tenure:
 
     # Replicas.
 
-    def move_replicas(self, replicas: Iterable[Replica], target: ReplicaPhase) -> None:
+    async def move_replicas(self, replicas: Iterable[Replica], target: ReplicaPhase) -> None:
         """Into any phase but OFFLINE; tells the brokers."""
         batch = self.batch()
-        for replica in replica_machine.move(self.state, replicas, target, batch):
-            phase = self.state.replica_phase(replica)
-            reason = f"the replica on broker {replica.broker} is {phase.value}"
-            state_log.change_failed(self.clock, replica.partition, f"replica {target.value}", reason)
-        self.send(batch)
+        for some in slices(list(replicas), SLICE):
+            for replica in replica_machine.move(self.state, some, target, batch):
+                phase = self.state.replica_phase(replica)
+                reason = f"the replica on broker {replica.broker} is {phase.value}"
+                state_log.change_failed(self.clock, replica.partition, f"replica {target.value}", reason)
+            await self._breathe()
+        await self.send(batch)
 
     async def take_offline(self, replicas: Iterable[Replica]) -> None:
         """Out of the ISRs, and tell the other replicas. Of topics to be deleted nobody needs the ISR any more."""
@@ -214,11 +231,12 @@ class Tenure:
             else:
                 replica_machine.adopt_offline(self.state, replica, None, batch)
         for broker, partitions in by_broker.items():
-            await self._shrink(broker, partitions, batch)
-        self.send(batch)
+            for some in slices(partitions, SLICE):
+                await self._shrink(broker, some, batch)
+        await self.send(batch)
 
-    async def _shrink(self, broker: int, partitions: list[TopicPartition], batch: RequestBatch) -> None:
-        remaining = partitions
+    async def _shrink(self, broker: int, partitions: Sequence[TopicPartition], batch: RequestBatch) -> None:
+        remaining = list(partitions)
         while remaining:
             found = await self.store.leaderships(remaining)
             plan = replica_machine.plan_removals(self.state, broker, found)

@@ -54,6 +54,6 @@ async def _create(tenure: Tenure, partitions: Iterable[TopicPartition]) -> None:
     new = list(partitions)
     replicas = [Replica(partition, broker) for partition in new for broker in tenure.state.replicas(partition)]
     tenure.move_partitions(new, PartitionPhase.NEW)
-    tenure.move_replicas(replicas, ReplicaPhase.NEW)
+    await tenure.move_replicas(replicas, ReplicaPhase.NEW)
     await tenure.bring_online(new, Strategy.OFFLINE_PARTITION)
-    tenure.move_replicas(replicas, ReplicaPhase.ONLINE)
+    await tenure.move_replicas(replicas, ReplicaPhase.ONLINE)

@@ -90,15 +90,15 @@ async def _begin(tenure: Tenure, topic: str) -> None:
         tenure.move_partitions(partitions, PartitionPhase.NON_EXISTENT)
         state.deletion_begun.add(topic)
     # Brokers stop serving it before its replicas go.
-    tenure.tell(partitions)
+    await tenure.tell(partitions)
     left = [r for r in state.replicas_of(topic) if state.replica_phase(r) is not ReplicaPhase.DELETION_SUCCESSFUL]
     alive = [replica for replica in left if state.is_online(replica.broker, replica.partition)]
     dead = [replica for replica in left if not state.is_online(replica.broker, replica.partition)]
     await tenure.take_offline(left)
-    tenure.move_replicas(dead, ReplicaPhase.DELETION_INELIGIBLE)
+    await tenure.move_replicas(dead, ReplicaPhase.DELETION_INELIGIBLE)
     if dead:
         state.deletion_halted.add(topic)
-    tenure.move_replicas(alive, ReplicaPhase.DELETION_STARTED)
+    await tenure.move_replicas(alive, ReplicaPhase.DELETION_STARTED)
 
 
 async def answered(tenure: Tenure, event: StopReplicaAnswered) -> None:
@@ -115,7 +115,7 @@ async def answered(tenure: Tenure, event: StopReplicaAnswered) -> None:
                 failed.append(replica)
             else:
                 deleted.append(replica)
-    tenure.move_replicas(deleted, ReplicaPhase.DELETION_SUCCESSFUL)
+    await tenure.move_replicas(deleted, ReplicaPhase.DELETION_SUCCESSFUL)
     await replicas_failed(tenure, failed)
     if deleted:
         await resume(tenure)
@@ -129,7 +129,7 @@ async def replicas_failed(tenure: Tenure, replicas: Iterable[Replica]) -> None:
     """Replicas of topics to be deleted are out of reach: their topics wait until a broker comes back."""
     state = tenure.state
     begun = [replica for replica in replicas if _is_deleting(tenure, replica)]
-    tenure.move_replicas(begun, ReplicaPhase.DELETION_INELIGIBLE)
+    await tenure.move_replicas(begun, ReplicaPhase.DELETION_INELIGIBLE)
     halted = {replica.partition.topic for replica in replicas} & state.topics_to_delete
     if halted:
         log.info("deletion of topics %s waits for brokers to come back", sorted(halted))

@@ -271,6 +271,41 @@ def test_unreadable_controller_data_leads_to_new_attempts_until_it_is_gone(play:
     play(scenario)
 
 
+def test_leaders_that_move_at_a_shutdown_are_written_together(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", *[[2, 1, 3]] * 60, *[[1, 2]] * 20)
+        begun = len(cluster.commits)
+        assert await cluster.active.controlled_shutdown(2, cluster.brokers[2].epoch) == []
+        moves, shrinks = [operations for _, operations in cluster.commits[begun:]]
+        assert (len(moves), len(shrinks)) == (61, 21), "each with its check: one transaction, then the next"
+        await cluster.settle()
+        assert len(cluster.brokers[1].led()) == 80
+        told = cluster.brokers[1].of(LeaderAndIsrRequest)[1:]
+        assert [len(request.topic_states[0].partition_states) for request in told] == [60, 20]
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_a_bug_gives_the_office_to_another_broker(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.add_controller(1)
+
+        def broken(*_: Any) -> None:
+            raise AssertionError("a bug of ours")
+
+        cluster.channels[0].send = broken
+        await cluster.create_topic("t", [2, 1])
+        assert not cluster.controllers[0].is_active
+        assert cluster.active.broker_id == 1
+        cluster.check_agreement()
+
+    with pytest.raises(AssertionError, match="a bug of ours"):
+        play(scenario)
+
+
 def test_deleting_the_controller_znode_forces_an_election(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1)
