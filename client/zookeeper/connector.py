@@ -261,7 +261,7 @@ class ConsumerConnector:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for stream in self._streams.all_streams():
-            stream.close()
+            stream.stop()
         if self._settings.auto_commit_enable and self._store.connected:
             limit_seconds = self._store.session_timeout_ms / 1000
             try:
@@ -272,6 +272,9 @@ class ConsumerConnector:
             await self._store.close()
         if self._cluster is not None:
             self._cluster.close()
+        # Last of all: when its iterations end, a program may end too, and what is not done yet never will be.
+        for stream in self._streams.all_streams():
+            stream.close()
 
 
 def _check_count(count: object, what: str) -> None:

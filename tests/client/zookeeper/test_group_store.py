@@ -70,7 +70,7 @@ def test_claims_are_the_threads_names_and_say_who_is_in_the_way() -> None:
         assert claimed.blockers == [owner_path("g", "t", 1)]
         assert zookeeper.data(owner_path("g", "t", 0)) == b"g_a-0"
         await group_store(store).release([T0, T1])
-        assert [path for path in zookeeper.paths("/consumers/g/owners/t")] == [
+        assert zookeeper.paths("/consumers/g/owners/t") == [
             "/consumers/g/owners/t",
             owner_path("g", "t", 1),
         ], "only our own is deleted"
