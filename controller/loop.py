@@ -15,39 +15,25 @@ import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from odradek.controller import (
     alter_partition,
-    broker_changes,
     controlled_shutdown,
     election,
     failover,
-    notifications,
     preferred_election,
     producer_ids,
     reassignment,
-    topic_changes,
-    topic_deletion,
 )
 from odradek.controller.channels import Channels
 from odradek.controller.cluster_store import ClusterStore
 from odradek.controller.config import ControllerConfig
+from odradek.controller.dispatch import Call, dispatch, not_controller
 from odradek.controller.election import NO_CONTROLLER, Won
 from odradek.controller.events import (
-    AssignmentChanged,
-    BrokersChanged,
     ControllerChanged,
-    DeletionsChanged,
     Event,
-    IsrChangeNotified,
-    LeaderAndIsrAnswered,
-    LeadersToBalance,
-    LogDirectoryFailed,
-    PreferredElectionAsked,
-    ReassignmentAsked,
-    StopReplicaAnswered,
-    TopicsChanged,
     UncleanElectionEnabled,
     event_of,
 )
@@ -77,34 +63,6 @@ T = TypeVar("T")
 
 CALLS_QUEUED_MAX = 10_000
 """Requests that wait for the controller; further ones are told to come back (REQUEST_TIMED_OUT)."""
-
-
-class Call(Generic[T]):
-    """A request that waits for its turn; whoever asked awaits `answer`."""
-
-    def __init__(self, work: Callable[[Tenure], Awaitable[T]]) -> None:
-        self.work = work
-        self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-    def refuse(self, error: KafkaError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-    async def carry_out(self, tenure: Tenure) -> None:
-        """Answer in any case: when ControllerMoved is raised, or the loop is stopped, by NOT_CONTROLLER."""
-        try:
-            result = await self.work(tenure)
-        except KafkaError as error:
-            self.refuse(error)
-        else:
-            if not self.answer.done():
-                self.answer.set_result(result)
-        finally:
-            self.refuse(not_controller())
-
-
-def not_controller() -> KafkaError:
-    return KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
 
 
 class Controller:
@@ -280,39 +238,10 @@ class Controller:
             elif isinstance(event, Call):
                 await event.carry_out(tenure)
             else:
-                await self._dispatch(tenure, event)
+                await dispatch(tenure, event, self._randomness)
         except ControllerMoved as moved:
             self._resign(str(moved), tenure)
             self._enqueue(ControllerChanged())
-
-    async def _dispatch(self, tenure: Tenure, event: Event) -> None:
-        match event:
-            case BrokersChanged():
-                await broker_changes.look(tenure)
-            case TopicsChanged():
-                await topic_changes.look(tenure, self._randomness)
-            case AssignmentChanged(topic):
-                await topic_changes.look_at(tenure, topic)
-            case DeletionsChanged():
-                await topic_deletion.look(tenure)
-            case StopReplicaAnswered():
-                await topic_deletion.answered(tenure, event)
-            case LeaderAndIsrAnswered():
-                await notifications.leader_and_isr_answered(tenure, event)
-            case IsrChangeNotified():
-                await notifications.isr_changes(tenure)
-            case LogDirectoryFailed():
-                await notifications.log_directories_failed(tenure)
-            case PreferredElectionAsked():
-                await preferred_election.obey_znode(tenure)
-            case LeadersToBalance():
-                await preferred_election.balance(tenure)
-            case ReassignmentAsked():
-                await reassignment.obey_znode(tenure)
-            case UncleanElectionEnabled(topic):
-                await failover.elect_where_needed(tenure, topic)
-            case _:
-                raise AssertionError(event)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """The loop ends only by `stop`, or by a bug: then another broker is to have the office, and the bug is told."""
