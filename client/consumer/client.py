@@ -436,7 +436,7 @@ class KafkaConsumer:
             return
         if not self._next_commit_ms:
             self._next_commit_ms = now_ms + self.config.auto_commit_interval_ms
-        elif now_ms >= self._next_commit_ms:
+        elif now_ms >= self._next_commit_ms and self._group().membership.may_commit:
             self._next_commit_ms = now_ms + self.config.auto_commit_interval_ms
             self.commit_async()
 

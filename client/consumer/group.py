@@ -31,7 +31,7 @@ from odradek.protocol.fields import Message
 from odradek.protocol.messages.heartbeat import HeartbeatResponse
 from odradek.protocol.messages.join_group import JoinGroupResponse
 from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from odradek.protocol.messages.offset_commit import OffsetCommitResponse
+from odradek.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek.protocol.messages.sync_group import SyncGroupResponse
 
 logger = logging.getLogger(__name__)
@@ -160,6 +160,11 @@ class GroupDriver:
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: Deadline) -> None:
         """Commit as this member. Raises CommitFailed, KafkaError, ClientTimeout."""
         while offsets:
+            if not self.membership.may_commit:
+                raise CommitFailed(
+                    f"group {self.membership.settings.group_id}: offsets not committed: the group is being rebalanced; "
+                    "poll until it has settled, then commit"
+                )
             failure = await self._try_commit(offsets)
             if failure is None:
                 return
@@ -186,18 +191,21 @@ class GroupDriver:
             if OUTCOMES.get(error.code, Outcome.FATAL) == Outcome.FATAL:
                 raise
             return error
-        return self._judge_commit(errors[0]) if errors else None
+        return self._judge_commit(errors[0], request) if errors else None
 
-    def _judge_commit(self, error: ErrorCode) -> Exception | None:
-        group_id = self.membership.settings.group_id
+    def _judge_commit(self, error: ErrorCode, request: OffsetCommitRequest) -> Exception | None:
+        membership = self.membership
+        group_id = membership.settings.group_id
         outcome = OUTCOMES.get(error, Outcome.FATAL)
         if outcome in (Outcome.COORDINATOR, Outcome.AGAIN) or KafkaError(error).retriable:
             if outcome == Outcome.COORDINATOR:
                 self._coordinator = None
             return KafkaError(error, f"group {group_id}")
         if outcome in (Outcome.REJOIN, Outcome.RESET):
-            self.membership.refused(error, self._now_ms)
-            self.wake()
+            asked_as = (request.member_id, request.generation_id_or_member_epoch)
+            if asked_as == (membership.member_id, membership.generation_id):  # else it has moved on meanwhile
+                membership.refused(error, self._now_ms)
+                self.wake()
             raise CommitFailed(
                 f"group {group_id}: offsets not committed ({error.name}): the group rebalances or has moved on; "
                 "poll again, and if it was max.poll.interval.ms, poll sooner or fetch fewer records"

@@ -194,6 +194,12 @@ class Membership:
         """Whether the application polls, as far as is known."""
         return self._polled_ms is not None
 
+    @property
+    def may_commit(self) -> bool:
+        """Between generations a commit would be refused: it would carry the one that is going (as Java's client)."""
+        holds = self.state in (State.STABLE, State.PREPARING, State.ADOPTING) and self.generation_id >= 0
+        return holds or not self.topics
+
     def subscribe(self, topics: Collection[str]) -> None:
         """What it wants from now on."""
         if frozenset(topics) != self.topics:

@@ -157,8 +157,9 @@ def test_eager_gives_up_everything_before_joining_and_heartbeats_meanwhile() -> 
     bench.step()
     assert bench.member.turn == Prepare((T0, T1), ())
     bench.beat(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert bench.member.state == State.PREPARING
+    assert bench.member.state == State.PREPARING and bench.member.may_commit
     bench.prepare()
+    assert not bench.member.may_commit, "the generation it would name is going"
     assert bench.member.owned == ()
     bench.join(2)
     bench.sync(T1)
