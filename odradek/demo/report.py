@@ -1,0 +1,113 @@
+"""The end of the demo: timeline, closing table, verdict, and the picture of all that for a page."""
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from odradek.demo.live import WIDTH, Snapshot, picture
+from odradek.demo.timeline import Moment
+from odradek.demo.verdict import Findings, GroupFindings
+
+FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Everything that a run has found out."""
+
+    moments: Sequence[Moment]
+    findings: Findings
+    group: GroupFindings
+    different_replicas: int
+    """Partitions whose replicas are not the same bytes."""
+    longest_pauses_ms: dict[int, float]
+    outage: Snapshot
+    """When the new leaders had just been elected."""
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, in words; nothing when all is well."""
+        replicas = f"{self.different_replicas} partitions whose replicas differ"
+        return [*self.findings.problems, *self.group.problems, *([replicas] if self.different_replicas else [])]
+
+
+def failover_table(moments: Sequence[Moment]) -> RenderableType:
+    """The timeline: when, how long after what it follows from, what."""
+    table = Table(title="The failover", title_style="bold", title_justify="left", box=SIMPLE_HEAD, width=WIDTH)
+    table.add_column("t", justify="right", no_wrap=True)
+    table.add_column("took", justify="right", no_wrap=True, style="dim")
+    table.add_column("what", no_wrap=True)
+    table.add_column("", style="dim")
+    for moment in moments:
+        took = "" if moment.took_ms is None else duration(moment.took_ms)
+        style = "bold red" if moment.at_ms == 0 else ""
+        table.add_row(f"{moment.at_ms / 1000:.3f} s", took, Text(moment.what, style), moment.detail)
+    return table
+
+
+def closing_table(result: Result) -> RenderableType:
+    """Every figure counted, none assumed."""
+    findings, group = result.findings, result.group
+    table = Table(title="The count", title_style="bold", title_justify="left", box=SIMPLE_HEAD, width=WIDTH)
+    table.add_column("records", justify="right")
+    table.add_column("")
+    table.add_column("counted how", style="dim")
+    table.add_row(f"{findings.produced:,}", "produced", "flights sent")
+    missing = findings.produced - findings.acknowledged
+    table.add_row(_count(findings.acknowledged, bad=missing > 0), "acknowledged", "answers with an offset")
+    table.add_row(f"{findings.in_log:,}", "in the log", "segment files of the leaders, checksums verified")
+    for count, what, how in (
+        (findings.lost, "lost", "acknowledged, not in the log"),
+        (findings.misplaced, "misplaced", "in the log at another offset than acknowledged"),
+        (findings.repeated, "repeated", "in the log more than once"),
+        (findings.out_of_order, "out of order", "behind a later one of the same producer and partition"),
+        (findings.unknown, "unknown", "in the log, never sent"),
+    ):
+        table.add_row(_count(count, bad=count > 0, good=count == 0), what, how)
+    table.add_section()
+    table.add_row(
+        f"{group.read:,}", "read by the group", f"{group.different:,} different, {group.read_again:,} read again"
+    )
+    wrong = group.missed + group.altered
+    table.add_row(_count(wrong, bad=wrong > 0, good=wrong == 0), "missed or altered", "what was read against the log")
+    return table
+
+
+def _count(count: int, *, bad: bool, good: bool = False) -> Text:
+    return Text(f"{count:,}", "bold red" if bad else "green" if good else "")
+
+
+def verdict(result: Result) -> Text:
+    """One sentence."""
+    if result.problems:
+        return Text("  ✗ " + "; ".join(result.problems), "bold red")
+    pause = max(result.longest_pauses_ms.values(), default=0.0)
+    text = "nothing lost, repeated or out of order; the replicas are equal byte for byte"
+    return Text(f"  ✓ {text}; longest pause in a partition: {duration(pause)}", "bold green")
+
+
+def duration(milliseconds: float) -> str:
+    """Short, with three digits that mean something."""
+    return f"{milliseconds / 1000:.2f} s" if milliseconds >= 1000 else f"{milliseconds:.0f} ms"
+
+
+def closing(result: Result) -> RenderableType:
+    """All that is printed when the run is over."""
+    return Group(Text(), failover_table(result.moments), closing_table(result), verdict(result), Text())
+
+
+def write_svg(result: Result, path: Path) -> None:
+    """The picture for a page: the cluster just after the election, timeline, count. It names no path of this machine."""
+    console = Console(record=True, width=WIDTH + 2, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(picture(result.outage), closing(result), sep="\n")
+    svg = console.export_svg(title="make demo")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Fonts are not fetched from anywhere: whoever looks has a monospaced one.
+    path.write_text(FONT_FACES.sub("", svg))

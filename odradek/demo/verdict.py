@@ -1,0 +1,126 @@
+"""What the logs hold against what was sent and acknowledged. Pure counting: nothing here is assumed."""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from odradek.demo.readers import Read
+
+Rows = Mapping[int, Sequence[tuple[int, bytes]]]
+"""Partition → its records as (offset, value), in the order of the file."""
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Numbers of records. All but the first three should be 0."""
+
+    produced: int
+    acknowledged: int
+    in_log: int
+    lost: int
+    """Acknowledged, and not in the log at all."""
+    misplaced: int
+    """Acknowledged, and in the log, but not at the offset that the acknowledgement named."""
+    repeated: int
+    """In the log once more than they were sent."""
+    out_of_order: int
+    """Behind a later record of the same producer in the same partition."""
+    unknown: int
+    """In the log, and never sent."""
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, in words; nothing when all is well."""
+        counts = {
+            "not acknowledged": self.produced - self.acknowledged,
+            "lost": self.lost,
+            "not where they were acknowledged": self.misplaced,
+            "repeated": self.repeated,
+            "out of order": self.out_of_order,
+            "in the log but never sent": self.unknown,
+        }
+        return [f"{count:,} records {what}" for what, count in counts.items() if count]
+
+
+def compare(sent: Sequence[bytes], producers: int, places: Sequence[Place | None], log: Rows) -> Findings:
+    """`sent[i]` went out by producer i % producers, in this order, and was acknowledged at `places[i]` (None: not).
+
+    All values sent are different ones. An acknowledgement without an offset (-1: a repeated request of which the broker
+    knew no more than that) is met anywhere in its partition.
+    """
+    number_of = {value: number for number, value in enumerate(sent)}
+    held: dict[int, list[Place]] = {}
+    unknown = out_of_order = in_log = 0
+    for partition, rows in log.items():
+        latest = [-1] * producers
+        for offset, value in rows:
+            in_log += 1
+            number = number_of.get(value)
+            if number is None:
+                unknown += 1
+                continue
+            held.setdefault(number, []).append((partition, offset))
+            out_of_order += number < latest[number % producers]
+            latest[number % producers] = max(latest[number % producers], number)
+    lost = misplaced = 0
+    for number, place in enumerate(places):
+        if place is not None and number not in held:
+            lost += 1
+        elif place is not None and not _is_among(place, held[number]):
+            misplaced += 1
+    return Findings(
+        produced=len(sent),
+        acknowledged=sum(place is not None for place in places),
+        in_log=in_log,
+        lost=lost,
+        misplaced=misplaced,
+        repeated=sum(len(found) - 1 for found in held.values()),
+        out_of_order=out_of_order,
+        unknown=unknown,
+    )
+
+
+def _is_among(place: Place, found: Sequence[Place]) -> bool:
+    partition, offset = place
+    return place in found or (offset == -1 and any(one[0] == partition for one in found))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFindings:
+    """What a group read, in records."""
+
+    read: int
+    different: int
+    """Each counted once."""
+    missed: int
+    """In the log, and read by nobody."""
+    altered: int
+    """In pieces whose content is not that of the log."""
+
+    @property
+    def read_again(self) -> int:
+        """At least once means that some may be."""
+        return self.read - self.different
+
+    @property
+    def problems(self) -> list[str]:
+        counts = {"not read by the group": self.missed, "read otherwise than they are in the log": self.altered}
+        return [f"{count:,} records {what}" for what, count in counts.items() if count]
+
+
+def compare_reads(reads: Iterable[Read], log: Rows) -> GroupFindings:
+    """Every piece that a reader reported is compared with the log's own records at these offsets."""
+    values = {partition: dict(rows) for partition, rows in log.items()}
+    times: Counter[Place] = Counter()
+    altered = 0
+    for read in reads:
+        crc = 0
+        for offset in range(read.first_offset, read.first_offset + read.records):
+            times[(read.partition, offset)] += 1
+            crc = zlib.crc32(values.get(read.partition, {}).get(offset, b""), crc)
+        altered += read.records * (crc != read.crc)
+    in_log = {(partition, offset) for partition, rows in log.items() for offset, _ in rows}
+    return GroupFindings(times.total(), len(times), len(in_log - times.keys()), altered)
