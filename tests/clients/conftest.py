@@ -56,7 +56,8 @@ def new_topic(admin: AdminClient, request: pytest.FixtureRequest) -> Callable[..
     """Creates topics whose names come from the test's and returns the name."""
 
     def create(suffix: str = "", partitions: int = 1, **config: str) -> str:
-        name = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name).strip("-") + suffix
+        name = re.sub(r"[^a-zA-Z0-9._-]+", "-", f"{request.path.stem[5:]}-{request.node.name[5:]}").strip("-")
+        name += suffix
         settings = {key.replace("_", "."): value for key, value in config.items()}
         for made in admin.create_topics([NewTopic(name, partitions, 3, config=settings)]).values():
             made.result(30)
