@@ -207,7 +207,7 @@ class Cluster:
                 self.after_commit(operations, session_id)
             return results
 
-        self.zookeeper.commit = checked  # type: ignore[method-assign]
+        self.zookeeper.commit = checked  # type: ignore[method-assign, assignment]
 
     def _check(self, path: str, data: bytes) -> None:
         """The invariants, over every state that ZooKeeper ever has."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from odradek.controller.channels import BrokerChannels
@@ -52,6 +53,10 @@ def play(scenario: Callable[[VirtualClock, BrokerChannels, list[Wire]], Coroutin
     run_virtual(main)
 
 
+def note(into: list[int], number: int, _: Message) -> None:
+    into.append(number)
+
+
 async def pass_time(duration_ms: float = 1.0) -> None:
     await asyncio.sleep(duration_ms / 1000)
 
@@ -60,7 +65,7 @@ def test_order_and_one_at_a_time() -> None:
     async def scenario(clock: VirtualClock, channels: BrokerChannels, wires: list[Wire]) -> None:
         answered: list[int] = []
         for number in range(3):
-            channels.send(1, UpdateMetadataRequest(controller_epoch=number), lambda _, n=number: answered.append(n))
+            channels.send(1, UpdateMetadataRequest(controller_epoch=number), partial(note, answered, number))
         assert not answered
         for number in range(3):
             await pass_time()
