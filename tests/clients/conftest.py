@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing.foreign.aio import AiokafkaClient
 from odradek.testing.foreign.confluent import ConfluentClient
 from odradek.testing.foreign.driver import DriverClient
 from odradek.testing.foreign.interface import Client, Record
 from odradek.testing.foreign.kafka_python import KafkaPythonClient
 from odradek.testing.foreign.kcat import KcatClient
+from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.up import UpCluster
 
 HERE = Path(__file__).parent
@@ -51,9 +53,22 @@ def admin(cluster: UpCluster) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.bootstrap})
 
 
+def _known(address: str, topic: str, partitions: int) -> bool:
+    """Whether this broker tells leaders of all its partitions."""
+    with RawConnection(address) as connection:
+        answer = connection.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 4)
+    found = answer.topics[0].partitions
+    return len(found) == partitions and all(one.leader_id >= 0 for one in found)
+
+
 @pytest.fixture
-def new_topic(admin: AdminClient, request: pytest.FixtureRequest) -> Callable[..., str]:
-    """Creates topics whose names come from the test's and returns the name."""
+def new_topic(
+    cluster: UpCluster,
+    admin: AdminClient,
+    request: pytest.FixtureRequest,
+    wait_until: Callable[[Callable[[], bool], str], None],
+) -> Callable[..., str]:
+    """Creates topics whose names come from the test's and returns the name, when every broker knows it."""
 
     def create(suffix: str = "", partitions: int = 1, **config: str) -> str:
         name = re.sub(r"[^a-zA-Z0-9._-]+", "-", f"{request.path.stem[5:]}-{request.node.name[5:]}").strip("-")
@@ -61,6 +76,8 @@ def new_topic(admin: AdminClient, request: pytest.FixtureRequest) -> Callable[..
         settings = {key.replace("_", "."): value for key, value in config.items()}
         for made in admin.create_topics([NewTopic(name, partitions, 3, config=settings)]).values():
             made.result(30)
+        for address in cluster.bootstrap.split(","):
+            wait_until(lambda address=address: _known(address, name, partitions), f"{name} at {address}")
         return name
 
     return create

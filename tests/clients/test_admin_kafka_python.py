@@ -1,6 +1,7 @@
 """kafka-python's admin client."""
 
 from collections.abc import Callable, Iterator
+from uuid import UUID
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -24,7 +25,9 @@ def python_admin(cluster: UpCluster) -> Iterator[KafkaAdminClient]:
 
 def test_topics(python_admin: KafkaAdminClient, wait_until: Wait) -> None:
     name = "kafka-python-topics"
-    python_admin.create_topics({name: {"num_partitions": 2, "configs": {"retention.ms": "3600000"}}})
+    python_admin.create_topics(
+        {name: {"num_partitions": 2, "replication_factor": 3, "configs": {"retention.ms": "3600000"}}}
+    )
     with pytest.raises(TopicAlreadyExistsError):
         python_admin.create_topics({name: {"num_partitions": 2}})
     python_admin.wait_for_topics([name])
@@ -37,9 +40,9 @@ def test_topics(python_admin: KafkaAdminClient, wait_until: Wait) -> None:
     wait_until(lambda: len(partitions()) == 4, "four partitions")
     assert [one["replica_nodes"] for one in partitions()[2:]] == [[0, 1, 2], [2, 0, 1]]
     described = python_admin.describe_topics([name])[0]
-    by_id = python_admin.describe_topics([described["topic_id"]])[0]
-    assert by_id["name"] == name
-    python_admin.delete_topics([described["topic_id"]])
+    topic_id = UUID(described["topic_id"])
+    assert python_admin.describe_topics([topic_id])[0]["name"] == name
+    python_admin.delete_topics([topic_id])
     wait_until(lambda: name not in python_admin.list_topics(), "the topic is gone")
 
 
