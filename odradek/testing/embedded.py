@@ -1,0 +1,120 @@
+"""A cluster inside this process: the very same brokers, on a virtual clock, network, disk and ZooKeeper.
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, brokers=3) as cluster:
+            endpoint = await cluster.network.host("client").connect("broker-0", cluster.port)
+            cluster.network.cut("broker-0", "broker-1")
+            cluster.zookeeper.partition(cluster.brokers[1].store)
+
+    run_virtual(main)
+
+Nothing is waited for in real time, and a run with the same seed is the same run. Faults are asked of the parts:
+`network` (cut, heal, reset), `zookeeper` (partition, expire_session, stop, …), and each broker's `files`.
+"""
+
+import random
+from collections.abc import Mapping
+from types import TracebackType
+
+from odradek.broker.config import BrokerConfig, Given, build_config
+from odradek.broker.server import BrokerServer
+from odradek.broker.world import World
+from odradek.testing.simulated_files import SimulatedFiles
+from odradek.testing.virtual_clock import VirtualClock
+from odradek.testing.virtual_network import VirtualNetwork
+from odradek.world.background import InlineBackground
+from odradek.zk_schema.memory import MemoryZooKeeper
+from odradek.zk_schema.memory_session import MemoryStore
+from odradek.zk_schema.store import Store
+
+PORT = 9092
+SETTINGS = {
+    "log.dirs": "/data",
+    "zookeeper.connect": "memory:2181",
+    "zookeeper.session.timeout.ms": "6000",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "5",
+}
+
+
+class EmbeddedBroker:
+    """One broker on host `broker-ID`. Its disk stays when it is stopped, and `start` begins another life on it."""
+
+    def __init__(self, cluster: "EmbeddedCluster", broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.host = f"broker-{broker_id}"
+        self.files = SimulatedFiles(cluster.seed + broker_id, cluster.clock.now_ms)
+        self._cluster = cluster
+        self._server: BrokerServer | None = None
+        self._store: MemoryStore | None = None
+
+    @property
+    def server(self) -> BrokerServer:
+        assert self._server is not None, f"{self.host} has not been started"
+        return self._server
+
+    @property
+    def store(self) -> MemoryStore:
+        """Its ZooKeeper client of this life."""
+        assert self._store is not None, f"{self.host} has not been started"
+        return self._store
+
+    async def start(self) -> None:
+        """Return when it serves and is registered. Raises what BrokerServer.start raises, having cleared up."""
+        cluster = self._cluster
+        world = World(
+            clock=cluster.clock,
+            files=self.files,
+            network=cluster.network.host(self.host),
+            background=InlineBackground(),
+            random=random.Random(cluster.seed + self.broker_id),
+            zookeeper=self._connect,
+        )
+        server = BrokerServer(self._config(), world)
+        try:
+            await server.start()
+        except BaseException:
+            await server.abort()
+            raise
+        self._server = server
+
+    def _config(self) -> BrokerConfig:
+        own = {"broker.id": str(self.broker_id), "listeners": f"PLAINTEXT://{self.host}:{PORT}"}
+        settings = {**SETTINGS, **own, **self._cluster.overrides}
+        return build_config([Given(name, text, "the embedded cluster") for name, text in settings.items()])
+
+    def _connect(self, config: BrokerConfig) -> Store:
+        timeout_ms = config.zookeeper_session_timeout_ms
+        self._store = self._cluster.zookeeper.connect(session_timeout_ms=timeout_ms)
+        return self._store
+
+    async def stop(self) -> None:
+        """In a controlled way. Harmless when it does not run."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()
+
+
+class EmbeddedCluster:
+    """Brokers 0 to n-1 on port 9092 of hosts of their own. `overrides`: settings of all of them, by Kafka's names."""
+
+    def __init__(
+        self, clock: VirtualClock, brokers: int = 1, overrides: Mapping[str, str] | None = None, seed: int = 0
+    ) -> None:
+        self.clock, self.seed, self.port = clock, seed, PORT
+        replicas = str(min(3, brokers))
+        self.overrides = {"offsets.topic.replication.factor": replicas, **(overrides or {})}
+        self.network = VirtualNetwork(clock, seed)
+        self.zookeeper = MemoryZooKeeper(clock)
+        self.brokers = [EmbeddedBroker(self, broker_id) for broker_id in range(brokers)]
+
+    async def __aenter__(self) -> "EmbeddedCluster":
+        for broker in self.brokers:
+            await broker.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for broker in self.brokers:
+            await broker.stop()
