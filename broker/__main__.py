@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import uvloop
 
 from odradek.broker.config import BrokerConfig, ConfigError, load_config
-from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.failure import UnusableDirectory
 from odradek.broker.server import BrokerServer, StartFailure
 from odradek.broker.world import World
 from odradek.world.background import ThreadBackground
@@ -88,7 +88,7 @@ async def _run(config: BrokerConfig) -> int:
         stopping = loop.create_task(stop.wait())
         broken = loop.create_task(server.broken.wait())
         await asyncio.wait({stopping, broken}, return_when=asyncio.FIRST_COMPLETED)
-    except (StartFailure, StorageFailure, StoreError, OSError) as error:
+    except (StartFailure, UnusableDirectory, StoreError, OSError) as error:
         await server.abort()
         return _fail(error)
     await server.stop()

@@ -1,6 +1,5 @@
 """One broker's objects, put together. Nothing is started here but tasks that wait for work."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from odradek.broker.config import BrokerConfig
@@ -9,7 +8,6 @@ from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.groups.config import GroupConfig
 from odradek.broker.groups.coordinator import GroupCoordinator
 from odradek.broker.identity import Identity
-from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.manager import LogManager
 from odradek.broker.metadata import CONSUMER_OFFSETS, MetadataCache, Node
 from odradek.broker.network.limits import ConnectionLimits
@@ -53,7 +51,6 @@ def assemble(
     identity: Identity,
     logs: LogManager,
     sockets: SocketServer,
-    disk_failed: Callable[[StorageFailure], None],
 ) -> Assembly:
     """Make the objects of one broker around its opened logs and its bound sockets."""
     config = dynamic.config
@@ -69,7 +66,7 @@ def assemble(
     replicas = ReplicaManager(identity.broker_id, logs, world.clock, sockets.purgatory, config.replica_lag_time_max_ms)
     followings = FollowerFetching(
         identity.broker_id, metadata, world.clock, connect, listener, _following_limits(config), broker_epoch,
-        disk_failed, config.num_replica_fetchers,
+        config.num_replica_fetchers,
     )  # fmt: skip
     altering = PartitionAltering(replicas, metadata, world.clock, connect, listener, broker_epoch)
     replicas.proposals = altering
@@ -90,7 +87,15 @@ def assemble(
         world.clock,
         config.controller_socket_timeout_ms,
     )
-    controller = Controller(store, world.clock, identity.broker_id, controller_config(config), channels, world.random)
+    controller = Controller(
+        store,
+        world.clock,
+        identity.broker_id,
+        controller_config(config),
+        channels,
+        world.random,
+        on_controller=metadata.controller_changed,
+    )
     creation = TopicCreation(store, metadata, lambda: dynamic.config, world.random)
     services = Services(
         identity=identity,

@@ -86,9 +86,9 @@ class MetadataCache:
             self.names.ids_by_name[topic] = topic_id
             self.names.names_by_id[topic_id] = topic
 
-    def forget_controller(self) -> None:
-        """ZooKeeper says that nobody is the controller now."""
-        self.controller_id = NO_CONTROLLER
+    def controller_changed(self, broker_id: int) -> None:
+        """ZooKeeper says who the controller is (NO_CONTROLLER: nobody), before it has told us itself."""
+        self.controller_id = broker_id
 
     def is_alive(self, broker_id: int) -> bool:
         return broker_id in self.brokers

@@ -16,7 +16,6 @@ from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.identity import Identity
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directory_files import Identity as DirectoryOwner
-from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.log.manager import Intervals, Key, LogManager
 from odradek.broker.network.server import SocketServer
@@ -69,7 +68,7 @@ class BrokerServer:
         )
         await self._dynamic.start()
         await self._open_logs(logs, identity)
-        self._assembly = assemble(self._dynamic, self._world, store, identity, logs, self._sockets, self._disk_failed)
+        self._assembly = assemble(self._dynamic, self._world, store, identity, logs, self._sockets)
         services = self._assembly.services
         logs.high_watermark_of = self._high_watermark_of
         self._sockets.serve(dispatcher(services).dispatch)
@@ -162,6 +161,9 @@ class BrokerServer:
         opened = asyncio.Event()
         logs.open(DirectoryOwner(identity.broker_id, identity.cluster_id), opened.set)
         await opened.wait()
+        if not logs.online():
+            causes = "; ".join(f"{path}: {one.offline}" for path, one in logs.directories.items())
+            raise StartFailure(f"no log directory can be used: {causes}")
 
     async def _join(self, store: Store, identity: Identity, endpoints: Sequence[Endpoint]) -> None:
         assert self._assembly is not None
@@ -214,10 +216,6 @@ class BrokerServer:
         if self._logs is not None and not self._logs.online():
             log.critical("no log directory is left: stopping")
             self.broken.set()
-
-    def _disk_failed(self, failure: StorageFailure) -> None:
-        """Told already by the log to its manager, which told us: `_directory_failed`."""
-        log.error("%s", failure)
 
     def _id_taken(self, taken: BrokerIdInUse) -> None:
         log.critical("%s: stopping", taken)

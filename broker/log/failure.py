@@ -1,11 +1,16 @@
-"""Trouble with the disk. Trouble with what a client sent is a KafkaError with a code."""
+"""Trouble with the disk."""
+
+from odradek.protocol.errors import ErrorCode, KafkaError
 
 
-class StorageFailure(Exception):  # noqa: N818 - the word the whole broker uses
-    """A read or write failed: the log directory is offline from now on, and every log in it with it."""
+class StorageFailure(KafkaError):  # noqa: N818 - the word the whole broker uses
+    """A read or write failed: the log directory is offline from now on, and every log in it with it.
+
+    For the client whose request ran into it, it is KAFKA_STORAGE_ERROR, as it is for all that come after.
+    """
 
     def __init__(self, directory: str, cause: OSError) -> None:
-        super().__init__(f"log directory {directory}: {cause}")
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {directory}: {cause}")
         self.directory = directory
         self.cause = cause
 

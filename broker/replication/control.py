@@ -81,7 +81,7 @@ class ReplicaControl:
         if self._replicas.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
-            partition = self._partition(topic, state.partition_index, topic_id)
+            partition = self._partition(topic, state.partition_index, topic_id, is_new=state.is_new)
         except KafkaError as error:
             return error.code
         if partition.offline:
@@ -106,11 +106,11 @@ class ReplicaControl:
             self._follow(partition, view)
         return ErrorCode.NONE
 
-    def _partition(self, topic: str, index: int, topic_id: bytes) -> Partition:
+    def _partition(self, topic: str, index: int, topic_id: bytes, *, is_new: bool) -> Partition:
         """Find or make it, with its log. Raises KafkaError: INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR."""
         partition = self._replicas.partitions.get((topic, index))
         if partition is None:
-            replica_log = self._logs.get_or_create(topic, index, topic_id)
+            replica_log = self._logs.get_or_create(topic, index, topic_id, is_new=is_new)
             partition = Partition(
                 topic, index, self._replicas.broker_id, replica_log, self._checkpointed.pop((topic, index), 0)
             )

@@ -142,7 +142,7 @@ class LeaderFollowing:
         return list(topics.values())
 
     def answered(self, response: FetchResponse, now_ms: float) -> None:
-        """Take in an answer. Raises StorageFailure when our disk refuses."""
+        """Take in an answer. A disk that fails here has told its manager, who takes the partition offline."""
         if response.error_code:
             self.disconnected()
             return
@@ -185,7 +185,7 @@ class LeaderFollowing:
             try:
                 partition.append_as_follower(data.records or b"", data.high_watermark, data.log_start_offset)
             except KafkaError as bad:
-                log.error("%s: the leader sent what does not fit our log: %s", partition, bad)
+                log.error("%s: what the leader sent cannot be appended: %s", partition, bad)
                 followed.not_before_ms = now_ms + self.limits.backoff_ms
         elif error == ErrorCode.OFFSET_OUT_OF_RANGE:
             followed.needs_leader_offsets = True

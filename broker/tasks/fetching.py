@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from odradek.broker.log.failure import StorageFailure
 from odradek.broker.metadata import MetadataCache, Node
 from odradek.broker.network.peer import Peer
 from odradek.broker.replication.following import FETCH_VERSION, Followed, FollowingLimits, LeaderFollowing
@@ -83,10 +82,7 @@ class FetcherTask:
     async def _fetch(self, peer: Peer, request: FetchRequest) -> None:
         response = await peer.request(request, FETCH_VERSION, request.max_wait_ms + REQUEST_TIMEOUT_MS)
         assert isinstance(response, FetchResponse)
-        try:
-            self.core.answered(response, self._owner.clock.monotonic_ms())
-        except StorageFailure as failure:
-            self._owner.disk_failed(failure)
+        self.core.answered(response, self._owner.clock.monotonic_ms())
 
     def _connection(self) -> Peer:
         """Raises OSError while the leader's address is not known."""
@@ -158,12 +154,11 @@ class FollowerFetching:
         listener: str,
         limits: FollowingLimits,
         broker_epoch: Callable[[], int],
-        disk_failed: Callable[[StorageFailure], None],
         fetchers_per_leader: int = 1,
     ) -> None:
         self.broker_id, self.metadata, self.clock = broker_id, metadata, clock
         self.connect, self.listener, self.limits = connect, listener, limits
-        self.broker_epoch, self.disk_failed = broker_epoch, disk_failed
+        self.broker_epoch = broker_epoch
         self._fetchers_per_leader = fetchers_per_leader
         self._tasks: dict[tuple[int, int], FetcherTask] = {}
         self._task_of: dict[Partition, FetcherTask] = {}
