@@ -185,7 +185,7 @@ class GroupDriver:
             )
             errors = commit_errors(answer)
         except BrokerUnreachable as error:
-            self._coordinator = None
+            membership.coordinator_lost()
             return error
         except KafkaError as error:
             if OUTCOMES.get(error.code, Outcome.FATAL) == Outcome.FATAL:
@@ -199,7 +199,7 @@ class GroupDriver:
         outcome = OUTCOMES.get(error, Outcome.FATAL)
         if outcome in (Outcome.COORDINATOR, Outcome.AGAIN) or KafkaError(error).retriable:
             if outcome == Outcome.COORDINATOR:
-                self._coordinator = None
+                membership.coordinator_lost()
             return KafkaError(error, f"group {group_id}")
         if outcome in (Outcome.REJOIN, Outcome.RESET):
             asked_as = (request.member_id, request.generation_id_or_member_epoch)

@@ -345,6 +345,10 @@ class Membership:
         self._busy = False
         self.coordinator_known = True
 
+    def coordinator_lost(self) -> None:
+        """A commit found that it is gone, or is another one: it is looked for before the next step."""
+        self.coordinator_known = False
+
     def joined(self, answer: JoinGroupResponse, now_ms: float) -> None:
         """JoinGroup was answered."""
         self._busy = False
