@@ -34,7 +34,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m odradek.demo",
-        description="A broker is killed under load, another takes over; then all is counted.",
+        description="A broker is killed under load, others take over; then all is counted.",
     )
     parser.add_argument("--records", type=int, default=FLIGHTS, metavar="N", help=f"how many flights ({FLIGHTS:,})")
     parser.add_argument(
@@ -73,7 +73,7 @@ def play(directory: Path, records: int, rate: float) -> Result:
     flights = read_flights(records)
     with ExitStack() as stack:
         display = choose()
-        display.say(0.0, f"starting ZooKeeper and three brokers; {len(flights):,} flights to send")
+        display.say(f"starting ZooKeeper and three brokers; {len(flights):,} flights to send")
         cluster = stack.enter_context(DemoCluster(directory))
         cluster.create_topic()
         readers = Readers(cluster.bootstrap, TOPIC, GROUP, directory)

@@ -1,6 +1,7 @@
 """What the demo shows while it runs: a live picture where a person looks, a line for each change elsewhere."""
 
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -27,8 +28,7 @@ BROKER_STYLES = ("cyan", "magenta", "yellow")
 class Snapshot:
     """Everything there is to see at one time."""
 
-    elapsed_seconds: float
-    headline: str
+    headline: str = ""
     cluster: ClusterState = field(default_factory=ClusterState)
     dead: frozenset[int] = frozenset()
     produced: int = 0
@@ -132,9 +132,8 @@ def _progress(snapshot: Snapshot) -> RenderableType:
         share = count / snapshot.produced if snapshot.produced else 0.0
         bar = ProgressBar(total=max(1, snapshot.produced), completed=count, width=BAR_WIDTH, pulse=False)
         rate = f"{snapshot.rate:,.0f}/s" if name == "acknowledged" else ""
-        grid.add_row(
-            Text(name, "dim"), bar, f"{share:4.0%}", f"{count:>9,} of {snapshot.produced:,}", Text(rate, "dim")
-        )
+        numbers = f"{count:>9,} of {snapshot.produced:,}"
+        grid.add_row(Text(name, "dim"), bar, f"{share:4.0%}", numbers, Text(rate, "dim"))
     return grid
 
 
@@ -148,7 +147,7 @@ class Display(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
     def show(self, snapshot: Snapshot) -> None: ...
-    def say(self, elapsed_seconds: float, text: str) -> None: ...
+    def say(self, text: str) -> None: ...
 
 
 class LivePicture:
@@ -156,6 +155,7 @@ class LivePicture:
 
     def __init__(self) -> None:
         self.console = Console()
+        self._began = time.monotonic()
         self._live = Live(console=self.console, auto_refresh=False)
 
     def __enter__(self) -> "LivePicture":
@@ -168,8 +168,9 @@ class LivePicture:
     def show(self, snapshot: Snapshot) -> None:
         self._live.update(picture(snapshot), refresh=True)
 
-    def say(self, elapsed_seconds: float, text: str) -> None:
-        self.console.print(Text.assemble((f"{elapsed_seconds:6.1f} s  ", "dim"), text))
+    def say(self, text: str) -> None:
+        seconds = time.monotonic() - self._began
+        self.console.print(Text.assemble((f"{seconds:6.1f} s  ", "dim"), text))
 
 
 class Lines:
@@ -177,7 +178,8 @@ class Lines:
 
     def __init__(self) -> None:
         self.console = Console(width=WIDTH)
-        self._shown = Snapshot(0.0, "")
+        self._began = time.monotonic()
+        self._shown = Snapshot()
         self._next_seconds = 0.0
 
     def __enter__(self) -> "Lines":
@@ -188,14 +190,14 @@ class Lines:
 
     def show(self, snapshot: Snapshot) -> None:
         for line in changes(self._shown, snapshot):
-            self.say(snapshot.elapsed_seconds, line)
-        if snapshot.produced and snapshot.elapsed_seconds >= self._next_seconds:
-            self.say(snapshot.elapsed_seconds, progress(snapshot))
-            self._next_seconds = snapshot.elapsed_seconds + LINES_EVERY_SECONDS
+            self.say(line)
+        if snapshot.acknowledged and time.monotonic() >= self._next_seconds:
+            self.say(progress(snapshot))
+            self._next_seconds = time.monotonic() + LINES_EVERY_SECONDS
         self._shown = snapshot
 
-    def say(self, elapsed_seconds: float, text: str) -> None:
-        print(f"{elapsed_seconds:6.1f} s  {text}", flush=True)
+    def say(self, text: str) -> None:
+        print(f"{time.monotonic() - self._began:6.1f} s  {text}", flush=True)
 
 
 def choose() -> Display:

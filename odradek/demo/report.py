@@ -72,9 +72,8 @@ def closing_table(result: Result) -> RenderableType:
     ):
         table.add_row(_count(count, bad=count > 0, good=count == 0), what, how)
     table.add_section()
-    table.add_row(
-        f"{group.read:,}", "read by the group", f"{group.different:,} different, {group.read_again:,} read again"
-    )
+    reads = f"{group.different:,} different, {group.read_again:,} read again"
+    table.add_row(f"{group.read:,}", "read by the group", reads)
     wrong = group.missed + group.altered
     table.add_row(_count(wrong, bad=wrong > 0, good=wrong == 0), "missed or altered", "what was read against the log")
     return table
@@ -104,7 +103,7 @@ def closing(result: Result) -> RenderableType:
 
 
 def write_svg(result: Result, path: Path) -> None:
-    """The picture for a page: the cluster just after the election, timeline, count. It names no path of this machine."""
+    """The picture for a page: the cluster just after the election, timeline, count. It names no path."""
     console = Console(record=True, width=WIDTH + 2, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(picture(result.outage), closing(result), sep="\n")
     svg = console.export_svg(title="make demo")

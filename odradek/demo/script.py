@@ -33,7 +33,6 @@ class Script:
     def __init__(self, cluster: DemoCluster, flights: Sequence[Flight], load: Load, readers: Readers, display: Display):
         self._cluster, self._flights, self._load, self._readers = cluster, flights, load, readers
         self._display = display
-        self._began = time.monotonic()
         self._state = ClusterState()
         self._headline = ""
         self._recent: deque[tuple[float, int]] = deque(maxlen=RATE_WINDOW_TICKS)
@@ -41,7 +40,7 @@ class Script:
     def run(self) -> Result:
         """Raises DemoFailure, and what brokers and clients raise."""
         kill, outage = self._play()
-        self._say(f"all replicas are in sync and the group has read everything: counting what {TOPIC} holds")
+        self._display.say(f"all replicas are in sync and the group has read everything: counting what {TOPIC} holds")
         return self._count(kill, outage)
 
     # What is done.
@@ -52,18 +51,20 @@ class Script:
         self._until(lambda: self._state.whole, "all replicas in sync")
         self._readers.start()
         self._until(lambda: len(self._readers.owners) == len(self._state.partitions), "readers for all partitions")
-        self._say(f"{READERS} readers share the partitions; {PRODUCERS} producers send {len(self._flights):,} flights")
+        self._display.say(
+            f"{READERS} readers share the partitions; {PRODUCERS} producers send {len(self._flights):,} flights"
+        )
         self._load.start()
         self._until(lambda: self._load.acknowledged >= third, "a third of the records")
         kill = self._kill(self._victim())
         self._until(lambda: not self._state.led_by(kill.broker), "new leaders")
         self._headline = f"broker {kill.broker} is dead; others lead"
         outage = self._tick()
-        self._say(f"new leaders for {named(kill.led)}; writes go on with two replicas in sync")
+        self._display.say(f"new leaders for {named(kill.led)}; writes go on with two replicas in sync")
         self._until(lambda: self._load.acknowledged >= 2 * third, "two thirds of the records")
         kill = replace(kill, started_ms=self._cluster.start(kill.broker))
         self._headline = f"broker {kill.broker} is back and catches up"
-        self._say(f"broker {kill.broker} is started again")
+        self._display.say(f"broker {kill.broker} is started again")
         self._until(lambda: self._state.whole, "all replicas in sync")
         self._headline = "everything is in sync again"
         self._until(lambda: self._load.finished, "all records acknowledged")
@@ -71,7 +72,7 @@ class Script:
         return kill, outage
 
     def _victim(self) -> int:
-        """The broker that leads most partitions; of equals the one with most records, if possible not the controller."""
+        """The broker that leads most partitions; of equals one that is not the controller, with most records."""
         counts = self._load.acknowledged_by_partition
 
         def weight(broker: int) -> tuple[int, bool, int]:
@@ -88,7 +89,7 @@ class Script:
             self._check(deadline, f"requests to broker {broker}")
         at_ms = self._cluster.kill(broker)
         self._headline = f"broker {broker} is dead; ZooKeeper waits for its session"
-        self._say(f"SIGKILL broker {broker}, which leads {named(led)}, with {requests} requests in flight")
+        self._display.say(f"SIGKILL broker {broker}, which leads {named(led)}; requests to it in flight: {requests}")
         return Kill(at_ms, broker, led, requests, broker == self._state.controller, started_ms=0.0)
 
     # Watching.
@@ -122,7 +123,6 @@ class Script:
     def _snapshot(self) -> Snapshot:
         (then, before), (now, after) = self._recent[0], self._recent[-1]
         return Snapshot(
-            elapsed_seconds=self._elapsed(),
             headline=self._headline,
             cluster=self._state,
             dead=frozenset(self._cluster.dead),
@@ -134,12 +134,6 @@ class Script:
             read_by_partition=dict(self._readers.read_by_partition),
             owners=dict(self._readers.owners),
         )
-
-    def _elapsed(self) -> float:
-        return time.monotonic() - self._began
-
-    def _say(self, text: str) -> None:
-        self._display.say(self._elapsed(), text)
 
     # Counting.
 

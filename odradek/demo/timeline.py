@@ -68,14 +68,16 @@ def timeline(kill: Kill, found: Iterable[Entry], around: Around, under_way: int)
     Raises Incomplete.
     """
     later = sorted((entry for entry in found if entry.at_ms >= kill.at_ms), key=lambda entry: entry.at_ms)
-    return [*_loss(kill, around, under_way), *_failover(kill, later, around), *_return(kill, later)]
+    moments = [*_loss(kill, around, under_way), *_failover(kill, later, around), *_return(kill, later)]
+    return sorted(moments, key=lambda moment: moment.at_ms)
 
 
 def _loss(kill: Kill, around: Around, under_way: int) -> Iterator[Moment]:
     role = " and was the controller" if kill.was_controller else ""
     yield Moment(0.0, None, f"SIGKILL broker {kill.broker}", f"it led {named(kill.led)}{role}")
     last_ms = max((before for before, _ in around.values() if before is not None), default=kill.at_ms)
-    detail = f"{kill.requests} requests unanswered, {under_way:,} of its records under way"
+    requests = f"{kill.requests} request{'s' * (kill.requests != 1)} unanswered"
+    detail = f"{requests}, {under_way:,} records under way"
     yield _moment(kill, last_ms, None, "the last record it acknowledged", detail)
 
 
@@ -148,7 +150,7 @@ def _take_overs(kill: Kill, changes: Iterable[LeadershipChanged], later: Iterabl
 
 
 def _in_sync(changes: Iterable[LeadershipChanged]) -> str:
-    return " and ".join(sorted({",".join(map(str, change.in_sync)) for change in changes}))
+    return " and ".join(sorted({",".join(map(str, sorted(change.in_sync))) for change in changes}))
 
 
 def _moment(kill: Kill, at_ms: float, since_ms: float | None, what: str, detail: str) -> Moment:
