@@ -1,6 +1,6 @@
 """A program with a ConsumerConnector, for tests: prints what it reads, `partition offset value`, until SIGTERM.
 
-python reading_process.py ZOOKEEPER GROUP TOPIC STREAMS
+python reading_process.py ZOOKEEPER GROUP TOPIC STREAMS STRATEGY
 """
 
 import signal
@@ -12,10 +12,11 @@ from odradek.client.zookeeper.streams import MessageStream
 
 
 def main() -> None:
-    zookeeper, group, topic, count = sys.argv[1:]
+    zookeeper, group, topic, count, strategy = sys.argv[1:]
     connector = ConsumerConnector.create(
         zookeeper_connect=zookeeper,
         group_id=group,
+        partition_assignment_strategy=strategy,
         auto_offset_reset="smallest",
         zookeeper_session_timeout_ms=3_000,
         rebalance_backoff_ms=500,

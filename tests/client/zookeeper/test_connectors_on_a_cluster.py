@@ -1,13 +1,8 @@
 """Connectors in processes and threads on a real cluster: members that die, leave and join, brokers that die."""
 
-import re
-import subprocess
-import sys
 import threading
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +11,7 @@ from odradek import (
     ClientError,
     ConsumerConnector,
     ConsumerTimeout,
-    KafkaAdminClient,
     KafkaProducer,
-    NewTopic,
     Whitelist,
 )
 from odradek.client.errors import ClientTimeout
@@ -28,141 +21,42 @@ from odradek.testing.up import UpCluster
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
 
-PROGRAM = Path(__file__).parent / "reading_process.py"
 DEADLINE_SECONDS = 60.0
-PARTITIONS = 7
+
+Group = Any
+"""conftest.ReadingGroup."""
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
-    with UpCluster(tmp_path_factory.mktemp("connectors") / "cluster") as up:
-        yield up
+def test_members_die_leave_and_join(group: Group, wait_until: Callable[..., None]) -> None:
+    members = [group.start() for _ in range(3)]
+    wait_until(lambda: all(one.ready for one in members), "three members")
+    group.send_and_wait(900, "by three")
+    members[0].kill()
+    group.send_and_wait(900, "the dead member's partitions are read by others")
+    after_the_death = group.repeated
+    new = group.start()
+    wait_until(lambda: new.ready, "another member")
+    group.send_and_wait(900, "by old and new")
+    assert new.read, "the new one has its part"
+    members[1].end()
+    group.send_and_wait(900, "what the leaver had is read by others")
+    members[2].end()
+    new.end()
+    assert group.repeated == after_the_death, "repeated only after the death, if at all"
+    group.check_order()
 
 
-@pytest.fixture(scope="module")
-def producer(cluster: UpCluster) -> Iterator[KafkaProducer]:
-    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")
-    yield producer
-    producer.close()
-
-
-@pytest.fixture
-def new_topic(cluster: UpCluster, request: pytest.FixtureRequest) -> Callable[..., str]:
-    def make(suffix: str = "", partitions: int = PARTITIONS) -> str:
-        name = re.sub(r"[^a-z_]", "-", request.node.name.removeprefix("test_"))[:60] + suffix
-        admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
-        admin.create_topics([NewTopic(name, partitions, 2)])
-        admin.close()
-        return name
-
-    return make
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Ask again and again; the deadline is for what hangs, not a measurement."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS:.0f} s: {what}"
-        time.sleep(0.05)
-
-
-class Program:
-    """A process that reads, and the lines that it has printed."""
-
-    def __init__(self, cluster: UpCluster, group: str, topic: str, streams: int = 2) -> None:
-        command = [sys.executable, str(PROGRAM), cluster.zookeeper, group, topic, str(streams)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.ready = False
-        self.read: list[tuple[int, int, int]] = []
-        self._thread = threading.Thread(target=self._follow)
-        self._thread.start()
-
-    def _follow(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("ready"):
-                self.ready = True
-            else:
-                partition, offset, value = line.split()
-                self.read.append((int(partition), int(offset), int(value)))
-
-    def end(self) -> None:
-        """SIGTERM, and it must go well."""
-        self.process.terminate()
-        assert self.process.wait(DEADLINE_SECONDS) == 0, self.process.stderr and self.process.stderr.read()
-        self._thread.join()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._thread.join()
-
-
-def send(producer: KafkaProducer, topic: str, values: range) -> None:
-    for value in values:
-        producer.send(topic, value=str(value).encode(), partition=value % PARTITIONS)
-    producer.flush()
-
-
-def values_read(programs: list[Program]) -> Counter[int]:
-    return Counter(value for program in programs for _, _, value in program.read)
-
-
-def check_order(program: Program) -> None:
-    last: dict[int, int] = {}
-    for partition, offset, _ in program.read:
-        assert last.get(partition, -1) < offset, f"partition {partition}: {offset} after {last[partition]}"
-        last[partition] = offset
-
-
-def test_members_die_leave_and_join(cluster: UpCluster, producer: KafkaProducer, new_topic: Callable[..., str]) -> None:
-    topic = new_topic()
-    programs = [Program(cluster, "g-die", topic) for _ in range(3)]
-    try:
-        wait_until(lambda: all(one.ready for one in programs), "three members")
-        send(producer, topic, range(700))
-        wait_until(lambda: len(values_read(programs)) == 700, "the first messages")
-        programs[0].kill()
-        send(producer, topic, range(700, 1_400))
-        wait_until(lambda: len(values_read(programs)) == 1_400, "the dead member's partitions are read by others")
-        after_the_death = sum(values_read(programs).values())
-        programs.append(Program(cluster, "g-die", topic))
-        wait_until(lambda: programs[3].ready, "another member")
-        send(producer, topic, range(1_400, 2_100))
-        wait_until(lambda: len(values_read(programs)) == 2_100, "read by old and new members")
-        assert {partition for partition, _, _ in programs[3].read}, "the new one has its part"
-        programs[1].end()
-        send(producer, topic, range(2_100, 2_800))
-        wait_until(lambda: len(values_read(programs)) == 2_800, "what the leaver had is read by others")
-        for one in programs[2:]:
-            one.end()
-        assert sum(values_read(programs).values()) - after_the_death == 1_400, (
-            "repeated only after the death, if at all"
-        )
-        for one in programs:
-            check_order(one)
-    finally:
-        for one in programs:
-            one.kill()
-
-
-def test_the_leader_dies(cluster: UpCluster, producer: KafkaProducer, new_topic: Callable[..., str]) -> None:
-    topic = new_topic()
-    program = Program(cluster, "g-leader", topic)
-    try:
-        wait_until(lambda: program.ready, "a member")
-        send(producer, topic, range(70))
-        wait_until(lambda: len(values_read([program])) == 70, "read")
-        cluster.kill(2)
-        send(producer, topic, range(70, 140))
-        wait_until(lambda: len(values_read([program])) == 140, "read from the new leaders")
-        cluster.start(2)
-        program.end()
-        assert [value for _, _, value in sorted(program.read)] == [
-            value for partition in range(PARTITIONS) for value in range(partition, 140, PARTITIONS)
-        ], "everything once and in order"
-    finally:
-        program.kill()
+def test_the_leader_dies(cluster: UpCluster, group: Group, wait_until: Callable[..., None]) -> None:
+    member = group.start()
+    wait_until(lambda: member.ready, "a member")
+    group.send_and_wait(90, "in peace")
+    cluster.kill(2)
+    group.send_and_wait(90, "from the new leaders")
+    cluster.start(2)
+    member.end()
+    assert [value for _, _, value in sorted(member.read)] == [
+        value for partition in range(9) for value in range(partition, 180, 9)
+    ], "everything once and in order"
 
 
 @pytest.fixture
