@@ -19,6 +19,7 @@ from odradek.broker.log.directory_files import Identity as DirectoryOwner
 from odradek.broker.log.log import Log
 from odradek.broker.log.manager import Intervals, Key, LogManager
 from odradek.broker.network.server import SocketServer
+from odradek.broker.services import Services
 from odradek.broker.tasks.membership import Membership
 from odradek.broker.tasks.shutdown import move_leaders_away
 from odradek.broker.world import World
@@ -48,6 +49,12 @@ class BrokerServer:
         self._membership: Membership | None = None
         self._assembly: Assembly | None = None
         self._timers: dict[str, Timer] = {}
+
+    @property
+    def services(self) -> Services:
+        """The rule objects, once the broker has started."""
+        assert self._assembly is not None, "not started"
+        return self._assembly.services
 
     # ---- start
 

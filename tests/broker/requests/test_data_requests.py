@@ -1,0 +1,414 @@
+"""What the requests for data, metadata and control answer, asked of a whole broker over its (virtual) network."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from odradek.broker.network.peer import Peer
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fields import Message
+from odradek.protocol.message_set import down_convert, up_convert
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
+from odradek.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from odradek.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from odradek.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from odradek.protocol.messages.stop_replica import StopReplicaRequest
+from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.protocol.records import Columns, decode_records, encode_batch
+from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+
+M = TypeVar("M", bound=Message)
+TOPIC = "t"
+T0 = 1_700_000_000_000
+
+
+class Client:
+    """Asks one broker; waits for what brokers do by themselves in virtual time."""
+
+    def __init__(self, cluster: EmbeddedCluster, broker: int = 0) -> None:
+        self.cluster = cluster
+        network = cluster.network.host("client")
+        self.peer = Peer(network, cluster.clock, f"broker-{broker}", cluster.port, "test")
+
+    async def ask(self, request: Message, version: int) -> Any:
+        return await self.peer.request(request, version, 60_000)
+
+    async def create(self, topic: str = TOPIC, partitions: int = 1, replicas: int = 1) -> None:
+        made = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
+        response = await self.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)
+        assert response.topics[0].error_code == 0, response
+
+    async def produce(self, *values: bytes, version: int = 9, acks: int = -1, **batch: Any) -> PartitionProduceResponse:
+        records = encode_batch(0, [T0 + n for n in range(len(values))], [None] * len(values), list(values), **batch)
+        return await self.produce_raw(records, version, acks)
+
+    async def produce_raw(
+        self, records: bytes | bytearray, version: int = 9, acks: int = -1, topic: str = TOPIC
+    ) -> PartitionProduceResponse:
+        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
+        response = await self.ask(ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=[data]), version)
+        (answer,) = response.responses[0].partition_responses
+        assert isinstance(answer, PartitionProduceResponse)
+        return answer
+
+    async def fetch(self, offset: int, version: int = 12, **request: Any) -> FetchResponse:
+        asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=request.pop("limit", 1 << 20))
+        topic = FetchTopic(topic=TOPIC, topic_id=request.pop("topic_id", bytes(16)), partitions=[asked])
+        request = {"max_wait_ms": 100, "min_bytes": 1, "topics": [topic], **request}
+        response = await self.ask(FetchRequest(**request), version)
+        assert isinstance(response, FetchResponse)
+        return response
+
+    async def offsets(self, timestamp: int, version: int = 7, **asked: Any) -> ListOffsetsPartitionResponse:
+        partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp, **asked)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[partition])])
+        answer = (await self.ask(request, version)).topics[0].partitions[0]
+        assert isinstance(answer, ListOffsetsPartitionResponse)
+        return answer
+
+
+Scenario = Callable[[Client], Awaitable[None]]
+
+
+def with_broker(scenario: Scenario, brokers: int = 1, **overrides: str) -> None:
+    """Run it against a fresh cluster; settings with `_` for `.`."""
+
+    async def main(clock: VirtualClock) -> None:
+        settings = {name.replace("_", "."): value for name, value in overrides.items()}
+        async with EmbeddedCluster(clock, brokers, settings) as cluster:
+            controllers = [broker for broker in cluster.brokers if await is_controller(broker)]
+            await scenario(Client(cluster, controllers[0].broker_id))
+
+    async def is_controller(broker: Any) -> bool:
+        services = broker.server.services
+        while not services.metadata.brokers or services.metadata.controller_id < 0:
+            await asyncio.sleep(0.05)
+        return bool(services.metadata.controller_id == broker.broker_id)
+
+    run_virtual(main)
+
+
+def values(response: FetchResponse) -> list[bytes | None]:
+    (answer,) = response.responses[0].partitions
+    assert answer.error_code == 0, answer
+    found, at = [], 0
+    while at < len(answer.records):
+        columns = decode_records(answer.records, at)
+        found += columns.values
+        at += 12 + int.from_bytes(answer.records[at + 8 : at + 12], "big")
+    return found
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+@pytest.mark.parametrize("acks", [1, -1])
+def test_what_is_produced_is_fetched(version: int, acks: int) -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        answer = await client.produce(b"a", b"b", version=version, acks=acks)
+        assert (answer.error_code, answer.base_offset) == (0, 0)
+        answer = await client.produce(b"c", version=version, acks=acks)
+        assert answer.base_offset == 2
+        assert values(await client.fetch(0)) == [b"a", b"b", b"c"]
+        assert values(await client.fetch(2)) == [b"c"]
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_message_sets_of_old_producers_and_consumers(version: int) -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        columns = Columns([0, 1], [T0, T0], [b"k", None], [b"a", b"b"])
+        answer = await client.produce_raw(down_convert(columns, 0 if version < 2 else 1), version, 1)
+        assert (answer.error_code, answer.base_offset) == (0, 0)
+        assert values(await client.fetch(0)) == [b"a", b"b"]
+        for fetch_version in range(4):
+            (data,) = (await client.fetch(0, fetch_version)).responses[0].partitions
+            old = up_convert(data.records)
+            assert (old.offsets, old.keys, old.values) == ([0, 1], [b"k", None], [b"a", b"b"])
+        (data,) = (await client.fetch(0, 0, limit=20)).responses[0].partitions
+        assert 0 < len(data.records) <= 20, "an old consumer sees a cut message when its limit is too small"
+
+    with_broker(scenario)
+
+
+def test_produce_refuses() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        good = bytes(encode_batch(0, [T0], [None], [b"a"]))
+
+        async def error(records: bytes, *, version: int = 9, acks: int = -1, topic: str = TOPIC) -> ErrorCode:
+            return ErrorCode((await client.produce_raw(records, version, acks, topic)).error_code)
+
+        flipped = good[:-1] + bytes([good[-1] ^ 1])
+        assert await error(flipped) is ErrorCode.CORRUPT_MESSAGE
+        assert await error(good, acks=2) is ErrorCode.INVALID_REQUIRED_ACKS
+        assert await error(good, topic="nowhere") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await error(good + good) is ErrorCode.INVALID_RECORD
+        assert await error(b"") is ErrorCode.INVALID_RECORD
+        control = bytes(encode_batch(0, [T0], [b"\0\0\0\0"], [b"\0\0\0\0\0\0"], control=True))
+        assert await error(control) is ErrorCode.INVALID_RECORD
+        transactional = bytes(encode_batch(0, [T0], [None], [b"a"], producer_id=1, base_sequence=0, transactional=True))
+        assert await error(transactional) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        zstd = bytes(encode_batch(0, [T0], [None], [b"a"], codec=4))
+        assert await error(zstd, version=6) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        large = bytes(encode_batch(0, [T0], [None], [bytes(1_100_000)]))
+        assert await error(large) is ErrorCode.MESSAGE_TOO_LARGE
+        assert (await client.offsets(-1)).offset == 0, "nothing of it was written"
+
+    with_broker(scenario)
+
+
+def test_idempotent_producer() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        given = await client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4)
+        other = await client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4)
+        assert given.error_code == 0 and given.producer_epoch == 0 and other.producer_id != given.producer_id
+        mine = {"producer_id": given.producer_id, "producer_epoch": 0}
+        assert (await client.produce(b"a", b"b", base_sequence=0, **mine)).base_offset == 0
+        assert (await client.produce(b"c", base_sequence=2, **mine)).base_offset == 2
+        again = await client.produce(b"a", b"b", base_sequence=0, **mine)
+        assert (again.error_code, again.base_offset) == (0, 0), "a repeated batch is answered as the first time"
+        gap = await client.produce(b"e", base_sequence=4, **mine)
+        assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert values(await client.fetch(0)) == [b"a", b"b", b"c"]
+        described = await client.ask(
+            DescribeProducersRequest(topics=[TopicRequest(name=TOPIC, partition_indexes=[0, 7])]), 0
+        )
+        known, unknown = described.topics[0].partitions
+        assert [(p.producer_id, p.last_sequence) for p in known.active_producers] == [(given.producer_id, 2)]
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    with_broker(scenario)
+
+
+def test_transactional_producers_are_refused() -> None:
+    async def scenario(client: Client) -> None:
+        request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1)
+        assert (await client.ask(request, 4)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (
+            await client.ask(InitProducerIdRequest(transactional_id=None, producer_id=5), 4)
+        ).error_code == ErrorCode.INVALID_REQUEST
+
+    with_broker(scenario)
+
+
+def test_a_fetch_waits_for_records() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        clock = client.cluster.clock
+        began = clock.monotonic_ms()
+        assert values(await client.fetch(0, max_wait_ms=400)) == []
+        assert 400 <= clock.monotonic_ms() - began < 600
+        other = Client(client.cluster, int(client.peer.host.rpartition("-")[2]))
+        waiting = asyncio.ensure_future(client.fetch(0, max_wait_ms=30_000))
+        await asyncio.sleep(1)
+        began = clock.monotonic_ms()
+        await other.produce(b"a")
+        assert values(await waiting) == [b"a"]
+        assert clock.monotonic_ms() - began < 100
+
+    with_broker(scenario)
+
+
+def test_fetch_errors_are_answered_at_once() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        await client.produce(b"a")
+        began = client.cluster.clock.monotonic_ms()
+        (data,) = (await client.fetch(7, max_wait_ms=30_000)).responses[0].partitions
+        assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and data.records == b""
+        unknown = await client.fetch(0, 13, max_wait_ms=30_000, topic_id=b"?" * 16)
+        assert unknown.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert client.cluster.clock.monotonic_ms() - began < 1_000
+
+    with_broker(scenario)
+
+
+def test_a_fetch_session_tells_only_news() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        await client.produce(b"a")
+        first = await client.fetch(0, session_id=0, session_epoch=0)
+        assert first.session_id > 0 and values(first) == [b"a"]
+        step = {"session_id": first.session_id, "topics": [], "max_wait_ms": 10}
+        again = await client.ask(FetchRequest(min_bytes=1, session_epoch=1, **step), 12)
+        assert values(again) == [b"a"], "a session keeps asking from where it was"
+        out_of_step = await client.ask(FetchRequest(min_bytes=1, session_epoch=7, **step), 12)
+        assert out_of_step.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+    with_broker(scenario)
+
+
+def test_list_offsets() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        await client.produce(b"a", b"b", b"c")
+        await client.produce(b"d")
+        assert (await client.offsets(-2)).offset == 0
+        assert (await client.offsets(-1)).offset == 4
+        assert (await client.offsets(T0 + 1)).offset == 1
+        assert (await client.offsets(-3)).offset == 2, "the record with the largest timestamp"
+        assert (await client.offsets(T0 + 99)).offset == -1
+        assert (await client.offsets(-3, version=6)).error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert (await client.offsets(-1, version=0, max_num_offsets=5)).old_style_offsets == [4, 0]
+        assert (await client.offsets(-1, current_leader_epoch=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    with_broker(scenario)
+
+
+def test_offset_for_leader_epoch() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        await client.produce(b"a", b"b")
+        for epoch, expected in ((0, (0, 2)), (5, (-1, -1))):
+            asked = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+            request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=TOPIC, partitions=[asked])])
+            answer = (await client.ask(request, 3)).topics[0].partitions[0]
+            assert (answer.leader_epoch, answer.end_offset) == expected
+
+    with_broker(scenario)
+
+
+def test_metadata() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create(partitions=2)
+        none = await client.ask(MetadataRequest(topics=[]), 9)
+        assert none.topics == [] and [broker.node_id for broker in none.brokers] == [0] and none.cluster_id
+        for everything in (
+            await client.ask(MetadataRequest(topics=None), 9),
+            await client.ask(MetadataRequest(topics=[]), 0),
+        ):
+            assert [(topic.name, len(topic.partitions)) for topic in everything.topics] == [(TOPIC, 2)]
+        (topic,) = (await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12)).topics
+        assert topic.partitions[0].leader_id == 0 and topic.topic_id != bytes(16)
+        (by_id,) = (
+            await client.ask(MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic.topic_id, name=None)]), 12)
+        ).topics
+        assert by_id.name == TOPIC
+        unknown = MetadataRequestTopic(topic_id=b"?" * 16, name=None)
+        (missing,) = (await client.ask(MetadataRequest(topics=[unknown]), 12)).topics
+        assert (missing.error_code, missing.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
+
+    with_broker(scenario)
+
+
+def test_metadata_creates_topics() -> None:
+    async def scenario(client: Client) -> None:
+        async def error(name: str, *, allow: bool = True) -> int:
+            request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=allow)
+            return int((await client.ask(request, 9)).topics[0].error_code)
+
+        assert await error("new", allow=False) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await error("new") == ErrorCode.LEADER_NOT_AVAILABLE
+        await asyncio.sleep(1)
+        assert await error("new") == ErrorCode.NONE
+        assert await error("no/good") == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    with_broker(scenario)
+
+
+def test_delete_records_moves_the_start_of_all_replicas() -> None:
+    async def main(client: Client) -> None:
+        await client.create(replicas=2)
+        led = next(b for b in client.cluster.brokers if b.server.services.replicas.partitions[(TOPIC, 0)].is_leader)
+        leader = Client(client.cluster, led.broker_id)
+        await leader.produce(b"a", b"b", b"c")
+
+        async def delete(offset: int) -> tuple[int, int]:
+            asked = DeleteRecordsTopic(
+                name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)]
+            )
+            response = await leader.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=10_000), 2)
+            (answer,) = response.topics[0].partitions
+            return int(answer.error_code), int(answer.low_watermark)
+
+        assert await delete(2) == (0, 2)
+        starts = [b.server.services.logs.get(TOPIC, 0).log_start_offset for b in client.cluster.brokers]
+        assert starts == [2, 2]
+        assert await delete(9) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+        assert await delete(-1) == (0, 3)
+
+    with_broker(main, brokers=2)
+
+
+def test_describe_log_dirs_and_cluster() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        await client.produce(b"a")
+        (directory,) = (await client.ask(DescribeLogDirsRequest(topics=None), 4)).results
+        (topic,) = directory.topics
+        assert topic.name == TOPIC and topic.partitions[0].partition_size > 0 and directory.total_bytes > 0
+        cluster = await client.ask(DescribeClusterRequest(), 1)
+        assert cluster.controller_id == 0 and [broker.host for broker in cluster.brokers] == ["broker-0"]
+        assert (await client.ask(DescribeClusterRequest(endpoint_type=2), 1)).error_code == 114
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    ("request_class", "version"), [(LeaderAndIsrRequest, 7), (UpdateMetadataRequest, 8), (StopReplicaRequest, 4)]
+)
+def test_old_epochs_change_nothing(request_class: type[Message], version: int) -> None:
+    """A deposed controller, and a request meant for an earlier registration of this broker."""
+
+    async def scenario(client: Client) -> None:
+        await client.create()
+        services: Any = client.cluster.brokers[0].server.services
+        epoch, brokers = services.control.controller_epoch, dict(services.metadata.brokers)
+        now = services.identity.broker_epoch
+        old: Any = request_class(controller_epoch=epoch - 1, broker_epoch=now)  # type: ignore[call-arg]
+        assert (await client.ask(old, version)).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        stale: Any = request_class(controller_epoch=epoch, broker_epoch=now - 1)  # type: ignore[call-arg]
+        assert (await client.ask(stale, version)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        assert services.metadata.brokers == brokers
+        assert services.replicas.partitions[(TOPIC, 0)].is_leader
+
+    with_broker(scenario)
+
+
+def test_too_few_replicas_in_sync() -> None:
+    async def scenario(client: Client) -> None:
+        made = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=2)
+        await client.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)
+        brokers = client.cluster.brokers
+        led = next(b for b in brokers if b.server.services.replicas.partitions[(TOPIC, 0)].is_leader)
+        leader = Client(client.cluster, led.broker_id)
+        follower = next(b for b in brokers if b is not led)
+        assert (await leader.produce(b"a")).error_code == 0
+        await follower.stop()
+        refused = await leader.produce(b"b")
+        assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert (await leader.produce(b"c", acks=1)).error_code == 0, "acks=1 asks for nobody else"
+        await follower.start()
+        await asyncio.sleep(5)
+        assert (await leader.produce(b"d")).error_code == 0
+        assert values(await leader.fetch(0)) == [b"a", b"c", b"d"]
+
+    with_broker(scenario, brokers=2, min_insync_replicas="2")
