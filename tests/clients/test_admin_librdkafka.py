@@ -1,5 +1,6 @@
 """librdkafka's admin client against what the brokers serve."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -26,6 +27,8 @@ from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
+FIRST_MS = int(time.time() * 1000) - 3_600_000
+"""Time of the first record: an hour ago, for what is a week old is deleted."""
 Wait = Callable[[Callable[[], bool], str], None]
 
 
@@ -119,7 +122,7 @@ def test_groups_and_their_offsets(
     topic, group = new_topic(), "librdkafka-group"
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(10):
-        producer.produce(topic, str(number), timestamp=1_000_000 + number)
+        producer.produce(topic, str(number), timestamp=FIRST_MS + number)
     assert producer.flush(30) == 0
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
     consumer = Consumer({**settings, "enable.auto.commit": False, "client.id": "reader"})
@@ -149,7 +152,7 @@ def test_offsets_of_a_partition(admin: AdminClient, cluster: UpCluster, new_topi
     topic = new_topic()
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(10):
-        producer.produce(topic, str(number), timestamp=1_700_000_000_000 + number)
+        producer.produce(topic, str(number), timestamp=FIRST_MS + number)
     assert producer.flush(30) == 0
     partition = TopicPartition(topic, 0)
 
@@ -159,8 +162,8 @@ def test_offsets_of_a_partition(admin: AdminClient, cluster: UpCluster, new_topi
     assert offset(OffsetSpec.earliest()) == 0
     assert offset(OffsetSpec.latest()) == 10
     assert offset(OffsetSpec.max_timestamp()) == 9
-    assert offset(OffsetSpec.for_timestamp(1_700_000_000_004)) == 4
-    assert offset(OffsetSpec.for_timestamp(1_800_000_000_000)) == -1
+    assert offset(OffsetSpec.for_timestamp(FIRST_MS + 4)) == 4
+    assert offset(OffsetSpec.for_timestamp(FIRST_MS + 1000)) == -1
 
 
 def test_preferred_election(admin: AdminClient, new_topic: Callable[..., str]) -> None:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.cluster
 OF_0_8 = ("gzip", "snappy")
 OF_0_8_2 = (*OF_0_8, "lz4")
 KAFKA_PYTHON = {"0.8.0": OF_0_8, "0.8.1": OF_0_8, "0.8.2": OF_0_8, "0.9": OF_0_8, "0.10.0": OF_0_8_2}
-"""The lz4 of before 0.10, whose frames have a wrong checksum (KIP-57), would need one more package: librdkafka has it."""
+"""Its lz4 of before 0.10, with KIP-57's wrong checksum, would need one more package: librdkafka has it built in."""
 LIBRDKAFKA = {"0.8.0": OF_0_8, "0.8.2.2": OF_0_8_2, "0.9.0": OF_0_8_2}
 WITH_TIMES = ("0.10.0",)
 """Fetch version 2 and Produce version 2 carry timestamps."""

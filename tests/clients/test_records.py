@@ -5,10 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.record_batch import BatchHeader, batches
 from odradek.testing.foreign.interface import ALL_CODECS, Client, Record
-from odradek.testing.foreign.raw import RawConnection
+from odradek.testing.foreign.raw import RawConnection, place_of
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
@@ -19,13 +18,8 @@ READERS = ("confluent", "kafka-python", "aiokafka", "kafkajs", "java", "kcat")
 
 def _stored(cluster: UpCluster, topic: str) -> list[BatchHeader]:
     """The batches of partition 0 as the leader keeps them."""
-    first = cluster.bootstrap.split(",")[0]
-    with RawConnection(first) as connection:
-        answer = connection.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 4)
-    leader = answer.topics[0].partitions[0].leader_id
-    address = next(f"{broker.host}:{broker.port}" for broker in answer.brokers if broker.node_id == leader)
     asked = FetchTopic(topic=topic, partitions=[FetchPartition(fetch_offset=0, partition_max_bytes=1 << 20)])
-    with RawConnection(address) as connection:
+    with RawConnection(place_of(cluster.bootstrap, topic).leader) as connection:
         fetched = connection.ask(FetchRequest(max_wait_ms=100, min_bytes=1, topics=[asked]), 11)
     part = fetched.responses[0].partitions[0]
     assert part.error_code == 0

@@ -2,12 +2,14 @@
 
 import itertools
 import socket
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from odradek.protocol.connection import framed
 from odradek.protocol.fields import Message
-from odradek.protocol.headers import RequestHeader, decode_response, encode_request, message_classes
+from odradek.protocol.headers import RequestHeader, decode_response, encode_request
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 TIMEOUT_SECONDS = 20.0
 
@@ -58,6 +60,20 @@ class RawConnection:
         return data
 
 
-def name_of(api_key: int) -> str:
-    """The API's name."""
-    return message_classes(api_key).name
+@dataclass(frozen=True)
+class Place:
+    """Where a partition 0 is. Addresses are host:port."""
+
+    leader: str
+    follower: str
+    topic_id: bytes
+
+
+def place_of(bootstrap: str, topic: str) -> Place:
+    """For a topic that exists and has more than one replica."""
+    with RawConnection(bootstrap.split(",")[0]) as connection:
+        answer = connection.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 10)
+    addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
+    [first] = [one for one in answer.topics[0].partitions if one.partition_index == 0]
+    follower = next(replica for replica in first.replica_nodes if replica != first.leader_id)
+    return Place(addresses[first.leader_id], addresses[follower], answer.topics[0].topic_id)

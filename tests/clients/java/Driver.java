@@ -186,6 +186,9 @@ public class Driver {
 
     /** Everything the AdminClient is asked for, in one run. */
     static class AdminScenario {
+        /** Records of a week ago would be deleted. */
+        static final long FIRST_MS = System.currentTimeMillis() - 3_600_000;
+
         static ObjectNode run(String topic, String group) throws Exception {
             ObjectNode found = JSON.createObjectNode();
             try (Admin admin = Admin.create(settings())) {
@@ -235,10 +238,10 @@ public class Driver {
         static void offsets(Admin admin, String topic, String group, ObjectNode found) throws Exception {
             var first = new TopicPartition(topic, 0);
             try (var producer = new KafkaProducer<>(settings(), new ByteArraySerializer(), new ByteArraySerializer())) {
-                for (int number = 0; number < 3; number++) producer.send(new ProducerRecord<>(topic, 0, 1000L + number, null, new byte[] {1})).get();
+                for (int number = 0; number < 3; number++) producer.send(new ProducerRecord<>(topic, 0, FIRST_MS + number, null, new byte[] {1})).get();
             }
             for (var asked : Map.of("earliest", OffsetSpec.earliest(), "latest", OffsetSpec.latest(),
-                    "maxTimestamp", OffsetSpec.maxTimestamp(), "atTimestamp", OffsetSpec.forTimestamp(1001)).entrySet()) {
+                    "maxTimestamp", OffsetSpec.maxTimestamp(), "atTimestamp", OffsetSpec.forTimestamp(FIRST_MS + 1)).entrySet()) {
                 found.put(asked.getKey(), admin.listOffsets(Map.of(first, asked.getValue())).partitionResult(first).get().offset());
             }
             admin.alterConsumerGroupOffsets(group, Map.of(first, new OffsetAndMetadata(2, "by hand"))).all().get();
