@@ -37,7 +37,7 @@ class Chunk:
         self.topic_partition = topic_partition
         self.version = version
         self.next_offset = fetch_offset
-        self._records = records
+        self.records = records
         self._aborted = sorted(aborted or (), key=lambda one: one[1])
         self._read_committed = aborted is not None
         self._batches: list[int] = []
@@ -54,28 +54,41 @@ class Chunk:
         return not self._batches
 
     def batches(self, check_crcs: bool) -> Iterator[tuple[BatchHeader, Columns]]:
-        """Batches with records for the application, in order. Raises ClientError for damaged ones."""
+        """Batches with records for the application, in order, decoded. Raises ClientError for damaged ones."""
+        for position, header in self.visible(check_crcs):
+            try:
+                yield header, decode_records(self.records, position)
+            except MalformedMessage as error:
+                raise self.damaged(header, error) from error
+
+    def visible(self, check_crcs: bool) -> Iterator[tuple[int, BatchHeader]]:
+        """Where the batches stand that have records for the application, in order. Raises ClientError likewise."""
         aborted_producers: set[int] = set()
         waiting = list(self._aborted)
         for position in self._batches:
+            header = read_header(self.records, position)
             try:
-                header = read_header(self._records, position)
                 if check_crcs:
-                    check_crc(self._records, position, header)
+                    check_crc(self.records, position, header)
                 while waiting and waiting[0][1] <= header.last_offset:
                     aborted_producers.add(waiting.pop(0)[0])
                 if header.is_control:
                     self._control(position, header, aborted_producers)
-                elif not (header.is_transactional and header.producer_id in aborted_producers):
-                    yield header, decode_records(self._records, position)
             except MalformedMessage as error:
-                where = f"{self.topic_partition} at offset {header.base_offset}"
-                raise ClientError(f"{where}: damaged records: {error}; seek beyond it to go on") from error
+                raise self.damaged(header, error) from error
+            aborted = header.is_transactional and header.producer_id in aborted_producers
+            if not header.is_control and not aborted:
+                yield position, header
+
+    def damaged(self, header: BatchHeader, error: MalformedMessage) -> ClientError:
+        """What to raise for a batch that does not decode."""
+        where = f"{self.topic_partition} at offset {header.base_offset}"
+        return ClientError(f"{where}: damaged records: {error}; seek beyond it to go on")
 
     def _control(self, position: int, header: BatchHeader, aborted_producers: set[int]) -> None:
         if not self._read_committed:
             return
-        key = decode_records(self._records, position).keys[0]
+        key = decode_records(self.records, position).keys[0]
         if key is not None and int.from_bytes(key[2:4], "big", signed=True) == ABORT_MARKER:
             aborted_producers.discard(header.producer_id)
 
