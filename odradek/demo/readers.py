@@ -61,6 +61,7 @@ class Readers:
         self._processes: list[subprocess.Popen[str]] = []
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
+        self._end_offsets: dict[int, int] = {}
 
     def start(self) -> None:
         """Returns at once."""
@@ -82,6 +83,11 @@ class Readers:
     def count(self) -> int:
         """How many records they have read, repeated ones too."""
         return self.read_by_partition.total()
+
+    @property
+    def reached(self) -> int:
+        """How many records there are up to where they have come, in all partitions together."""
+        return sum(self._end_offsets.values())
 
     @property
     def ended(self) -> list[int]:
@@ -115,6 +121,8 @@ class Readers:
     def _on_read(self, read: Read) -> None:
         self.reads.append(read)
         self.read_by_partition[read.partition] += read.records
+        end = read.first_offset + read.records
+        self._end_offsets[read.partition] = max(end, self._end_offsets.get(read.partition, 0))
 
     def _on_owned(self, number: int, partitions: Sequence[int]) -> None:
         kept = {partition: owner for partition, owner in self.owners.items() if owner != number}

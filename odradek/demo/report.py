@@ -84,12 +84,14 @@ def _count(count: int, *, bad: bool, good: bool = False) -> Text:
 
 
 def verdict(result: Result) -> Text:
-    """One sentence."""
+    """What it comes to."""
     if result.problems:
         return Text("  ✗ " + "; ".join(result.problems), "bold red")
-    pause = max(result.longest_pauses_ms.values(), default=0.0)
-    text = "nothing lost, repeated or out of order; the replicas are equal byte for byte"
-    return Text(f"  ✓ {text}; longest pause in a partition: {duration(pause)}", "bold green")
+    pause = duration(max(result.longest_pauses_ms.values(), default=0.0))
+    return Text.assemble(
+        ("  ✓ nothing lost, repeated or out of order; the replicas are equal byte for byte\n", "bold green"),
+        f"    the longest time that a partition acknowledged nothing: {pause}",
+    )
 
 
 def duration(milliseconds: float) -> str:

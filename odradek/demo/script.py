@@ -68,7 +68,7 @@ class Script:
         self._until(lambda: self._state.whole, "all replicas in sync")
         self._headline = "everything is in sync again"
         self._until(lambda: self._load.finished, "all records acknowledged")
-        self._until(lambda: self._readers.count >= len(self._flights), "the group to read everything")
+        self._until(lambda: self._readers.reached >= len(self._flights), "the group to read everything")
         return kill, outage
 
     def _victim(self) -> int:

@@ -76,9 +76,9 @@ def _loss(kill: Kill, around: Around, under_way: int) -> Iterator[Moment]:
     role = " and was the controller" if kill.was_controller else ""
     yield Moment(0.0, None, f"SIGKILL broker {kill.broker}", f"it led {named(kill.led)}{role}")
     last_ms = max((before for before, _ in around.values() if before is not None), default=kill.at_ms)
-    requests = f"{kill.requests} request{'s' * (kill.requests != 1)} unanswered"
+    requests = f"{kill.requests} request{'s' * (kill.requests != 1)} open"
     detail = f"{requests}, {under_way:,} records under way"
-    yield _moment(kill, last_ms, None, "the last record it acknowledged", detail)
+    yield _moment(kill, last_ms, None, "its last acknowledgement", detail)
 
 
 def _failover(kill: Kill, later: Sequence[Entry], around: Around) -> Iterator[Moment]:
@@ -111,7 +111,7 @@ def _return(kill: Kill, later: Sequence[Entry]) -> Iterator[Moment]:
     cut = [entry for entry in _of(Truncated, later) if entry.at_ms >= kill.started_ms]
     if cut:
         records = sum(entry.from_offset - entry.to_offset for entry in cut)
-        detail = f"{records} records that nobody was promised, of {named(entry.partition for entry in cut)}"
+        detail = f"{records} records nobody was promised"
         yield _moment(kill, cut[-1].at_ms, registered_ms, "it drops what only it had", detail)
     back: dict[int, float] = {}
     for change in _of(LeadershipChanged, later):
@@ -119,7 +119,7 @@ def _return(kill: Kill, later: Sequence[Entry]) -> Iterator[Moment]:
             back.setdefault(change.partition, change.at_ms)
     if not back:
         raise Incomplete(f"broker {kill.broker} did not come back into any in-sync set")
-    yield _moment(kill, max(back.values()), registered_ms, "it is in sync again", f"{named(back)}")
+    yield _moment(kill, max(back.values()), registered_ms, "it is in sync again", named(back))
 
 
 def _expiry_ms(kill: Kill, later: Sequence[Entry]) -> float:

@@ -1,0 +1,33 @@
+"""The whole demo with a small share of the flights, piped."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RECORDS, RATE = 30_000, 10_000
+
+
+@pytest.mark.cluster
+def test_the_demo_runs_counts_and_leaves_nothing(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "odradek.demo", "--records", str(RECORDS), "--rate", str(RATE)]
+    done = subprocess.run(
+        [*command, "--svg", str(tmp_path / "demo.svg")],
+        env=os.environ | {"TMPDIR": str(scratch)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "SIGKILL broker" in done.stdout
+    assert "✓ nothing lost, repeated or out of order" in done.stdout
+    assert f"{RECORDS:,}   in the log" in done.stdout
+    assert done.stderr == ""
+    assert list(scratch.iterdir()) == []
+    svg = (tmp_path / "demo.svg").read_text()
+    assert "<svg" in svg
+    assert str(tmp_path) not in svg
