@@ -171,12 +171,11 @@ class ConsumerEngine:
             await self._locate_now(unlocated)
         except (BrokerUnreachable, TimeoutError) as error:
             logger.info("consumer %s: positions not found yet: %s", self.settings.client_id, error)
-            self._retry_later(unlocated)
         except KafkaError as error:
             if not error.retriable:
                 raise
-            self._retry_later(unlocated)
         finally:
+            self._retry_later(unlocated)
             self._locating.difference_update(unlocated)
 
     async def _locate_now(self, unlocated: list[TopicPartition]) -> None:
@@ -222,11 +221,13 @@ class ConsumerEngine:
             self.arrived.notify_all()
 
     def _retry_later(self, partitions: Iterable[TopicPartition]) -> None:
+        """Those that still have no position are not looked for again at once, also when the application is told."""
         at_ms = self.cluster.clock.monotonic_ms() + self.settings.retry_backoff_ms
         with self.lock:
             for topic_partition in partitions:
-                if topic_partition in self.positions.partitions:
-                    self.positions.partitions[topic_partition].retry_at_ms = at_ms
+                state = self.positions.partitions.get(topic_partition)
+                if state is not None and not state.located:
+                    state.retry_at_ms = at_ms
 
     def deadline(self, what: str) -> Deadline:
         """default.api.timeout.ms from now."""
