@@ -93,7 +93,7 @@ def everything_wanted(members: list[Subscriber], counts: dict[str, int]) -> set[
 
 
 @pytest.mark.parametrize("name", ["range", "roundrobin"])
-@settings(max_examples=60)
+@settings(max_examples=30, deadline=None)
 @given(group=groups())
 def test_every_wanted_partition_has_one_owner_that_wants_it(
     name: str, group: tuple[list[Subscriber], dict[str, int]]
@@ -106,7 +106,7 @@ def test_every_wanted_partition_has_one_owner_that_wants_it(
         assert all(tp.topic in one.topics for tp in found[one.member_id])
 
 
-@settings(max_examples=100)
+@settings(max_examples=40, deadline=None)
 @given(group=groups())
 def test_balance_is_complete_and_no_move_would_better_it(group: tuple[list[Subscriber], dict[str, int]]) -> None:
     members, counts = group
@@ -118,7 +118,7 @@ def test_balance_is_complete_and_no_move_would_better_it(group: tuple[list[Subsc
             assert not movable or len(found[taker.member_id]) + 1 >= len(found[giver])
 
 
-@settings(max_examples=100)
+@settings(max_examples=40, deadline=None)
 @given(group=groups())
 def test_cooperative_rounds_settle_and_never_give_a_partition_to_two(
     group: tuple[list[Subscriber], dict[str, int]],
@@ -142,7 +142,7 @@ def test_cooperative_rounds_settle_and_never_give_a_partition_to_two(
     assert sorted(tp for partitions in held.values() for tp in partitions) == sorted(everything_wanted(members, counts))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30, deadline=None)
 @given(count=st.integers(1, 12), size=st.integers(2, 6), leaving=st.integers(0, 5))
 def test_what_stays_with_a_member_that_stays(count: int, size: int, leaving: int) -> None:
     before = balance([member(f"m{index}", "t") for index in range(size)], {"t": count})
