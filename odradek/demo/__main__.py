@@ -4,6 +4,7 @@ Exit code 0 when nothing is lost, repeated or out of order, 1 when something is,
 """
 
 import argparse
+import logging
 import shutil
 import signal
 import sys
@@ -50,6 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     directory = Path(tempfile.mkdtemp(prefix="odradek-demo-"))
+    logging.basicConfig(filename=directory / "demo.log", level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     code = FAILED
     try:
         result = play(directory, options.records, options.rate)

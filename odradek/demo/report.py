@@ -15,6 +15,7 @@ from odradek.demo.live import WIDTH, Snapshot, picture
 from odradek.demo.timeline import Moment
 from odradek.demo.verdict import Findings, GroupFindings
 
+FONTS = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace"
 FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
@@ -111,4 +112,4 @@ def write_svg(result: Result, path: Path) -> None:
     svg = console.export_svg(title="make demo")
     path.parent.mkdir(parents=True, exist_ok=True)
     # Fonts are not fetched from anywhere: whoever looks has a monospaced one.
-    path.write_text(FONT_FACES.sub("", svg))
+    path.write_text(FONT_FACES.sub("", svg).replace("Fira Code, monospace", FONTS))
