@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from odradek.client.consumer.chunks import Chunk, Reader
 from odradek.client.consumer.config import Deserializer
-from odradek.client.errors import ClientTimeout
+from odradek.client.errors import ClientTimeout, DeserializationError
 from odradek.client.records import ConsumerRecord, TopicPartition
 
 READY_LIMIT = 500
@@ -138,7 +138,7 @@ class MessageStream:
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """The next message. Raises ConsumerTimeout, DeserializationError, ClientError for damaged messages."""
+        """The next message. Raises ConsumerTimeout, ClientError, DeserializationError (read on: it is behind you)."""
         self._done_with_message()
         with self._arrived:
             while True:
@@ -167,20 +167,30 @@ class MessageStream:
 
     def _take(self) -> ConsumerRecord | None:
         while not self._ready:
-            if not self._decode():
+            if not self._fill():
                 return None
         record = self._ready.popleft()
         progress = self._progress[TopicPartition(record.topic, record.partition)]
         progress.handed_out = record.offset + 1
         self._in_hand = (progress, record.offset + 1)
-        return record
+        return record if self._key is None and self._value is None else self._decoded(record)
 
-    def _decode(self) -> bool:
+    def _decoded(self, record: ConsumerRecord) -> ConsumerRecord:
+        topic, headers = record.topic, record.headers
+        try:
+            key = record.key if self._key is None else self._key(topic, headers, record.key)
+            value = record.value if self._value is None else self._value(topic, headers, record.value)
+        except Exception as error:
+            where = f"{topic}-{record.partition} at offset {record.offset}"
+            raise DeserializationError(f"{where}: cannot be decoded: {error}") from error
+        return record._replace(key=key, value=value)
+
+    def _fill(self) -> bool:
         """Make some records ready, or see that a chunk has no more. False when there is nothing to read."""
         if self._reader is None:
             if not self._chunks:
                 return False
-            self._reader = Reader(self._chunks.popleft(), self._key, self._value, check_crcs=True)
+            self._reader = Reader(self._chunks.popleft(), None, None, check_crcs=True)
             self._changed()
         reader = self._reader
         progress = self._progress.get(reader.chunk.topic_partition)

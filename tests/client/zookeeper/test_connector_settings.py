@@ -1,0 +1,60 @@
+"""Settings of Kafka 0.8's consumer."""
+
+from typing import Any
+
+import pytest
+
+from odradek.client.errors import ConfigError
+from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from odradek.client.zookeeper.config import settings_of
+
+NEEDED = {"zookeeper.connect": "z:2181", "group.id": "g"}
+
+
+def test_the_defaults_are_kafkas() -> None:
+    settings = settings_of(NEEDED, {})
+    assert settings.auto_commit_interval_ms == 60_000
+    assert settings.queued_max_message_chunks == 2
+    assert (settings.rebalance_max_retries, settings.backoff_ms) == (4, 2_000)
+    assert settings.connection_timeout_ms == 6_000
+    assert settings.reset_timestamp == LATEST_TIMESTAMP
+    assert not settings.dual_commit
+    brokers = settings.for_brokers(["b:9092"])
+    assert (brokers.client_id, brokers.max_partition_fetch_bytes, brokers.fetch_max_wait_ms) == ("g", 1_048_576, 100)
+
+
+def test_kafkas_names_and_keywords() -> None:
+    settings = settings_of(
+        {**NEEDED, "rebalance.backoff.ms": "100", "auto.offset.reset": "smallest"},
+        {"offsets_storage": "kafka", "client_id": "c", "fetch_message_max_bytes": 5},
+    )
+    assert settings.backoff_ms == 100
+    assert settings.reset_timestamp == EARLIEST_TIMESTAMP
+    assert settings.dual_commit
+    assert settings.for_brokers(["b:1"]).max_partition_fetch_bytes == 5
+    assert not settings_of(NEEDED, {"offsets_storage": "kafka", "dual_commit_enabled": False}).dual_commit
+    assert not settings_of(NEEDED, {"dual_commit_enabled": True}).dual_commit
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"rebalance_retries_max": 3}, "did you mean rebalance.max.retries"),
+        ({"auto.offset.reset": "earliest"}, "smallest, largest"),
+        ({"group_id": "a b"}, "group.id='a b'"),
+        ({"consumer_id": "a/b"}, "consumer.id"),
+        ({"fetch_wait_max_ms": 31_000}, "socket.timeout.ms=30000"),
+        ({"num_consumer_fetchers": 2}, "num.consumer.fetchers must be at most 1"),
+        ({"queued_max_message_chunks": 0}, "at least 1"),
+        ({"partition_assignment_strategy": "sticky"}, "range, roundrobin"),
+    ],
+)
+def test_what_is_wrong_is_named(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        settings_of(NEEDED, given)
+    assert said in str(raised.value)
+
+
+def test_the_group_is_needed() -> None:
+    with pytest.raises(ConfigError, match=r"group\.id is missing"):
+        settings_of({"zookeeper.connect": "z"}, {})
