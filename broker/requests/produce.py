@@ -12,6 +12,7 @@ from collections.abc import Callable
 from struct import Struct
 
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
+from odradek.broker.replication.partition import Partition
 from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, to_batch
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Silent, Wait
 from odradek.broker.services import Services
@@ -19,6 +20,8 @@ from odradek.protocol.compression import ZSTD
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -44,6 +47,7 @@ VERSIONS = (0, 11)
 ALL = -1
 LAST_VERSION_WITHOUT_STORAGE_ERROR = 3
 FIRST_VERSION_WITH_ZSTD = 7
+FIRST_VERSION_WITH_LEADER_HINT = 10
 LENGTH = Struct(">i")
 
 
@@ -61,6 +65,8 @@ def handle(broker: Services, request: ProduceRequest, context: RequestContext) -
     if acks == 0:
         return Silent(close=failed)
     response = ProduceResponse(responses=topics)
+    if failed:
+        _point_to_leaders(broker, response, context)
     if not awaited:
         return Reply(response)
 
@@ -69,6 +75,8 @@ def handle(broker: Services, request: ProduceRequest, context: RequestContext) -
             for answer, append in awaited:
                 if append.error:
                     _fail(answer, append.error)
+            if any(append.error for _, append in awaited):
+                _point_to_leaders(broker, response, context)
             respond(response)
 
         return DelayedProduce([append for _, append in awaited], settled)
@@ -128,6 +136,23 @@ def _fail(answer: PartitionProduceResponse, error: ErrorCode, message: str | Non
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     answer.error_code, answer.error_message = error, message
     answer.base_offset, answer.log_append_time_ms, answer.log_start_offset = -1, -1, -1
+
+
+def _point_to_leaders(broker: Services, response: ProduceResponse, context: RequestContext) -> None:
+    """Who leads what we do not, and where it is (KIP-951): the producer need not ask for metadata."""
+    if context.api_version < FIRST_VERSION_WITH_LEADER_HINT:
+        return
+    leaders = set()
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            partition = broker.replicas.partition(topic.name, answer.index)
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and isinstance(partition, Partition):
+                leaders.add(partition.leader)
+                answer.current_leader = LeaderIdAndEpoch(
+                    leader_id=partition.leader, leader_epoch=partition.leader_epoch
+                )
+    nodes = [node for leader in sorted(leaders) if (node := broker.metadata.node(leader, context.listener)) is not None]
+    response.node_endpoints = [NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes]
 
 
 def _refused(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
