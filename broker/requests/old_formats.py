@@ -24,6 +24,8 @@ def to_batch(records: Records) -> bytearray:
 
     Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD for an empty set.
     """
+    if records is None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "no message set at all")
     try:
         if len(records) > MAGIC_AT and records[MAGIC_AT] == MAGIC_V2:
             return bytearray(records)

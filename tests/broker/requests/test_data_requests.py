@@ -68,7 +68,7 @@ class Client:
         return await self.produce_raw(records, version, acks)
 
     async def produce_raw(
-        self, records: bytes | bytearray, version: int = 9, acks: int = -1, topic: str = TOPIC
+        self, records: bytes | bytearray | None, version: int = 9, acks: int = -1, topic: str = TOPIC
     ) -> PartitionProduceResponse:
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
         response = await self.ask(ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=[data]), version)
@@ -162,7 +162,7 @@ def test_produce_refuses() -> None:
         await client.create()
         good = bytes(encode_batch(0, [T0], [None], [b"a"]))
 
-        async def error(records: bytes, *, version: int = 9, acks: int = -1, topic: str = TOPIC) -> ErrorCode:
+        async def error(records: bytes | None, *, version: int = 9, acks: int = -1, topic: str = TOPIC) -> ErrorCode:
             return ErrorCode((await client.produce_raw(records, version, acks, topic)).error_code)
 
         flipped = good[:-1] + bytes([good[-1] ^ 1])
@@ -171,6 +171,8 @@ def test_produce_refuses() -> None:
         assert await error(good, topic="nowhere") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await error(good + good) is ErrorCode.INVALID_RECORD
         assert await error(b"") is ErrorCode.INVALID_RECORD
+        for nothing in (None, b""):
+            assert await error(nothing, version=1) is ErrorCode.INVALID_RECORD
         control = bytes(encode_batch(0, [T0], [b"\0\0\0\0"], [b"\0\0\0\0\0\0"], control=True))
         assert await error(control) is ErrorCode.INVALID_RECORD
         transactional = bytes(encode_batch(0, [T0], [None], [b"a"], producer_id=1, base_sequence=0, transactional=True))
