@@ -1,0 +1,209 @@
+"""From record batches straight to Arrow: no object is made per record.
+
+Python walks from record to record by their lengths; everything inside of them is then read for all records of an
+answer at once, with numpy. Keys and values are copied once, by Arrow, out of one array that consists of all the bytes.
+The layout of a record is described in protocol/records.py, and this must agree with `decode_section` there.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import pyarrow
+from numpy.typing import NDArray
+
+from odradek.protocol import compression
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.primitives import Buffer, read_varint
+from odradek.protocol.record_batch import HEADER_BYTES, BatchHeader, CorruptBatch
+from odradek.protocol.records import decode_headers
+
+Integers = NDArray[numpy.int64]
+PADDING = bytes(16)
+"""Behind the last record, so that a number that is cut off is found by its position and not by an IndexError."""
+MICROSECONDS = 1000
+HEADER_TYPE = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
+SCHEMA = pyarrow.schema(
+    [
+        ("key", pyarrow.binary()),
+        ("value", pyarrow.binary()),
+        ("topic", pyarrow.string()),
+        ("partition", pyarrow.int32()),
+        ("offset", pyarrow.int64()),
+        ("timestamp", pyarrow.timestamp("us", tz="UTC")),
+        ("timestampType", pyarrow.int32()),
+    ]
+)
+SCHEMA_WITH_HEADERS = SCHEMA.append(pyarrow.field("headers", pyarrow.list_(HEADER_TYPE)))
+_KEY, _VALUE, _PIECES = 0, 2, 4
+"""Of every record: the key, what is between, the value, and what follows until the next key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """The records of some batches, decompressed, one behind the other in `data` (which ends with PADDING)."""
+
+    data: bytes
+    headers: Sequence[BatchHeader]
+    ends: Integers
+    """Where each batch's records end in `data`."""
+
+
+def sections(records: memoryview, batches: Iterable[tuple[int, BatchHeader]]) -> Sections:
+    """Take out and decompress. Raises MalformedMessage."""
+    parts: list[Buffer] = []
+    headers = []
+    for position, header in batches:
+        content = records[position + HEADER_BYTES : position + header.size_bytes]
+        parts.append(content if header.codec == compression.NONE else compression.decompress(header.codec, content))
+        headers.append(header)
+    ends = numpy.cumsum([len(part) for part in parts], dtype=numpy.int64)
+    return Sections(b"".join((*parts, PADDING)), headers, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where everything is, and the numbers that are not bytes; the i-th of every array is of the i-th record."""
+
+    offsets: Integers
+    timestamps_ms: Integers
+    timestamp_types: NDArray[numpy.int32]
+    key_starts: Integers
+    key_lengths: Integers
+    value_starts: Integers
+    value_lengths: Integers
+    header_starts: Integers
+    ends: Integers
+
+
+def locate(found: Sections) -> Located:
+    """Read all numbers. Raises CorruptBatch when anything is not as long as it says."""
+    counts = numpy.array([header.record_count for header in found.headers], dtype=numpy.int64)
+    try:
+        bodies, ends = _bounds(found.data, int(counts.sum()))
+        return _located(found, counts, bodies, ends)
+    except (IndexError, MalformedMessage) as error:
+        raise CorruptBatch(0, f"records: {error}") from None
+
+
+def _bounds(data: bytes, count: int) -> tuple[Integers, Integers]:
+    """Where the records start, behind their lengths, and where they end. The only loop over records."""
+    bodies: list[int] = []
+    ends: list[int] = []
+    at = 0
+    for _ in range(count):
+        number = data[at]
+        if number < 0x80:
+            at += 1
+        elif data[at + 1] < 0x80:
+            number = (number & 0x7F) | (data[at + 1] << 7)
+            at += 2
+        else:
+            length, at = read_varint(data, at)
+            number = length << 1
+        bodies.append(at)
+        at += number >> 1
+        ends.append(at)
+    return numpy.array(bodies, dtype=numpy.int64), numpy.array(ends, dtype=numpy.int64)
+
+
+def _located(found: Sections, counts: Integers, bodies: Integers, ends: Integers) -> Located:
+    raw = numpy.frombuffer(found.data, dtype=numpy.uint8)
+    last = numpy.cumsum(counts) - 1
+    if not numpy.array_equal(ends[last[counts > 0]], found.ends[counts > 0]):
+        raise MalformedMessage("the records of a batch do not fill it")
+    timestamp_deltas, at = _varints(raw, bodies + 1)  # behind the attributes
+    offset_deltas, at = _varints(raw, at)
+    key_lengths, key_starts = _varints(raw, at)
+    value_lengths, value_starts = _varints(raw, key_starts + numpy.maximum(key_lengths, 0))
+    header_starts = value_starts + numpy.maximum(value_lengths, 0)
+    if (header_starts >= ends).any():
+        raise MalformedMessage("a record is longer than it says")
+    if ((raw[header_starts] == 0) & (header_starts + 1 != ends)).any():
+        raise MalformedMessage("a record is not as long as it says")
+    appended = numpy.repeat([header.is_log_append_time for header in found.headers], counts)
+    of_batch = numpy.repeat([header.max_timestamp for header in found.headers], counts)
+    base = numpy.repeat([header.base_timestamp for header in found.headers], counts)
+    return Located(
+        offset_deltas + numpy.repeat([header.base_offset for header in found.headers], counts),
+        numpy.where(appended, of_batch, base + timestamp_deltas),
+        appended.astype(numpy.int32),
+        key_starts,
+        key_lengths,
+        value_starts,
+        value_lengths,
+        header_starts,
+        ends,
+    )
+
+
+def _varints(raw: NDArray[numpy.uint8], at: Integers) -> tuple[Integers, Integers]:
+    """The signed varint at every position, and the positions behind them. Raises IndexError, MalformedMessage."""
+    first = raw[at]
+    number = (first & 0x7F).astype(numpy.uint64)
+    behind = at + 1
+    longer = numpy.flatnonzero(first & 0x80)
+    shift = 7
+    while len(longer):
+        if shift > 63:
+            raise MalformedMessage("a number is longer than ten bytes")
+        byte = raw[behind[longer]]
+        number[longer] |= (byte & 0x7F).astype(numpy.uint64) << numpy.uint64(shift)
+        behind[longer] += 1
+        longer = longer[(byte & 0x80) != 0]
+        shift += 7
+    half = (number >> numpy.uint64(1)).astype(numpy.int64)
+    return half ^ -(number & numpy.uint64(1)).astype(numpy.int64), behind
+
+
+def record_batch(
+    found: Sections, located: Located, topic: str, partition: int, start: int, end: int, *, include_headers: bool
+) -> pyarrow.RecordBatch:
+    """The records with offsets from `start` up to, not including, `end`."""
+    keep = numpy.flatnonzero((located.offsets >= start) & (located.offsets < end))
+    pieces = _pieces(found.data, located)
+    count = len(keep)
+    arrays: list[Any] = [
+        _taken(pieces, keep, _KEY, located.key_lengths[keep] < 0),
+        _taken(pieces, keep, _VALUE, located.value_lengths[keep] < 0),
+        pyarrow.repeat(topic, count),
+        pyarrow.repeat(pyarrow.scalar(partition, pyarrow.int32()), count),
+        pyarrow.array(located.offsets[keep]),
+        pyarrow.array(located.timestamps_ms[keep] * MICROSECONDS).view(pyarrow.timestamp("us", tz="UTC")),
+        pyarrow.array(located.timestamp_types[keep]),
+    ]
+    if not include_headers:
+        return pyarrow.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    arrays.append(_headers(found.data, located, keep))
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=SCHEMA_WITH_HEADERS)
+
+
+def _pieces(data: bytes, located: Located) -> Any:
+    """All bytes as one binary array of four pieces per record. Nothing is copied."""
+    bounds = numpy.empty(len(located.ends) * _PIECES + 1, dtype=numpy.int32)
+    bounds[0:-1:_PIECES] = located.key_starts
+    bounds[1::_PIECES] = located.key_starts + numpy.maximum(located.key_lengths, 0)
+    bounds[2::_PIECES] = located.value_starts
+    bounds[3::_PIECES] = located.header_starts
+    bounds[-1] = located.ends[-1] if len(located.ends) else 0
+    buffers = [None, pyarrow.py_buffer(bounds), pyarrow.py_buffer(data)]
+    return pyarrow.BinaryArray.from_buffers(pyarrow.binary(), len(bounds) - 1, buffers)
+
+
+def _taken(pieces: Any, keep: Integers, piece: int, nulls: NDArray[numpy.bool_]) -> Any:
+    if nulls.all():
+        return pyarrow.nulls(len(keep), pyarrow.binary())
+    return pieces.take(pyarrow.array(keep * _PIECES + piece, mask=nulls))
+
+
+def _headers(data: bytes, located: Located, keep: Integers) -> Any:
+    """Null where a record has none, as in Spark's source."""
+    starts, ends = located.header_starts[keep], located.ends[keep]
+    if (starts + 1 == ends).all():
+        return pyarrow.nulls(len(keep), pyarrow.list_(HEADER_TYPE))
+    lists: list[list[dict[str, object]] | None] = []
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        found = decode_headers(data[start:end]) if end - start > 1 else []
+        lists.append([{"key": key, "value": value} for key, value in found] or None)
+    return pyarrow.array(lists, pyarrow.list_(HEADER_TYPE))

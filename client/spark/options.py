@@ -1,0 +1,269 @@
+"""The options of `format("odradek")`: those of Spark's own Kafka source, checked. Pure.
+
+Names are compared without regard to case, as everywhere in Spark. What begins with `kafka.` is a setting of the client
+under Kafka's own name; `bootstrap.servers` may leave the prefix out. Nothing that is given is ignored in silence.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from odradek.client.config import CommonConfig, addresses, load, setting
+from odradek.client.errors import ConfigError
+from odradek.client.records import TopicPartition
+from odradek.client.spark.offsets import EARLIEST, LATEST, Offsets, numbers_by_partition, partitions_by_topic
+
+CLIENT_PREFIX = "kafka."
+STRATEGIES = ("subscribe", "subscribePattern", "assign")
+ENDINGS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+STARTINGS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+NAMES = (
+    *STRATEGIES,
+    *STARTINGS,
+    *ENDINGS,
+    "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss",
+    "maxOffsetsPerTrigger",
+    "minPartitions",
+    "includeHeaders",
+    "bootstrap.servers",
+)
+NOT_BUILT = (
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxRecordsPerPartition",
+    "groupIdPrefix",
+    "kafka.group.id",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+"""Options of Spark's Kafka source that this one knows and cannot obey."""
+READ_COMMITTED, READ_UNCOMMITTED = 1, 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSettings(CommonConfig):
+    """What may stand behind `kafka.`: names and ranges of Kafka's consumer, sizes for bulk reading."""
+
+    receive_buffer_bytes: int = setting(-1, at_least=-1)
+    fetch_min_bytes: int = setting(1, at_least=0)
+    fetch_max_wait_ms: int = setting(500, at_least=0)
+    max_partition_fetch_bytes: int = setting(4 * 1024 * 1024, at_least=1)
+    isolation_level: str = setting("read_uncommitted", choices=["read_uncommitted", "read_committed"])
+    check_crcs: bool = setting(True)
+    default_api_timeout_ms: int = setting(60_000, at_least=0)
+
+    @property
+    def isolation(self) -> int:
+        """As on the wire."""
+        return READ_COMMITTED if self.isolation_level == "read_committed" else READ_UNCOMMITTED
+
+
+class Bound(Enum):
+    """The kinds of a start or an end."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSETS = "offsets"
+    TIMESTAMPS = "timestamps"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Where reading starts or ends: `numbers` are offsets (EARLIEST, LATEST allowed) or milliseconds since 1970.
+
+    None in `numbers` for TIMESTAMPS means `timestamp_ms` for all partitions.
+    """
+
+    kind: Bound
+    numbers: Offsets | None = None
+    timestamp_ms: int = -1
+    option: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """All options. Exactly one of `topics`, `pattern`, `assigned` is not None."""
+
+    client: Mapping[str, str]
+    """Settings of the client, by Kafka's names; `settings` is the checked form."""
+    topics: tuple[str, ...] | None
+    pattern: str | None
+    assigned: tuple[TopicPartition, ...] | None
+    start: Limit | None
+    """None: the default, which is earliest in a batch and latest in a stream."""
+    end: Limit | None
+    latest_when_none: bool
+    """Start at the end where no record is as young as the timestamp, instead of failing."""
+    fail_on_data_loss: bool
+    max_offsets_per_trigger: int | None
+    min_partitions: int | None
+    include_headers: bool
+
+    @property
+    def settings(self) -> ReadSettings:
+        """The client's settings with defaults."""
+        return load(ReadSettings, self.client, {})
+
+
+def parse(given: Mapping[str, str]) -> SourceOptions:
+    """Check everything that does not depend on batch or stream. Raises ConfigError, in one line."""
+    named = _canonical(given)
+    client = {name.removeprefix(CLIENT_PREFIX): value for name, value in named.items() if _is_client(name)}
+    if "bootstrap.servers" not in client:
+        raise ConfigError("kafka.bootstrap.servers is missing: give host:port of any brokers, with commas")
+    addresses(load(ReadSettings, client, {}).bootstrap_servers)
+    strategies = [name for name in STRATEGIES if name in named]
+    if len(strategies) != 1:
+        found = " and ".join(strategies) if strategies else "none"
+        raise ConfigError(f"give exactly one of {', '.join(STRATEGIES)}; there is {found}")
+    return SourceOptions(
+        client,
+        _topics(named.get("subscribe")),
+        _pattern(named.get("subscribePattern")),
+        _assigned(named.get("assign")),
+        _limit(named, STARTINGS),
+        _limit(named, ENDINGS),
+        _latest_when_none(named.get("startingOffsetsByTimestampStrategy", "error")),
+        _boolean(named, "failOnDataLoss", True),
+        _positive(named, "maxOffsetsPerTrigger"),
+        _positive(named, "minPartitions"),
+        _boolean(named, "includeHeaders", False),
+    )
+
+
+def for_batch(options: SourceOptions) -> tuple[Limit, Limit]:
+    """Start and end of a batch query. Raises ConfigError for a start at the latest or an end at the earliest."""
+    start = options.start or Limit(Bound.EARLIEST)
+    end = options.end or Limit(Bound.LATEST)
+    _refuse(start, Bound.LATEST, LATEST, "a batch query cannot start at the latest offset: there is nothing behind it")
+    _refuse(end, Bound.EARLIEST, EARLIEST, "a batch query cannot end at the earliest offset: nothing is before it")
+    return start, end
+
+
+def for_stream(options: SourceOptions) -> Limit:
+    """The start of a streaming query. Raises ConfigError when it has an end."""
+    if options.end is not None:
+        raise ConfigError(f"{options.end.option} is for batch queries: a stream has no end")
+    return options.start or Limit(Bound.LATEST)
+
+
+def _refuse(limit: Limit, kind: Bound, offset: int, why: str) -> None:
+    in_json = limit.kind is Bound.OFFSETS and limit.numbers is not None and offset in limit.numbers.values()
+    if limit.kind is kind or in_json:
+        raise ConfigError(f"{limit.option}: {why}")
+
+
+def _is_client(name: str) -> bool:
+    return name.startswith(CLIENT_PREFIX) or name == "bootstrap.servers"
+
+
+def _canonical(given: Mapping[str, str]) -> dict[str, str]:
+    """By the names as they are written here; an option twice (with and without prefix) must not differ."""
+    known = {name.lower(): name for name in NAMES}
+    later = {name.lower(): name for name in NOT_BUILT}
+    named: dict[str, str] = {}
+    for name, value in given.items():
+        lower = name.lower()
+        if lower in later:
+            raise ConfigError(
+                f"option {later[lower]}: this source cannot do that yet, so it is refused and not ignored"
+            )
+        if lower not in known and not lower.startswith(CLIENT_PREFIX):
+            raise ConfigError(_unknown(name, lower))
+        named[known.get(lower, lower)] = value
+    plain, prefixed = named.get("bootstrap.servers"), named.get("kafka.bootstrap.servers")
+    if plain is not None and prefixed is not None and plain != prefixed:
+        raise ConfigError(f"kafka.bootstrap.servers={prefixed} and bootstrap.servers={plain} contradict each other")
+    return named
+
+
+def _unknown(name: str, lower: str) -> str:
+    near = difflib.get_close_matches(lower, [known.lower() for known in NAMES], n=1, cutoff=0.6)
+    proper = next((known for known in NAMES if near and known.lower() == near[0]), None)
+    return f"unknown option {name}" + (f": did you mean {proper}?" if proper else "")
+
+
+def _topics(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not names:
+        raise ConfigError("subscribe names no topic: give one, or several with commas")
+    return names
+
+
+def _pattern(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"subscribePattern {text!r} is no regular expression: {error}") from None
+    return text
+
+
+def _assigned(text: str | None) -> tuple[TopicPartition, ...] | None:
+    if text is None:
+        return None
+    found = partitions_by_topic("assign", _json("assign", text))
+    if not found:
+        raise ConfigError("assign names no partition")
+    return tuple(found)
+
+
+def _json(option: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{option} is no JSON ({error}): {text!r}") from None
+
+
+def _limit(named: Mapping[str, str], options: tuple[str, str, str]) -> Limit | None:
+    """Timestamp for all, timestamps by partition, offsets: the first that is given counts, as in Spark's source."""
+    offsets, timestamp, timestamps = options
+    if timestamp in named:
+        return Limit(Bound.TIMESTAMPS, None, _whole(timestamp, named[timestamp], at_least=0), timestamp)
+    if timestamps in named:
+        numbers = numbers_by_partition(timestamps, _json(timestamps, named[timestamps]), at_least=0)
+        return Limit(Bound.TIMESTAMPS, numbers, option=timestamps)
+    if offsets not in named:
+        return None
+    text = named[offsets].strip()
+    if text.lower() in (Bound.EARLIEST.value, Bound.LATEST.value):
+        return Limit(Bound(text.lower()), option=offsets)
+    if not text.startswith("{"):
+        raise ConfigError(f'{offsets} must be earliest, latest or JSON such as {{"topic":{{"0":23}}}}, not {text!r}')
+    return Limit(Bound.OFFSETS, numbers_by_partition(offsets, _json(offsets, text), at_least=EARLIEST), option=offsets)
+
+
+def _latest_when_none(text: str) -> bool:
+    if text.lower() not in ("error", "latest"):
+        raise ConfigError(f"startingOffsetsByTimestampStrategy must be error or latest, not {text!r}")
+    return text.lower() == "latest"
+
+
+def _boolean(named: Mapping[str, str], option: str, default: bool) -> bool:
+    text = named.get(option, str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{option} must be true or false, not {named[option]!r}")
+    return text == "true"
+
+
+def _positive(named: Mapping[str, str], option: str) -> int | None:
+    return _whole(option, named[option], at_least=1) if option in named else None
+
+
+def _whole(option: str, text: str, at_least: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise ConfigError(f"{option} must be a whole number, not {text!r}") from None
+    if number < at_least:
+        raise ConfigError(f"{option} must be at least {at_least}, not {number}")
+    return number

@@ -1,0 +1,134 @@
+"""What the driver decides by asking the cluster: where a query starts and ends, and what its tasks read."""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from odradek.client.backoff import backoff_ms
+from odradek.client.errors import ClientError, ConfigError
+from odradek.client.records import TopicPartition
+from odradek.client.spark.offsets import EARLIEST, LATEST, Offsets, check_complete
+from odradek.client.spark.options import Bound, Limit, SourceOptions, for_batch
+from odradek.client.spark.ranges import DataLoss, Lost, OffsetRange, between, readable, split
+from odradek.client.spark.session import Session
+
+logger = logging.getLogger(__name__)
+BACKWARD_ATTEMPTS = 8
+"""How often to ask again when a log seems to end before what was read: a new leader may not know its end yet."""
+
+
+def batch_ranges(session: Session, options: SourceOptions) -> list[OffsetRange]:
+    """What the tasks of a batch query read. Raises DataLoss, ConfigError for offsets that are not there."""
+    start_limit, end_limit = for_batch(options)
+    if options.max_offsets_per_trigger is not None:
+        logger.warning("maxOffsetsPerTrigger has no effect on a batch query")
+    partitions = session.partitions(options)
+    earliest, latest = session.earliest(partitions), session.latest(partitions)
+    start = resolved(session, start_limit, earliest, latest, latest_when_none=options.latest_when_none)
+    end = resolved(session, end_limit, earliest, latest, latest_when_none=True)
+    check_not_beyond(start_limit, start, latest)
+    check_not_beyond(end_limit, end, latest)
+    backwards = [one for one in partitions if end[one] < start[one]]
+    end.update({one: start[one] for one in backwards})
+    ranges = _without_lost(options, between(start, end), earliest, [])
+    return split(ranges, options.min_partitions)
+
+
+def initial(session: Session, options: SourceOptions, limit: Limit) -> Offsets:
+    """Where a new streaming query starts. Raises DataLoss when that is before the logs' starts."""
+    partitions = session.partitions(options)
+    earliest, latest = session.earliest(partitions), session.latest(partitions)
+    start = resolved(session, limit, earliest, latest, latest_when_none=options.latest_when_none)
+    check_not_beyond(limit, start, latest)
+    if limit.kind is Bound.OFFSETS:
+        kept = _without_lost(
+            options, between(start, {one: max(latest[one], start[one]) for one in start}), earliest, []
+        )
+        start = {one.topic_partition: one.start for one in kept}
+    return start
+
+
+def starts_at_end(limit: Limit) -> bool:
+    """Whether a start depends on where some log ends at that moment."""
+    some = limit.kind is Bound.OFFSETS and LATEST in (limit.numbers or {}).values()
+    return limit.kind is Bound.LATEST or some
+
+
+def latest(session: Session, options: SourceOptions, start: Offsets) -> Offsets:
+    """Where the logs end now, asked again while one seems to end before `start` (KAFKA-7703)."""
+    for failures in range(1, BACKWARD_ATTEMPTS + 1):
+        ends = session.latest(session.partitions(options))
+        backwards = [one for one, offset in start.items() if ends.get(one, offset) < offset]
+        if not backwards:
+            break
+        config, source = session.settings, session.cluster.random
+        pause_ms = backoff_ms(config.retry_backoff_ms, config.retry_backoff_max_ms, failures, source)
+        session.run(session.cluster.sleep_ms(pause_ms))
+    return ends
+
+
+def stream_ranges(session: Session, options: SourceOptions, start: Offsets, end: Offsets) -> list[OffsetRange]:
+    """What the tasks of one micro-batch read. Raises DataLoss.
+
+    Partitions that `start` does not know are new, and read from their beginning; those that `end` does not know are
+    gone.
+    """
+    gone = [OffsetRange(one.topic, one.partition, start[one], start[one] + 1) for one in sorted(set(start) - set(end))]
+    lost = [Lost(one, "the partition is gone, and what was written since with it") for one in gone]
+    new = [one for one in end if one not in start]
+    begins = {**start, **dict.fromkeys(new, 0)}
+    ranges = [one for one in between(begins, end) if one.start != one.end]
+    earliest = session.earliest(one.topic_partition for one in ranges)
+    return split(_without_lost(options, ranges, earliest, lost), options.min_partitions)
+
+
+def _without_lost(
+    options: SourceOptions, ranges: Iterable[OffsetRange], earliest: Mapping[TopicPartition, int], lost: list[Lost]
+) -> list[OffsetRange]:
+    """What can be read. What cannot is an error, or, with failOnDataLoss=false, a warning."""
+    kept, missing = readable(ranges, earliest)
+    missing = [*lost, *missing]
+    if missing and options.fail_on_data_loss:
+        raise DataLoss(missing)
+    for one in missing:
+        logger.warning("data loss: %s", one)
+    return kept
+
+
+def resolved(
+    session: Session, limit: Limit, earliest: Offsets, latest_offsets: Offsets, *, latest_when_none: bool
+) -> Offsets:
+    """A limit as offsets of all partitions. Raises ConfigError when it says nothing of one, ClientError for times."""
+    if limit.kind is Bound.EARLIEST:
+        return dict(earliest)
+    if limit.kind is Bound.LATEST:
+        return dict(latest_offsets)
+    if limit.numbers is not None:
+        check_complete(limit.option, limit.numbers, earliest)
+    if limit.kind is Bound.TIMESTAMPS:
+        return _at_times(session, limit, earliest, latest_offsets, latest_when_none)
+    assert limit.numbers is not None, limit
+    special = {EARLIEST: earliest, LATEST: latest_offsets}
+    return {one: special.get(number, limit.numbers)[one] for one, number in limit.numbers.items()}
+
+
+def _at_times(
+    session: Session, limit: Limit, earliest: Offsets, latest_offsets: Offsets, latest_when_none: bool
+) -> Offsets:
+    times = limit.numbers if limit.numbers is not None else dict.fromkeys(earliest, limit.timestamp_ms)
+    found = session.at_times(times)
+    none = sorted(one for one, at in found.items() if at is None)
+    if none and not latest_when_none:
+        raise ClientError(
+            f"{limit.option}: {', '.join(map(str, none))} has no record at or after {times[none[0]]} ms; "
+            "startingOffsetsByTimestampStrategy=latest starts at the end there"
+        )
+    return {one: latest_offsets[one] if at is None else at.offset for one, at in found.items()}
+
+
+def check_not_beyond(limit: Limit, offsets: Offsets, latest_offsets: Offsets) -> None:
+    """Raises ConfigError for an offset that is behind the end of its log."""
+    for one, offset in sorted(offsets.items()):
+        if offset > latest_offsets[one]:
+            raise ConfigError(
+                f"{limit.option}: {one} has no offset {offset} yet, its log ends at {latest_offsets[one]}"
+            )
