@@ -142,7 +142,7 @@ def _needed(*programs: str) -> None:
 
 @pytest.fixture(scope="session")
 def java_classpath() -> str:
-    """Kafka's client and tools, from Maven."""
+    """Kafka's client and tools, from Maven; the first time takes a minute."""
     _needed("java", "mvn")
     command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
     return os.path.join(_installed("java", HERE / "java" / "pom.xml", command), "jars", "*")

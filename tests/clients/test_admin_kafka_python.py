@@ -71,7 +71,7 @@ def test_groups(
     consumer = KafkaConsumer(
         topic, bootstrap_servers=cluster.bootstrap.split(","), group_id=group, auto_offset_reset="earliest"
     )
-    wait_until(lambda: bool(consumer.poll(100)), "a record")
+    wait_until(lambda: bool(consumer.poll(5000)), "a record")
     consumer.commit({partition: OffsetAndMetadata(3, "by hand", -1)})
     assert python_admin.describe_groups([group])[group]["group_state"] == "Stable"
     assert group in repr(python_admin.list_groups())

@@ -9,6 +9,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from odradek.testing.foreign.interface import ALL_CODECS, DEADLINE_SECONDS, Client, Member, Record
 
+POLL_MS = 1000
+
 
 class KafkaPythonClient(Client):
     name = "kafka-python"
@@ -62,6 +64,8 @@ class KafkaPythonClient(Client):
 
 
 class KafkaPythonMember(Member):
+    """It polls for long: 3.0.12 forgets an assignment that arrives after the poll that asked for it has ended."""
+
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
         self._held: set[int] = set()
@@ -72,7 +76,7 @@ class KafkaPythonMember(Member):
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            for messages in self._consumer.poll(100).values():
+            for messages in self._consumer.poll(POLL_MS).values():
                 self._received += [(message.partition, message.offset) for message in messages]
             self._held = {partition.partition for partition in self._consumer.assignment()}
         self._consumer.close()
