@@ -209,18 +209,22 @@ class ConsumerConnector:
 
     async def _begin(self, registration: ConsumerRegistration) -> None:
         self._member.join(ConsumerRegistration(registration.subscription, registration.pattern, self._clock.now_ms()))
-        self._spawn(self._member.run())
+        running = self._spawn(self._member.run())
         if self._settings.auto_commit_enable:
             self._spawn(self._member.commit_periodically())
-        await self._member.decided()
+        decided = self._spawn(self._member.decided())
+        await asyncio.wait([running, decided], return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.ensure_future(work)
         self._tasks.append(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """None of them ends by itself, unless by a mistake in this program: whoever reads must hear of it."""
+        """An error here is a mistake in this program: whoever reads must hear of it."""
         if not task.cancelled() and isinstance(task.exception(), Exception):
             logger.error("%s: broken", self.consumer_id, exc_info=task.exception())
             for stream in self._streams.all_streams():

@@ -5,7 +5,7 @@ Between the member, which claims and releases, the fetcher, which asks brokers, 
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from odradek.client.consumer.positions import PartitionPosition, Positions
@@ -20,9 +20,6 @@ class Streams(Protocol):
 
     def stream_of(self, topic: str, thread: int) -> MessageStream:
         """The stream of a topic's thread."""
-
-    def all_streams(self) -> Iterable[MessageStream]:
-        """Every one, once."""
 
 
 class Claimed:

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -53,9 +53,6 @@ class World:
 
     def stream_of(self, topic: str, thread: int) -> MessageStream:
         return self.stream
-
-    def all_streams(self) -> Iterable[MessageStream]:
-        return [self.stream]
 
     def fetch(self, request: FetchRequest) -> FetchResponse | None:
         asked = request.topics[0].partitions[0].fetch_offset

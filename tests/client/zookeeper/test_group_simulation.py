@@ -34,7 +34,6 @@ from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, 
 GROUP = "g"
 SESSION_TIMEOUT_MS = 6_000
 QUIET_MS = 40_000
-MESSAGES_PER_SECOND = 10
 
 
 class SimulatedReading:
@@ -98,7 +97,7 @@ class SimulatedMember:
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(1 / MESSAGES_PER_SECOND)
+            await asyncio.sleep(0.1)
             self.reading.tick()
 
     def end_tasks(self) -> None:
@@ -171,10 +170,9 @@ class World:
         self.brokers.discard(number)
         self.zookeeper.commit([Delete(broker_path(number))], 0)
 
-    def new_member(self) -> SimulatedMember:
-        self._made += 1
+    def some_registration(self) -> ConsumerRegistration:
         threads = self.random.randint(1, 3)
-        registration = self.random.choice(
+        return self.random.choice(
             [
                 ConsumerRegistration({"t1": threads, "t2": threads}, STATIC),
                 ConsumerRegistration({"t1": threads}, STATIC),
@@ -182,10 +180,10 @@ class World:
                 ConsumerRegistration({"nothing": threads}, BLACK_LIST),
             ]
         )
-        return SimulatedMember(self, self._made, registration)
 
-    async def add_member(self) -> None:
-        self.members.append(member := self.new_member())
+    async def add_member(self, registration: ConsumerRegistration | None = None) -> None:
+        self._made += 1
+        self.members.append(member := SimulatedMember(self, self._made, registration or self.some_registration()))
         await member.start()
 
     async def one_event(self) -> None:
@@ -296,9 +294,8 @@ def test_members_that_come_and_go_in_peace_lose_and_repeat_nothing() -> None:
 def test_a_member_that_leaves_hands_over_at_once() -> None:
     async def main(clock: VirtualClock) -> None:
         world = World(clock, 1, "range")
-        for _ in range(2):
-            world.members.append(member := SimulatedMember(world, len(world.members), ConsumerRegistration({"t1": 1})))
-            await member.start()
+        await world.add_member(ConsumerRegistration({"t1": 1}))
+        await world.add_member(ConsumerRegistration({"t1": 1}))
         await asyncio.sleep(10)
         world.check_quiet()
         await world.members.pop(0).leave()
@@ -316,8 +313,7 @@ def test_an_owner_that_stays_too_long_is_outlasted() -> None:
         stubborn = world.zookeeper.connect()
         await stubborn.start(1_000)
         await stubborn.create(owner_path(GROUP, "t1", 2), b"g_old-0", ephemeral=True, parents=True)
-        world.members.append(SimulatedMember(world, 1, ConsumerRegistration({"t1": 1})))
-        await world.members[0].start()
+        await world.add_member(ConsumerRegistration({"t1": 1}))
         await asyncio.sleep(100)
         assert world.members[0].reading.partitions == {}
         assert [path for path in world.zookeeper.paths("/consumers/g/owners") if path[-1].isdigit()][1:] == [
@@ -333,8 +329,7 @@ def test_an_owner_that_stays_too_long_is_outlasted() -> None:
 def test_a_registration_that_is_taken_away_comes_back() -> None:
     async def main(clock: VirtualClock) -> None:
         world = World(clock, 1, "range")
-        world.members.append(SimulatedMember(world, 1, ConsumerRegistration({"t1": 1})))
-        await world.members[0].start()
+        await world.add_member(ConsumerRegistration({"t1": 1}))
         await asyncio.sleep(1)
         world.zookeeper.commit([Delete(f"{consumer_ids_path(GROUP)}/g_host-1")], 0)
         world.zookeeper.commit([Delete(owner_path(GROUP, "t1", 3))], 0)
@@ -349,8 +344,7 @@ def test_what_an_earlier_session_of_ours_has_left_is_no_obstacle() -> None:
 
     async def main(clock: VirtualClock) -> None:
         world = World(clock, 1, "range")
-        world.members.append(SimulatedMember(world, 1, ConsumerRegistration({"t1": 1})))
-        await world.members[0].start()
+        await world.add_member(ConsumerRegistration({"t1": 1}))
         await asyncio.sleep(1)
         before = world.members[0].store.session_id
         tree = world.zookeeper.tree

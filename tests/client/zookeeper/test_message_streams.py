@@ -1,7 +1,7 @@
 """Streams and what is consumed: chunks of real record batches, claims and releases around them."""
 
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -36,9 +36,6 @@ class World:
     def stream_of(self, topic: str, thread: int) -> MessageStream:
         assert (topic, thread) == ("t", 0)
         return self.stream
-
-    def all_streams(self) -> Iterable[MessageStream]:
-        return [self.stream]
 
     def fetched(self, name: TopicPartition, first: int, count: int, last: int | None = None) -> Chunk:
         """An answer of the broker: offsets first … in one batch, which may span more."""
