@@ -19,6 +19,9 @@ from odradek.protocol.record_batch import (
 from odradek.protocol.records import Columns, decode_records, encode_batch
 
 PRODUCER = "producer"
+EXPANSION_MAX = 16
+"""A batch whose records are looked at may decompress to so many times `max.message.bytes`: a bomb of a kilobyte would
+otherwise keep the loop busy for seconds, and its records a hundred times its memory."""
 
 
 def needed(config: LogConfig) -> bool:
@@ -64,7 +67,7 @@ def _rewrite_batch(
     if (recompress or looks or config.compacts) and not header.is_control and len(batch) > HEADER_BYTES:
         if header.is_log_append_time and append_time_ms < 0:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
-        records = decode_records(batch)
+        records = decode_records(batch, decompressed_limit=EXPANSION_MAX * config.max_message_bytes)
         _check_records(config, records, now_ms, looks)
         if recompress:
             result = _recompress(codec_number(config.compression_type), header, records)

@@ -15,6 +15,8 @@ from odradek.world.files import FileRange
 FIRST_PRODUCE_VERSION_WITH_BATCHES = 3
 FIRST_FETCH_VERSION_WITH_BATCHES = 4
 FIRST_FETCH_VERSION_WITH_TIMESTAMPS = 2
+DECOMPRESSED_BYTES_MAX = 16 * 1024 * 1024
+"""What the compressed messages of a set may hold: decoding more would keep the loop busy for seconds."""
 LAST_FETCH_VERSION_WITH_HARD_LIMIT = 2
 """Up to this one an answer is cut at the limit: an old client sees from the cut message that it is too large."""
 
@@ -29,7 +31,7 @@ def to_batch(records: Records) -> bytearray:
     try:
         if len(records) > MAGIC_AT and records[MAGIC_AT] == MAGIC_V2:
             return bytearray(records)
-        columns = up_convert(records)
+        columns = up_convert(records, decompressed_limit=DECOMPRESSED_BYTES_MAX)
         codec = next((message.codec for message in messages(records, check_crc=False)), NONE)
     except MalformedMessage as bad:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(bad)) from bad
