@@ -8,11 +8,23 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError
 
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing.foreign.driver import DriverClient
 from odradek.testing.foreign.interface import Client
+from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
+
+
+async def _known_everywhere(bootstrap: str, topic: str, partitions: int) -> None:
+    """The brokers learn of a topic one after another; the client asks any of them."""
+    for address in bootstrap.split(","):
+        told = 0
+        while told != partitions:
+            with RawConnection(address) as connection:
+                asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+                told = len(connection.ask(asked, 4).topics[0].partitions)
 
 
 async def _aiokafka(bootstrap: str) -> None:
@@ -24,6 +36,7 @@ async def _aiokafka(bootstrap: str) -> None:
     answer = await admin.create_topics([NewTopic(name, 2, 3)])
     assert [error for _, error, *_ in answer.topic_errors] == [TopicAlreadyExistsError.errno]
     await admin.create_partitions({name: NewPartitions(3)})
+    await _known_everywhere(bootstrap, name, 3)
     assert name in await admin.list_topics()
     resource = ConfigResource(ConfigResourceType.TOPIC, name, {"retention.ms": "7200000"})
     await admin.alter_configs([resource])
