@@ -86,6 +86,9 @@ class OsFiles:
                 written += os.write(descriptor, view[written:])
             if sync:
                 os.fsync(descriptor)
+        except OSError:
+            os.unlink(temporary)
+            raise
         finally:
             os.close(descriptor)
         os.replace(temporary, path)
@@ -100,6 +103,9 @@ class OsFiles:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
