@@ -1,4 +1,8 @@
-"""What one client has written, it and others read: keys, values, headers and times, in every codec."""
+"""What one client has written, it and others read: keys, values, headers and times, in every codec.
+
+KafkaJS itself has gzip only. Its other codecs are plugged in, as its documentation says, with packages of plain
+JavaScript or WebAssembly: kafkajs-snappy, lz4, zstd-codec.
+"""
 
 from collections.abc import Callable
 
@@ -59,6 +63,26 @@ def test_written_by_one_read_by_all(
         _check(records, read, client, reader)
         times.add(tuple(record.timestamp_ms for record in read))
     assert len(times) == 1, "all readers see the same times"
+
+
+BYTES = bytes(range(256))
+AWKWARD = [
+    Record(b"", b"", (), 1),
+    Record(BYTES, BYTES * 300, (("", b""),), 2),
+    Record(None, b"", (("one", None), ("two", b""), ("one", BYTES), ("one", None)), 3),
+    Record(b"key", b"value", tuple((f"header-{number}", b"x" * number) for number in range(100)), 4),
+    Record("schlüssel".encode(), b"value", (("überschrift", b"\0"),), 1),
+]
+"""With times of 1970, so the topic must keep what is a week old."""
+
+
+@pytest.mark.parametrize("name", ["confluent", "aiokafka", "java"])
+def test_awkward_records(name: str, new_topic: Callable[..., str], get_client: Callable[[str], Client]) -> None:
+    """Null and repeated headers, empty and binary keys: written by the clients that can say all this."""
+    topic = new_topic(retention_ms="-1")
+    get_client(name).produce(topic, "zstd", AWKWARD)
+    for reader in (name, "confluent", "kafka-python"):
+        assert get_client(reader).consume(topic, len(AWKWARD)) == AWKWARD, reader
 
 
 def test_idempotent_producer(
