@@ -9,7 +9,8 @@
     run_virtual(main)
 
 Nothing is waited for in real time, and a run with the same seed is the same run. Faults are asked of the parts:
-`network` (cut, heal, reset), `zookeeper` (partition, expire_session, stop, …), and each broker's `files`.
+`network` (cut, heal, reset), `zookeeper` (partition, expire_session, stop, …), each broker's `files`, and the brokers
+themselves (`kill`, `power_failure`).
 """
 
 import random
@@ -22,6 +23,7 @@ from odradek.broker.world import World
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import VirtualClock
 from odradek.testing.virtual_network import VirtualNetwork
+from odradek.testing.virtual_process import OutsideClock, VirtualProcess
 from odradek.world.background import InlineBackground
 from odradek.zk_schema.memory import MemoryZooKeeper
 from odradek.zk_schema.memory_session import MemoryStore
@@ -44,13 +46,20 @@ class EmbeddedBroker:
         self.broker_id = broker_id
         self.host = f"broker-{broker_id}"
         self.files = SimulatedFiles(cluster.seed + broker_id, cluster.clock.now_ms)
+        self.lives = 0
         self._cluster = cluster
+        self._process: VirtualProcess | None = None
         self._server: BrokerServer | None = None
         self._store: MemoryStore | None = None
 
     @property
+    def running(self) -> bool:
+        """It has started, and was neither stopped nor killed since."""
+        return self._server is not None
+
+    @property
     def server(self) -> BrokerServer:
-        assert self._server is not None, f"{self.host} has not been started"
+        assert self._server is not None, f"{self.host} does not run"
         return self._server
 
     @property
@@ -60,14 +69,25 @@ class EmbeddedBroker:
         return self._store
 
     async def start(self) -> None:
-        """Return when it serves and is registered. Raises what BrokerServer.start raises, having cleared up."""
+        """Return when it serves and is registered. Raises ProcessKilled, and, having cleared up, what
+        BrokerServer.start raises."""
+        assert self._process is None, f"{self.host} runs already"
+        process = self._process = VirtualProcess(self.host)
+        self.lives += 1
+        try:
+            self._server = await process.run(self._start())
+        finally:
+            if self._server is None and self._process is process:
+                self._process = None
+
+    async def _start(self) -> BrokerServer:
         cluster = self._cluster
         world = World(
             clock=cluster.clock,
             files=self.files,
             network=cluster.network.host(self.host),
             background=InlineBackground(),
-            random=random.Random(cluster.seed + self.broker_id),
+            random=random.Random(f"{cluster.seed} {self.broker_id} {self.lives}"),
             zookeeper=self._connect,
         )
         server = BrokerServer(self._config(), world)
@@ -76,7 +96,7 @@ class EmbeddedBroker:
         except BaseException:
             await server.abort()
             raise
-        self._server = server
+        return server
 
     def _config(self) -> BrokerConfig:
         own = {"broker.id": str(self.broker_id), "listeners": f"PLAINTEXT://{self.host}:{PORT}"}
@@ -89,10 +109,34 @@ class EmbeddedBroker:
         return self._store
 
     async def stop(self) -> None:
-        """In a controlled way. Harmless when it does not run."""
-        server, self._server = self._server, None
-        if server is not None:
-            await server.stop()
+        """In a controlled way. Harmless when it does not run. Raises ProcessKilled."""
+        server, process = self._server, self._process
+        self._server = None
+        if server is not None and process is not None:
+            try:
+                await process.run(server.stop())
+            finally:
+                if self._process is process:
+                    self._process = None
+
+    def kill(self) -> None:
+        """End its process as kill -9 does, also while it starts or stops: nothing is flushed, checkpointed or said any
+        more, its connections break, and its ZooKeeper session is left to expire. What it has written stays."""
+        self._die(silently=False)
+        self.files.kill()
+
+    def power_failure(self) -> None:
+        """Its machine stops: as `kill`, nobody is told, and of what was not synced only some is left, or garbage."""
+        self._die(silently=True)
+        self.files.crash()
+
+    def _die(self, *, silently: bool) -> None:
+        process, self._process, self._server = self._process, None, None
+        assert process is not None, f"{self.host} does not run"
+        process.kill()
+        self._cluster.network.end_programs(self.host, silently=silently)
+        if self._store is not None:
+            self._cluster.zookeeper.crash(self._store)
 
 
 class EmbeddedCluster:
@@ -105,7 +149,7 @@ class EmbeddedCluster:
         replicas = str(min(3, brokers))
         self.overrides = {"offsets.topic.replication.factor": replicas, **(overrides or {})}
         self.network = VirtualNetwork(clock, seed)
-        self.zookeeper = MemoryZooKeeper(clock)
+        self.zookeeper = MemoryZooKeeper(OutsideClock(clock))
         self.brokers = [EmbeddedBroker(self, broker_id) for broker_id in range(brokers)]
 
     async def __aenter__(self) -> "EmbeddedCluster":

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from odradek.testing.virtual_process import PROCESS, belongs_to_dead
 from odradek.world.clock import LoopClock, Timer
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class _TimeSelector:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """An event loop on virtual time; `time()` is seconds since it was made."""
+    """An event loop on virtual time; `time()` is seconds since it was made. Takes nothing from a killed process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,6 +49,26 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         return self._selector.now
+
+    def call_soon(self, *arguments: Any, **keywords: Any) -> asyncio.Handle:
+        handle = super().call_soon(*arguments, **keywords)
+        if belongs_to_dead(handle._context):  # type: ignore[attr-defined]
+            handle.cancel()
+        return handle
+
+    def call_at(self, *arguments: Any, **keywords: Any) -> asyncio.TimerHandle:
+        handle = super().call_at(*arguments, **keywords)
+        if belongs_to_dead(handle._context):  # type: ignore[attr-defined]
+            handle.cancel()
+        return handle
+
+    def create_task(self, coro: Any, *, name: Any = None, context: Any = None) -> "asyncio.Task[Any]":
+        process = PROCESS.get() if context is None else context.get(PROCESS)
+        task = super().create_task(coro, name=name, context=context)
+        if process is not None:
+            process.tasks[task] = None
+            task.add_done_callback(lambda ended: process.tasks.pop(ended, None))
+        return task
 
     def _process_events(self, event_list: list[Any]) -> None:
         assert not event_list, "there are no descriptors here"

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from odradek.testing.virtual_process import OutsideClock, in_own_context
 from odradek.world.clock import Clock, Timer
 from odradek.world.files import Buffer, File
 from odradek.world.network import Endpoint
@@ -76,6 +77,7 @@ class VirtualEndpoint:
 
     def __init__(self, network: "VirtualNetwork", peer: str, incoming: _Pipe, outgoing: _Pipe) -> None:
         self.peer = peer
+        self.host = incoming.target
         self._network = network
         self._incoming, self._outgoing = incoming, outgoing
         self._readable: Callable[[], object] | None = None
@@ -118,19 +120,19 @@ class VirtualEndpoint:
         return self.send(data)
 
     def on_readable(self, callback: Callable[[], object] | None) -> None:
-        self._readable = callback
+        self._readable = None if callback is None else in_own_context(callback)
         self.wake()
 
     def on_writable(self, callback: Callable[[], object] | None) -> None:
-        self._writable = callback
+        self._writable = None if callback is None else in_own_context(callback)
         self.wake()
 
-    def close(self) -> None:
+    def close(self, *, silently: bool = False) -> None:
         if self.closed:
             return
         self.closed = True
         self._readable = self._writable = None
-        if self._error is None:
+        if self._error is None and not silently:
             self._outgoing.put(b"")
         self._network.forget(self, self._incoming)
 
@@ -186,7 +188,7 @@ class VirtualListener:
         self.port = address[1]
         self._network = network
         self._address = address
-        self._accepted = accepted
+        self._accepted = in_own_context(accepted)
         self._backlog: deque[VirtualEndpoint] = deque()
         self._paused = False
 
@@ -231,7 +233,7 @@ class VirtualNetwork:
     """All hosts and what is between them. `latency_ms`: least and most, one way; the seed decides."""
 
     def __init__(self, clock: Clock, seed: int = 0, latency_ms: tuple[float, float] = (0.1, 1.0)) -> None:
-        self.clock = clock
+        self.clock: Clock = OutsideClock(clock)
         self.random = random.Random(seed)
         self.latency_ms = latency_ms
         self.listeners: dict[tuple[str, int], VirtualListener] = {}
@@ -274,6 +276,16 @@ class VirtualNetwork:
         for endpoint, ends in list(self._endpoints.items()):
             if host in ends and (other is None or other in ends):
                 endpoint.reset()
+
+    def end_programs(self, host: str, *, silently: bool = False) -> None:
+        """A host's programs are gone, and with them its ports and connections; `silently`: its kernel too, so that
+        the other ends find out only when they send something, or lose patience."""
+        for address, listener in list(self.listeners.items()):
+            if address[0] == host:
+                listener.close()
+        for endpoint in list(self._endpoints):
+            if endpoint.host == host:
+                endpoint.close(silently=silently)
 
     # what hosts do
 

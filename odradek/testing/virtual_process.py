@@ -1,0 +1,111 @@
+"""A process on a virtual loop that can be killed: from one moment to the next nothing of it runs any more.
+
+Whatever a process does is done in its context (contextvars): tasks, timers and callbacks that are made by it inherit
+that. `kill` takes its callbacks off the loop, and the loop takes no new ones; its tasks end where they wait. Parts that
+stand between processes (network, ZooKeeper) call each of them by `in_own_context`, and set their own timers by an
+`OutsideClock`, so that the death of one does not silence another.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar, copy_context
+from typing import Any, TypeVar
+
+from odradek.world.clock import Clock, Timer
+
+T = TypeVar("T")
+
+
+class ProcessKilled(RuntimeError):  # noqa: N818 - what became of the work that was awaited
+    """It was killed before that was done."""
+
+
+class VirtualProcess:
+    """Runs coroutines until it is killed. Made outside of every process."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.dead = False
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        """Those of it that have not ended, in the order of their making; the loop keeps this up to date."""
+        self._context = copy_context()
+        self._context.run(PROCESS.set, self)
+        self._died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Its result. Raises ProcessKilled when the process dies first, and what the work raises."""
+        if self.dead:
+            work.close()
+            raise ProcessKilled(f"{self.name} is dead")
+        task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
+        await asyncio.wait([task, self._died], return_when=asyncio.FIRST_COMPLETED)
+        if self.dead and not task.done():
+            raise ProcessKilled(f"{self.name} was killed")
+        return task.result()
+
+    def kill(self) -> None:
+        """Harmless twice. Must be called from outside of it."""
+        assert PROCESS.get() is not self, f"{self.name} cannot kill itself"
+        if self.dead:
+            return
+        self.dead = True
+        loop = asyncio.get_running_loop()
+        for handle in (*loop._ready, *loop._scheduled):  # type: ignore[attr-defined]
+            if not handle._cancelled and belongs_to_dead(handle._context):
+                handle.cancel()
+        for task in list(self.tasks):
+            self._end(task)
+        self.tasks.clear()
+        self._died.set_result(None)
+
+    def _end(self, task: "asyncio.Task[Any]") -> None:
+        """Give back what its coroutine holds; whatever that tries to do on the way out has no effect any more."""
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        asyncio._unregister_task(task)
+        coroutine = task.get_coro()
+        assert coroutine is not None
+        with contextlib.suppress(RuntimeError):  # it would await on its way out: there is nothing to wait for
+            self._context.copy().run(coroutine.close)  # type: ignore[union-attr]
+
+
+PROCESS: ContextVar[VirtualProcess | None] = ContextVar("process", default=None)
+"""Whose code is running; None: that of the test and of what stands between the processes."""
+
+
+def belongs_to_dead(context: Any) -> bool:
+    """Whether a callback with this context is one of a process that was killed."""
+    process = context.get(PROCESS)
+    return process is not None and process.dead
+
+
+def in_own_context(callback: Callable[..., object]) -> Callable[..., None]:
+    """The callback as somebody else may call it: it runs in the present context, and not after the process's death."""
+    context = copy_context()
+
+    def call(*arguments: Any) -> None:
+        if not belongs_to_dead(context):
+            context.copy().run(callback, *arguments)
+
+    return call
+
+
+class OutsideClock:
+    """A clock for what belongs to no process, whoever happens to call it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._context = copy_context()
+        self._context.run(PROCESS.set, None)
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def monotonic_ms(self) -> float:
+        return self._clock.monotonic_ms()
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+        return self._context.copy().run(self._clock.call_later, delay_ms, callback)
+
+    def call_soon(self, callback: Callable[[], object]) -> Timer:
+        return self._context.copy().run(self._clock.call_soon, callback)
