@@ -3,6 +3,8 @@
 Works wherever Spark runs, as long as this package can be imported by the driver's and the executors' Python.
 """
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,7 +12,14 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("odradek")` known to a session. Harmless twice."""
+    """Make `format("odradek")` known to a session. Harmless twice.
+
+    Spark's workers are the `python3` of the PATH, unless PYSPARK_PYTHON says otherwise. On the local machine they
+    become the Python that runs now, which can import this package.
+    """
     from odradek.client.spark.source import OdradekSource
 
+    context = spark.sparkContext
+    if "PYSPARK_PYTHON" not in os.environ and (context.master or "").startswith("local"):
+        context.pythonExec = sys.executable
     spark.dataSource.register(OdradekSource)

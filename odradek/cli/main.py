@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "configs": "Describe and alter settings of topics and brokers",
     "reassign": "Move partitions to other brokers",
     "elect-leaders": "Give partitions back to their preferred leaders",
+    "pipeline": "Count flight delays with Spark: topic, Parquet, chart",
     "dump-log": "Print what is in a log segment or index file, and check it",
     "perf": "Measure produce, consume and latency",
     "zk": "Look into the cluster's ZooKeeper",

@@ -1,0 +1,117 @@
+"""`odradek pipeline`: flights in a topic → departure delays per airport and day → a topic, Parquet and a chart."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect
+from odradek.cli.output import note, print_json
+
+if TYPE_CHECKING:
+    from odradek.pipeline.run import PipelineSettings, Summary
+
+DEFAULT_DATA = Path("odradek-data/pipeline")
+DEFAULT_WATERMARK = "366 days"
+"""The data set lists October to December right behind January: with less, the rest of the year would come too late."""
+
+RAISED = re.compile(r"[A-Za-z_][\w.]*: \S")
+"""The last line of a traceback."""
+
+
+def pipeline(
+    topic: Annotated[str, typer.Option(help="lines of the flights file, one per record")] = "flights",
+    result_topic: Annotated[str, typer.Option(help="created, compacted, when it is not there")] = "flight-delays",
+    checkpoint: Annotated[
+        str, typer.Option(metavar="DIR", help="where a run that is started again goes on")
+    ] = f"{DEFAULT_DATA}/checkpoint",
+    output: Annotated[str, typer.Option(metavar="DIR", help="Parquet")] = f"{DEFAULT_DATA}/delays",
+    chart: Annotated[Path | None, typer.Option(metavar="FILE.png", help="draw the totals when done")] = None,
+    master: Annotated[str, typer.Option(help="local[N], or a cluster: spark://host:port, yarn, k8s://…")] = "local[2]",
+    follow: Annotated[bool, typer.Option("--follow", help="wait for more records, until Ctrl-C")] = False,
+    watermark: Annotated[
+        str, typer.Option(help="a day is final when a flight so much later was seen; in order: '1 day'")
+    ] = DEFAULT_WATERMARK,
+    max_offsets_per_trigger: Annotated[int, typer.Option(min=1, help="records of one micro-batch")] = 100_000,
+    replication_factor: Annotated[int, typer.Option(help="of the result topic; -1: the broker's default")] = -1,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """Count delays on Spark, exactly once: killed and started again, the results are the same."""
+    from odradek.client.errors import ClientError
+
+    try:
+        from odradek.pipeline.run import PipelineSettings
+    except ImportError as error:
+        raise ClientError(f"{error}: pip install 'odradek[spark]'") from None
+    _prepare(bootstrap_server, topic, result_topic, replication_factor)
+    settings = PipelineSettings(
+        bootstrap=bootstrap_server,
+        topic=topic,
+        result_topic=result_topic,
+        checkpoint=checkpoint,
+        output=output,
+        watermark=watermark,
+        max_offsets_per_trigger=max_offsets_per_trigger,
+        follow=follow,
+    )
+    summary = _run(master, settings, chart)
+    if json:
+        print_json(summary)
+    else:
+        _print(summary, result_topic)
+
+
+def _prepare(bootstrap_server: str, topic: str, result_topic: str, replication_factor: int) -> None:
+    """Before Spark is started, which takes its time: is the input there?"""
+    from odradek.client.errors import ClientError
+    from odradek.pipeline.result_topic import create_result_topic
+
+    with connect(bootstrap_server) as admin:
+        if topic not in admin.list_topics():
+            raise ClientError(f"there is no topic {topic} at {bootstrap_server}: create and fill it first")
+    if create_result_topic(bootstrap_server, result_topic, 1, replication_factor):
+        note(f"created {result_topic}")
+
+
+def _run(master: str, settings: "PipelineSettings", chart: Path | None) -> "Summary":
+    from pyspark.errors import PySparkException
+
+    from odradek.client.errors import ClientError
+    from odradek.pipeline.parquet import read_parquet
+    from odradek.pipeline.run import run, spark_session
+
+    note(f"starting Spark on {master}")
+    spark = spark_session(master)
+    try:
+        summary = run(spark, settings, note)
+        if chart is not None:
+            from odradek.pipeline.chart import draw
+
+            draw([row.asDict() for row in read_parquet(spark, settings.output, summary.query).collect()], chart)
+            note(f"drawn: {chart}")
+    except PySparkException as error:
+        raise ClientError(_reason(error)) from error
+    finally:
+        spark.stop()
+    return summary
+
+
+def _print(summary: "Summary", result_topic: str) -> None:
+    said = f"{summary.records:,} records in {summary.batches} micro-batches"
+    print(f"{said}; {summary.written:,} totals written to {result_topic}")
+    if summary.known:
+        print(f"{summary.known:,} totals of a repeated micro-batch were there already")
+    if summary.no_flights or summary.too_late:
+        print(f"not counted: {summary.no_flights:,} lines are no flights, {summary.too_late:,} rows came too late")
+
+
+def _reason(error: Exception) -> str:
+    """The line that matters of what Spark says: the end of a Python traceback, if possible ours, or else its first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = [line for line in lines if RAISED.match(line)]
+    ours = [line for line in raised if line.startswith("odradek.")]
+    if ours:
+        return ours[-1].partition(": ")[2]
+    return (raised or lines or [type(error).__name__])[-1 if raised else 0]

