@@ -8,15 +8,23 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
-from odradek.testing.up import UpCluster
-
 TOPIC, PARTITIONS = "load", 6
 DEADLINE_SECONDS = 60.0
 PACE_SECONDS = 0.002
+QUIET = {"log_level": 2}
+"""Of librdkafka: a broker that is killed on purpose is no news."""
+
+
+class Cluster(Protocol):
+    """However it was started."""
+
+    @property
+    def bootstrap(self) -> str: ...
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
@@ -33,6 +41,7 @@ class Load:
 
     bootstrap: str
     producers: int = 2
+    topic: str = TOPIC
     acknowledged: dict[tuple[int, int], str] = field(default_factory=dict)
     """(partition, offset) → value."""
     failed: list[str] = field(default_factory=list)
@@ -61,6 +70,7 @@ class Load:
     def _run(self, number: int) -> None:
         producer = Producer(
             {
+                **QUIET,
                 "bootstrap.servers": self.bootstrap,
                 "enable.idempotence": True,
                 "acks": "all",
@@ -73,7 +83,7 @@ class Load:
         count = 0
         while not self._stop.is_set():
             value = f"{number}:{count}"
-            producer.produce(TOPIC, value, partition=count % PARTITIONS, on_delivery=self._delivered)
+            producer.produce(self.topic, value, partition=count % PARTITIONS, on_delivery=self._delivered)
             count += 1
             self.sent += 1
             producer.poll(PACE_SECONDS)
@@ -103,11 +113,11 @@ def row_of(message: Message) -> tuple[int, int, str]:
     return partition, offset, value.decode()
 
 
-def read_log(bootstrap: str) -> dict[int, list[tuple[int, str]]]:
+def read_log(bootstrap: str, topic: str = TOPIC) -> dict[int, list[tuple[int, str]]]:
     """Everything in the topic: (offset, value) by partition, as a consumer sees it."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "verify", "enable.auto.commit": False})
-    ends = {p: consumer.get_watermark_offsets(TopicPartition(TOPIC, p), timeout=30)[1] for p in range(PARTITIONS)}
-    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in ends])
+    consumer = Consumer({**QUIET, "bootstrap.servers": bootstrap, "group.id": "verify", "enable.auto.commit": False})
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(PARTITIONS)}
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
     found: dict[int, list[tuple[int, str]]] = defaultdict(list)
     deadline = time.monotonic() + DEADLINE_SECONDS
     while any(end and (not found[p] or found[p][-1][0] < end - 1) for p, end in ends.items()):
@@ -122,7 +132,7 @@ def read_log(bootstrap: str) -> dict[int, list[tuple[int, str]]]:
 
 def check_nothing_lost(load: Load, bootstrap: str) -> None:
     """No acknowledged record lost or moved; none repeated or out of order."""
-    log = read_log(bootstrap)
+    log = read_log(bootstrap, load.topic)
     held = {(partition, offset): value for partition, rows in log.items() for offset, value in rows}
     lost = {at: value for at, value in load.acknowledged.items() if held.get(at) != value}
     assert not lost, (
@@ -141,12 +151,12 @@ def check_nothing_lost(load: Load, bootstrap: str) -> None:
 class Observer:
     """What the cluster says of itself."""
 
-    def __init__(self, cluster: UpCluster) -> None:
-        self.cluster = cluster
-        self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    def __init__(self, cluster: Cluster, topic: str = TOPIC) -> None:
+        self.topic = topic
+        self.admin = AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
 
     def create_topic(self) -> None:
-        topic = NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})
+        topic = NewTopic(self.topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
         for created in self.admin.create_topics([topic]).values():
             created.result(30)
 
@@ -162,7 +172,7 @@ class Observer:
         return len(states) == PARTITIONS and all(len(s.isrs) == 3 and s.leader >= 0 for s in states.values())
 
     def _partitions(self) -> dict[int, PartitionMetadata]:
-        return dict(self.admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions)
+        return dict(self.admin.list_topics(self.topic, timeout=10).topics[self.topic].partitions)
 
     def busiest(self) -> int:
         """The broker that leads most partitions."""
