@@ -21,6 +21,7 @@ from odradek.broker.log.failure import UnusableDirectory
 from odradek.broker.server import BrokerServer, StartFailure
 from odradek.broker.world import World
 from odradek.world.background import ThreadBackground
+from odradek.world.children import ProcessChildren
 from odradek.world.clock import Clock, LoopClock
 from odradek.world.os_files import OsFiles
 from odradek.world.tcp import TcpNetwork
@@ -79,6 +80,7 @@ async def _run(config: BrokerConfig) -> int:
         background=background,
         random=random.Random(),
         zookeeper=_zookeeper(clock),
+        children=ProcessChildren(loop),
     )
     server = BrokerServer(config, world)
     try:

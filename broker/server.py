@@ -14,6 +14,7 @@ from odradek.broker.assembly import Assembly, assemble, controller_config, dispa
 from odradek.broker.config import BrokerConfig
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.identity import Identity
+from odradek.broker.log.compaction.scheduler import CompactionSettings
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directory_files import Identity as DirectoryOwner
 from odradek.broker.log.log import Log
@@ -34,6 +35,18 @@ log = logging.getLogger(__name__)
 
 class StartFailure(Exception):  # noqa: N818 - a sentence for the person who started the broker
     """Why a broker could not start."""
+
+
+def compaction_settings(config: BrokerConfig) -> CompactionSettings:
+    """As the log manager takes them."""
+    return CompactionSettings(
+        enable=config.log_cleaner_enable,
+        threads=config.log_cleaner_threads,
+        dedupe_buffer_size=config.log_cleaner_dedupe_buffer_size,
+        io_buffer_load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+        backoff_ms=config.log_cleaner_backoff_ms,
+    )
 
 
 class BrokerServer:
@@ -108,6 +121,8 @@ class BrokerServer:
                 producer_id_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
             ),
             directory_failed=self._directory_failed,
+            children=world.children,
+            compaction=compaction_settings(config),
         )
 
     def _log_config(self, topic: str) -> LogConfig:
@@ -197,6 +212,7 @@ class BrokerServer:
         if self._assembly is not None and self._logs is not None:
             self._assembly.services.config = config
             self._assembly.services.controller.configure(controller_config(config))
+            self._logs.configure_compaction(compaction_settings(config))
             for topic in {replica_log.topic for replica_log in self._logs.all_logs()}:
                 self._logs.configure(topic)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from odradek.broker.config import BrokerConfig
 from odradek.world.background import Background
+from odradek.world.children import Children
 from odradek.world.clock import Clock
 from odradek.world.files import Files
 from odradek.world.network import Network
@@ -22,3 +23,5 @@ class World:
     background: Background
     random: random.Random
     zookeeper: Callable[[BrokerConfig], Store]
+    children: Children | None = None
+    """Without them nothing is compacted."""

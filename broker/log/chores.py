@@ -31,6 +31,12 @@ class Chores:
 
         self._timers[name] = self._clock.call_later(delay_ms, run)
 
+    def later(self, name: str, delay_ms: int, action: Callable[[], None]) -> None:
+        """Once; instead of what was still to come under that name."""
+        if name in self._timers:
+            self._timers[name].cancel()
+        self._timers[name] = self._clock.call_later(delay_ms, action)
+
     def for_each(self, things: Sequence[T], action: Callable[[T], object]) -> None:
         """In order; what does not fit in a slice is done in later turns of the loop."""
         left = list(reversed(things))

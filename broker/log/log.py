@@ -30,12 +30,14 @@ KNOWN_POSITIONS = 64
 
 
 class Log:
-    """Opened by `recovery.open_log`. All offsets are absolute; `recovery_point` is what the disk has for certain."""
+    """Opened by `recovery.open_log`. All offsets are absolute; `recovery_point` is what the disk has for certain, and
+    before `cleaned_to` the log is compacted."""
 
     __slots__ = (
         "_base_offsets",
         "_known_positions",
         "clean_end_offset",
+        "cleaned_to",
         "closed",
         "config",
         "directory",
@@ -90,6 +92,7 @@ class Log:
         self.truncations = 0
         self.closed = False
         self.clean_end_offset = -1
+        self.cleaned_to = 0
         self.epochs_unsynced = False
 
     def __repr__(self) -> str:
@@ -295,8 +298,9 @@ class Log:
     def went_back_to(self, offset: int) -> None:
         """Called after a truncation: nothing from `offset` on is on the disk, whatever a running flush believes."""
         self.truncations += 1
-        if self.recovery_point > offset:
-            self.recovery_point = offset
+        if self.recovery_point > offset or self.cleaned_to > offset:
+            self.recovery_point = min(self.recovery_point, offset)
+            self.cleaned_to = min(self.cleaned_to, offset)
             self.storage.truncated(self)
 
     def advance_log_start_offset(self, offset: int) -> None:

@@ -114,6 +114,7 @@ class LogDirectory:
             files.sync_directory(self.path)
         recovery_points = self.read_offsets(checkpoints.RECOVERY_POINTS)
         starts = self.read_offsets(checkpoints.LOG_START_OFFSETS)
+        cleaned = self.read_offsets(checkpoints.CLEANER_OFFSETS)
         loaded = Loaded([], [])
         for name in files.list_directory(self.path):
             path = f"{self.path}/{name}"
@@ -134,6 +135,7 @@ class LogDirectory:
                     log_start_offset=starts.get(key, 0),
                     clean=clean,
                 )
+                log.cleaned_to = cleaned.get(key, 0)
                 loaded.logs.append((log, self._topic_id(path)))
         how = "after a clean shutdown" if clean else "with recovery, there is no mark of a clean shutdown"
         logger.info("%s: loaded %d logs %s", self.path, len(loaded.logs), how)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from odradek.broker.log import checkpoints
 from odradek.broker.log.checkpoints import Offsets
 from odradek.broker.log.chores import Chores
+from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettings
 from odradek.broker.log.config import NO_LIMIT_MS, LogConfig
 from odradek.broker.log.directory_files import (
     PARTITION_METADATA,
@@ -29,6 +30,7 @@ from odradek.broker.log.storage import Storage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.world.background import Background
+from odradek.world.children import Children
 from odradek.world.clock import Clock
 from odradek.world.files import Files
 
@@ -55,7 +57,7 @@ class LogManager:
 
     `config_of(topic)` gives a topic's settings. `directory_failed(path, cause, partitions)` hears once of each log
     directory that goes offline, after its logs have gone from here. `high_watermark_of(log)` is set by the replica
-    layer: nothing at or beyond it is ever deleted.
+    layer: nothing at or beyond it is ever deleted or compacted. Compaction runs in `children`; without, not at all.
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class LogManager:
         config_of: Callable[[str], LogConfig],
         *,
         intervals: Intervals | None = None,
+        children: Children | None = None,
+        compaction: CompactionSettings | None = None,
         directory_failed: Callable[[str, OSError, list[Key]], object] = lambda path, cause, partitions: None,
     ) -> None:
         self._intervals = intervals or Intervals()
@@ -89,6 +93,16 @@ class LogManager:
         self._chores = Chores(clock)
         self._to_checkpoint: set[str] = set()
         self._closed = False
+        self._compaction: Compaction | None = None
+        if children is not None:
+            self._compaction = Compaction(
+                clock,
+                children,
+                compaction or CompactionSettings(),
+                self.all_logs,
+                lambda log: self.high_watermark_of(log),
+                lambda log: self._checkpoint_cleaned(log.log_directory),
+            )
 
     # opening
 
@@ -236,7 +250,7 @@ class LogManager:
             return
         unique = self._storage.random.getrandbits(128)
         path = f"{log.log_directory}/{deleted_name(topic, partition, unique)}"
-        log.abandon()
+        self._abandon(log)
         try:
             self._storage.files.rename(log.directory, path)
         except OSError as error:
@@ -245,12 +259,22 @@ class LogManager:
         self._storage.clock.call_later(log.config.file_delete_delay_ms, lambda: self._remove_directory(path))
         self._checkpoint_soon(log.log_directory)
 
+    def _abandon(self, log: Log) -> None:
+        log.abandon()
+        if self._compaction is not None:
+            self._compaction.abandon(log)
+
     def _remove_directory(self, path: str) -> None:
         def done(result: OSError | None) -> None:
             if isinstance(result, OSError) and not isinstance(result, FileNotFoundError):
                 logger.warning("cannot remove %s, the next start will: %s", path, result)
 
         self._storage.background.run(lambda: self._storage.files.remove_directory(path), done)
+
+    def configure_compaction(self, settings: CompactionSettings) -> None:
+        """The broker's settings of it have changed; what runs goes on with the old ones."""
+        if self._compaction is not None:
+            self._compaction.settings = settings
 
     def configure(self, topic: str) -> None:
         """The topic's settings have changed."""
@@ -269,7 +293,7 @@ class LogManager:
         logger.error("log directory %s goes offline: %s", path, cause)
         lost = [key for key, log in self._logs.items() if log.log_directory == path]
         for key in lost:
-            self._logs.pop(key).abandon()
+            self._abandon(self._logs.pop(key))
             self._topic_ids.pop(key, None)
         self._directory_failed(path, cause, lost)
 
@@ -304,6 +328,8 @@ class LogManager:
         self._repeat("recovery points", every.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points)
         self._repeat("log starts", every.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_starts)
         self._repeat("producers", every.producer_id_expiration_check_interval_ms, self.expire_producers)
+        if self._compaction is not None:
+            self._compaction.start()
 
     def _repeat(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
         delay_ms = min(interval_ms, self._intervals.log_initial_task_delay_ms)
@@ -345,6 +371,13 @@ class LogManager:
             points = {key: log.recovery_point for key, log in self._logs.items() if log.log_directory == path}
             directory.write_offsets(checkpoints.RECOVERY_POINTS, points)
 
+    def _checkpoint_cleaned(self, path: str) -> None:
+        """Up to where each log is compacted. Never more than once per compaction, truncation or deletion."""
+        directory = self.directories[path]
+        if directory.offline is None and not self._closed and self._compaction is not None:
+            cleaned = {k: log.cleaned_to for k, log in self._logs.items() if log.cleaned_to and self._is_in(k, path)}
+            directory.write_offsets(checkpoints.CLEANER_OFFSETS, cleaned)
+
     def checkpoint_log_starts(self) -> None:
         """Write the log start offsets that segments do not say."""
         for directory in self.online():
@@ -360,6 +393,7 @@ class LogManager:
         def write() -> None:
             self._to_checkpoint.discard(path)
             self._checkpoint(path)
+            self._checkpoint_cleaned(path)
 
         if path not in self._to_checkpoint:
             self._to_checkpoint.add(path)
@@ -373,6 +407,8 @@ class LogManager:
             return
         self._closed = True
         self._chores.stop()
+        if self._compaction is not None:
+            self._compaction.stop()
         self._storage.background.close()
         for directory in self.online():
             logs = [log for log in self._logs.values() if log.log_directory == directory.path]

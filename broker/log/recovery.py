@@ -16,15 +16,13 @@ from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.listing import new_segment
 from odradek.broker.log.log import Log
-from odradek.broker.log.segment import DELETED, LOG, SUFFIXES, Segment
+from odradek.broker.log.segment import CLEANED, DELETED, LOG, SUFFIXES, SWAP, Segment
 from odradek.broker.log.snapshots import Snapshots
 from odradek.broker.log.storage import Storage
 from odradek.broker.log.truncation import rebuild_producers
 from odradek.protocol.record_batch import CorruptBatch
 
 logger = logging.getLogger(__name__)
-
-CLEANED, SWAP = ".cleaned", ".swap"
 
 
 class Recovered(NamedTuple):

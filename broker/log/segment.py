@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 
 LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
-DELETED = ".deleted"
+DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
+"""Of files that wait for their removal, and of a compacted segment before and while it takes its place."""
 
 
 def file_name(offset: int, suffix: str) -> str:

@@ -63,6 +63,10 @@ class Snapshots:
         """Drop those before it."""
         self._remove(self._offsets[: bisect_left(self._offsets, offset)])
 
+    def remove_at(self, offsets: list[int]) -> None:
+        """Drop those at these offsets, where there are any: no segment begins there any more."""
+        self._remove([offset for offset in offsets if offset in self._offsets])
+
     def _remove(self, offsets: list[int]) -> None:
         for offset in offsets:
             if self._files.exists(self.path(offset)):

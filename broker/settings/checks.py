@@ -9,6 +9,9 @@ from typing import Any
 from odradek.broker.settings.definition import BadValue
 from odradek.broker.settings.layers import Layers
 
+LEAST_MAP_BYTES = 1024 * 1024
+"""What the map of keys needs to be worth a child process."""
+
 
 def check(layers: Layers, values: Mapping[str, Any]) -> None:
     """`values` by attribute name, as BrokerConfig is to have them. Raises BadValue."""
@@ -26,6 +29,13 @@ def check(layers: Layers, values: Mapping[str, Any]) -> None:
         refuse("log.roll.ms", "must be at least 1")
     if values["log_roll_jitter_ms"] < 0:
         refuse("log.roll.jitter.ms", "must be at least 0")
+    threads, map_bytes = values["log_cleaner_threads"], values["log_cleaner_dedupe_buffer_size"]
+    if values["log_cleaner_enable"] and map_bytes < LEAST_MAP_BYTES * threads:
+        refuse("log.cleaner.dedupe.buffer.size", "must be at least 1 MB for each of log.cleaner.threads")
+    if not 0 < values["log_cleaner_io_buffer_load_factor"] <= 1:
+        refuse("log.cleaner.io.buffer.load.factor", "must be more than 0 and at most 1")
+    if values["log_cleaner_io_max_bytes_per_second"] <= 0:
+        refuse("log.cleaner.io.max.bytes.per.second", "must be more than 0")
     if values["log_retention_ms"] == 0:
         refuse("log.retention.ms", "must be -1 (for ever) or at least 1")
     socket_timeout_ms = layers.value("replica.socket.timeout.ms")

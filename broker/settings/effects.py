@@ -42,6 +42,9 @@ WORKS: Final = _names(
     auto.leader.rebalance.enable leader.imbalance.per.broker.percentage leader.imbalance.check.interval.seconds
     log.dir log.dirs log.segment.bytes log.roll.ms log.roll.hours log.roll.jitter.ms log.roll.jitter.hours
     log.retention.ms log.retention.minutes log.retention.hours log.retention.bytes log.retention.check.interval.ms
+    log.cleaner.enable log.cleaner.threads log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.load.factor
+    log.cleaner.io.max.bytes.per.second log.cleaner.backoff.ms log.cleaner.min.cleanable.ratio
+    log.cleaner.delete.retention.ms log.cleaner.min.compaction.lag.ms log.cleaner.max.compaction.lag.ms
     log.cleanup.policy log.index.size.max.bytes log.index.interval.bytes
     log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
     log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
@@ -76,6 +79,7 @@ TOPIC_WORKS: Final = _names(
     max.message.bytes index.interval.bytes file.delete.delay.ms cleanup.policy unclean.leader.election.enable
     min.insync.replicas compression.type preallocate message.timestamp.type message.timestamp.difference.max.ms
     message.timestamp.before.max.ms message.timestamp.after.max.ms message.downconversion.enable
+    delete.retention.ms min.compaction.lag.ms max.compaction.lag.ms min.cleanable.dirty.ratio
     """
 )
 

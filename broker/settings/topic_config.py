@@ -83,4 +83,7 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
     for attribute in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
         if values[attribute] == NO_LIMIT_MS:
             values[attribute] = difference
+    if "compact" in values["cleanup_policy"] and values["max_compaction_lag_ms"] > 0:
+        # only closed segments are compacted
+        values["segment_ms"] = min(values["segment_ms"], values["max_compaction_lag_ms"])
     return LogConfig(**values)

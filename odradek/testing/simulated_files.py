@@ -220,6 +220,9 @@ class SimulatedFiles:
     def modified_ms(self, path: str) -> int:
         return self._node(path).modified_ms
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._node(path).modified_ms = modified_ms
+
     def list_directory(self, path: str) -> list[str]:
         self.check(path)
         if not self.is_directory(path):

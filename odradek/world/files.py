@@ -59,6 +59,9 @@ class Files(Protocol):
     def modified_ms(self, path: str) -> int:
         """When it was last changed, milliseconds since 1970."""
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Say that it was last changed then."""
+
     def list_directory(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
 

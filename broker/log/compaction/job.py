@@ -1,0 +1,133 @@
+"""One log being compacted by one child: what is ready is swapped in, unless the log has changed meanwhile."""
+
+import errno
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from odradek.broker.log.compaction.messages import Cleaned, Failed, Finished, Request, decode_answer
+from odradek.broker.log.compaction.swap import remove_cleaned, swap_in
+from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.log import Log
+from odradek.broker.log.segment import Segment
+from odradek.world.children import Child
+from odradek.world.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Job:
+    """`done(job)` is called once, when the child has ended and all that was swapped in is on the disk.
+
+    Then `end_offset` says up to where the log is clean, None when it did not come to an end; `damage` says why it
+    would not come to an end the next time either.
+    """
+
+    def __init__(self, log: Log, request: Request, done: Callable[["Job"], object], clock: Clock) -> None:
+        self.log = log
+        self.child: Child | None = None
+        self.end_offset: int | None = None
+        self.damage: str | None = None
+        self._request = request
+        self._done = done
+        self._clock = clock
+        self._began_ms = clock.monotonic_ms()
+        self._truncations = log.truncations
+        self._segments = {one.base_offset: one for one in log.segments}
+        self._aborted = False
+        self._finished: Finished | None = None
+        self._syncing = 0
+        self._ended = False
+
+    def abort(self, reason: str) -> None:
+        """End the child; nothing more is swapped in. Harmless twice."""
+        if not self._aborted and not self._ended:
+            self._aborted = True
+            logger.info("%s: compaction is given up: %s", self.log, reason)
+            if self.child is not None:
+                self.child.kill()
+
+    def heard(self, line: bytes) -> None:
+        """The child has said something."""
+        if self._aborted:
+            return
+        match decode_answer(line):
+            case Cleaned() as cleaned:
+                self._swap(cleaned)
+            case Finished() as finished:
+                self._finished = finished
+            case Failed() as failed:
+                self._failed(failed)
+
+    def _swap(self, cleaned: Cleaned) -> None:
+        old = [self._segments[base_offset] for base_offset in cleaned.base_offsets]
+        why_not = self._why_not(old)
+        if why_not is not None:
+            self.abort(why_not)
+            return
+        self._syncing += 1
+        with suppress(StorageFailure):
+            swap_in(self.log, old, self._synced)
+            return
+        self.abort("the disk failed")
+
+    def _why_not(self, old: list[Segment]) -> str | None:
+        """Whether the log has changed under the child."""
+        log = self.log
+        if log.closed:
+            return "the log is gone"
+        if log.truncations != self._truncations:
+            return "the log was truncated"
+        number = log.segment_number(old[0].base_offset)
+        if number < 0 or log.segments[number : number + len(old)] != old:
+            return "segments were deleted"
+        return None
+
+    def _synced(self) -> None:
+        self._syncing -= 1
+        self._finish()
+
+    def _failed(self, failed: Failed) -> None:
+        self._aborted = True
+        if self._why_not([self._segments[one.base_offset] for one in self._request.segments[:1]]) is not None:
+            logger.info("%s: compaction is given up, the log has changed: %s", self.log, failed.reason)
+        elif failed.errno == 0:
+            self.damage = failed.reason
+        elif failed.errno in DISK_IS_FULL:
+            logger.warning("%s: no room for compacted segments: %s", self.log, failed.reason)
+        elif failed.errno == errno.ENOENT:
+            logger.warning("%s: a segment went while it was compacted: %s", self.log, failed.reason)
+        else:
+            self.log.failed(OSError(failed.errno, failed.reason))
+
+    def ended(self, well: bool) -> None:
+        """The child is no more."""
+        self._ended = True
+        if not self._aborted and self._finished is None:
+            self.damage = "the child ended without a result" if not well else "the child said nothing"
+        if self._aborted or self._finished is None:
+            with suppress(StorageFailure):
+                remove_cleaned(self.log)
+        self._finish()
+
+    def _finish(self) -> None:
+        if not self._ended or (self._syncing and not self.log.closed):
+            return
+        self._ended = False
+        finished = self._finished
+        if finished is not None and not self._aborted and self._why_not_end() is None:
+            self.end_offset = finished.end_offset
+            took_ms = self._clock.monotonic_ms() - self._began_ms
+            logger.info(
+                "%s: compacted before %d in %d ms, %d bytes became %d",
+                self.log, finished.end_offset, took_ms, self._size_before(), finished.bytes_written,
+            )  # fmt: skip
+        self._done(self)
+
+    def _why_not_end(self) -> str | None:
+        return "the log was truncated" if self.log.truncations != self._truncations else None
+
+    def _size_before(self) -> int:
+        return sum(piece.size_bytes for piece in self._request.segments)

@@ -1,0 +1,187 @@
+"""The work itself: fill the map from the dirty segments, then write each group of segments anew as `.cleaned` files.
+
+Runs in the child, on paths alone; it reads files that no longer change and writes names that nobody else uses.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from odradek.broker.log.batches import Batch, decode_header, iterate_valid
+from odradek.broker.log.compaction.filter import Filter, end_mark, records_of
+from odradek.broker.log.compaction.messages import Cleaned, Finished, Request
+from odradek.broker.log.compaction.offset_map import OffsetMap
+from odradek.broker.log.compaction.plan import Piece, group_segments
+from odradek.broker.log.compaction.transactions import WalkedTransactions
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.segment import CLEANED, LOG, SUFFIXES, TRANSACTION_INDEX, Segment
+from odradek.protocol.record_batch import HEADER_BYTES
+from odradek.world.files import Files
+
+WRITE_BUFFER_BYTES = 256 * 1024
+
+Moved = Callable[[int], None]
+"""Told of every so many bytes read or written; it may wait, or raise when nobody wants the result any more."""
+
+
+class CleanedSegment(Segment):
+    """A segment whose files are called `.cleaned`."""
+
+    __slots__ = ()
+
+    def path(self, suffix: str) -> str:
+        return super().path(suffix) + CLEANED
+
+
+class Compactor:
+    """One request. `run` yields each group when its files are on the disk."""
+
+    def __init__(self, files: Files, request: Request, moved: Moved) -> None:
+        self._files = files
+        self._request = request
+        self._moved = moved
+        self._config = LogConfig(
+            segment_bytes=request.segment_bytes,
+            segment_index_bytes=request.segment_index_bytes,
+            index_interval_bytes=request.index_interval_bytes,
+        )
+        span = request.first_uncleanable_offset - request.first_dirty_offset
+        self._map = OffsetMap(request.map_bytes, request.map_load_factor, span)
+        self._read_bytes = self._written_bytes = 0
+
+    def run(self) -> Iterator[Cleaned | Finished]:
+        """Raises OSError, CorruptBatch, and KafkaError for a damaged transaction marker."""
+        request = self._request
+        fill_map(self._map, self._batches, request)
+        end_offset = self._map.latest_offset + 1
+        reached = [piece for piece in request.segments if piece.base_offset < end_offset]
+        following = len(reached)
+        end = request.first_uncleanable_offset
+        if following < len(request.segments):
+            end = request.segments[following].base_offset
+        kept = Filter(request, self._map)
+        for group in group_segments(reached, request.segment_bytes, request.segment_index_bytes, end):
+            size = self._write_group(group, kept)
+            yield Cleaned([piece.base_offset for piece in group], size)
+        yield Finished(end_offset, self._read_bytes, self._written_bytes, self._map.entries)
+
+    def _batches(self, piece: Piece) -> Iterator[tuple[Batch, bytes]]:
+        """All of a segment, checked."""
+        segment = self._segment(piece)
+        told = 0
+        for batch, content in iterate_valid(segment.file, 0, piece.size_bytes) if piece.size_bytes else ():
+            yield batch, content
+            if batch.next_position - told >= WRITE_BUFFER_BYTES:
+                self._moved(batch.next_position - told)
+                told = batch.next_position
+        self._moved(piece.size_bytes - told)
+        self._read_bytes += piece.size_bytes
+
+    def _segment(self, piece: Piece) -> Segment:
+        segment = Segment(self._files, self._request.directory, piece.base_offset, self._config, 0)
+        segment.load_size()
+        return segment
+
+    def _write_group(self, group: Sequence[Piece], kept: Filter) -> int:
+        """Bytes of the cleaned segment."""
+        writer = Writer(self._files, self._request.directory, group[0].base_offset, self._config, self._moved)
+        last: Batch | None = None
+        for piece in group:
+            kept.keep_old_tombstones = piece.modified_ms > self._request.old_tombstones_until_ms
+            for batch, content in self._batches(piece):
+                left = kept.keep(batch, content)
+                if left is not None:
+                    writer.write(left, batch if left is content else header_of(left))
+                last = batch
+            writer.note_aborted(kept)
+        if len(group) > 1 and last is not None and writer.last_offset < min(last.last_offset, group[-1].base_offset):
+            mark = end_mark(last)  # what replaces several segments reaches into the last of them: see recovery
+            writer.write(mark, header_of(mark))
+        size = writer.finish(group[-1].modified_ms)
+        self._written_bytes += size
+        return size
+
+
+def fill_map(
+    offset_map: OffsetMap, batches: Callable[[Piece], Iterator[tuple[Batch, bytes]]], request: Request
+) -> None:
+    """Put in the dirty records until all are in or the map is full (Cleaner.buildOffsetMap)."""
+    start, segments = request.first_dirty_offset, request.segments
+    transactions = WalkedTransactions(request.aborted, start)
+    for number, piece in enumerate(segments):
+        last = number + 1 == len(segments)
+        end = request.first_uncleanable_offset if last else segments[number + 1].base_offset
+        if end <= start:
+            continue
+        for batch, content in batches(piece):
+            if batch.last_offset < start:
+                continue
+            if batch.is_control:
+                transactions.marker(batch, content)
+            elif not transactions.data(batch) and not _put(offset_map, batch, content, start):
+                return
+            offset_map.latest_offset = batch.last_offset
+        offset_map.latest_offset = end - 1
+
+
+def _put(offset_map: OffsetMap, batch: Batch, content: bytes, start: int) -> bool:
+    """Whether all records of the batch found room."""
+    columns = records_of(batch, content)
+    for key, offset in zip(columns.keys, columns.offsets, strict=True):
+        if key is None or offset < start:
+            continue
+        if offset_map.is_full:
+            return False
+        offset_map.put(key, offset)
+    return True
+
+
+def header_of(content: bytes | bytearray) -> Batch:
+    """Of a batch of any message format."""
+    return decode_header(content if len(content) >= HEADER_BYTES else content + bytes(HEADER_BYTES), 0, 0)
+
+
+class Writer:
+    """The `.cleaned` files of one group."""
+
+    def __init__(self, files: Files, directory: str, base_offset: int, config: LogConfig, moved: Moved) -> None:
+        self.last_offset = -1
+        self._files = files
+        self._moved = moved
+        self._segment = CleanedSegment(files, directory, base_offset, config, 0)
+        self._buffer = bytearray()
+        for suffix in SUFFIXES:
+            if files.exists(self._segment.path(suffix)):
+                files.remove(self._segment.path(suffix))
+        _ = self._segment.file
+
+    def write(self, content: bytes | bytearray, batch: Batch) -> None:
+        """A whole batch, of which `batch` is the header."""
+        position = self._segment.size_bytes + len(self._buffer)
+        self._segment.note(batch.last_offset, position, len(content), batch.max_timestamp_ms)
+        self._buffer += content
+        self.last_offset = batch.last_offset
+        if len(self._buffer) >= WRITE_BUFFER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._segment.append(self._buffer)
+        self._moved(len(self._buffer))
+        self._buffer = bytearray()
+
+    def note_aborted(self, kept: Filter) -> None:
+        """Take over what the transaction index has to say of the segment that was just read."""
+        for aborted in kept.aborted:
+            self._segment.append_aborted(aborted)
+        kept.aborted.clear()
+
+    def finish(self, modified_ms: int) -> int:
+        """Bring all files to the disk, dated as the newest of the old ones; the size in bytes."""
+        segment = self._segment
+        if self._buffer:
+            self._flush()
+        segment.sync()
+        segment.time_index.append_if_larger(*segment.largest_timestamp)
+        segment.write_indexes(sync=True)
+        if self._files.exists(segment.path(TRANSACTION_INDEX)):
+            self._files.open(segment.path(TRANSACTION_INDEX)).sync()
+        self._files.set_modified_ms(segment.path(LOG), modified_ms)
+        return segment.size_bytes

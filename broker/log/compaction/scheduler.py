@@ -1,0 +1,162 @@
+"""When which log is compacted: the dirtiest first, in a child process, a few at a time.
+
+Source: LogCleaner.CleanerThread, LogCleanerManager.grabFilthiestCompactedLog of Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from odradek.broker.log.chores import Chores
+from odradek.broker.log.compaction.job import Job
+from odradek.broker.log.compaction.plan import Dirty
+from odradek.broker.log.compaction.survey import make_request, survey
+from odradek.broker.log.log import Log
+from odradek.protocol.record_batch import CorruptBatch
+from odradek.world.children import Children
+from odradek.world.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+CHILD = "odradek.broker.log.compaction.child"
+LARGEST_MAP_BYTES = 2**31 - 1
+
+
+Step = Callable[[], None]
+
+
+def _take(step: Step) -> None:
+    step()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionSettings:
+    """Kafka's `log.cleaner.…` of a broker, with its defaults."""
+
+    enable: bool = True
+    threads: int = 1
+    dedupe_buffer_size: int = 134_217_728
+    """Bytes, for all children together."""
+    io_buffer_load_factor: float = 0.9
+    io_max_bytes_per_second: float = float("inf")
+    """For all children together."""
+    backoff_ms: int = 15_000
+
+
+class Compaction:
+    """Belongs to the log manager. `logs()`: all there are; `cleaned(log)` is told when a log is clean further on."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        children: Children,
+        settings: CompactionSettings,
+        logs: Callable[[], Iterable[Log]],
+        high_watermark_of: Callable[[Log], int],
+        cleaned: Callable[[Log], object],
+    ) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._children = children
+        self._chores = Chores(clock)
+        self._logs = logs
+        self._high_watermark_of = high_watermark_of
+        self._cleaned = cleaned
+        self._jobs: dict[Log, Job] = {}
+        self._damaged: dict[Log, int] = {}
+        """Logs that cannot be compacted, and how often they had been truncated then."""
+        self._looking = False
+        self._stopped = False
+
+    def start(self) -> None:
+        """Begin to look after a first pause."""
+        self._look_later()
+
+    def stop(self) -> None:
+        """End the children; what they had not finished is begun anew after the next start. Harmless twice."""
+        self._stopped = True
+        self._chores.stop()
+        for job in list(self._jobs.values()):
+            job.abort("the broker stops")
+
+    def abandon(self, log: Log) -> None:
+        """The log goes: its child must not write into a directory of the same name."""
+        job = self._jobs.get(log)
+        if job is not None:
+            job.abort("the log is gone")
+
+    # looking for work
+
+    def _look_later(self) -> None:
+        if not self._stopped:
+            self._chores.later("look", max(1, self.settings.backoff_ms), self.look)
+
+    def look(self) -> None:
+        """Begin with the dirtiest log, if one is dirty enough and a child may be begun."""
+        self._look_later()
+        if self._looking or self._stopped or len(self._jobs) >= self.settings.threads or not self.settings.enable:
+            return
+        self._looking = True
+        found: list[tuple[Dirty, Log]] = []
+        logs = [log for log in self._logs() if log.config.compacts and log not in self._jobs]
+        steps: list[Step] = [partial(self._survey, log, found) for log in logs]
+        steps.append(partial(self._begin_dirtiest, found))
+        self._damaged = {log: count for log, count in self._damaged.items() if not log.closed}
+        self._chores.for_each(steps, _take)
+
+    def _survey(self, log: Log, found: list[tuple[Dirty, Log]]) -> None:
+        if log.closed or self._damaged.get(log) == log.truncations:
+            return
+        try:
+            dirty = survey(log, self._high_watermark_of(log), self._clock.now_ms())
+        except CorruptBatch as bad:
+            self._give_up(log, str(bad))
+        except OSError as error:
+            log.failed(error)
+        else:
+            if dirty is not None and dirty.pays(log.config.min_cleanable_dirty_ratio):
+                found.append((dirty, log))
+
+    def _begin_dirtiest(self, found: list[tuple[Dirty, Log]]) -> None:
+        self._looking = False
+        living = [(dirty, log) for dirty, log in found if not log.closed]
+        if living:
+            dirty, log = max(living, key=lambda one: one[0].ratio)
+            self._begin(log, dirty)
+            if len(living) > 1:
+                self.look()
+
+    def _begin(self, log: Log, dirty: Dirty) -> None:
+        settings = self.settings
+        threads = max(1, settings.threads)
+        map_bytes = min(LARGEST_MAP_BYTES, settings.dedupe_buffer_size // threads)
+        try:
+            request = make_request(log, dirty, self._clock.now_ms(), map_bytes, settings.io_buffer_load_factor)
+        except OSError as error:
+            log.failed(error)
+            return
+        logger.info(
+            "%s: compacting %d segments before %d, dirty from %d on (%.0f%%)",
+            log, len(request.segments), dirty.first_uncleanable_offset, dirty.first_dirty_offset, 100 * dirty.ratio,
+        )  # fmt: skip
+        job = self._jobs[log] = Job(log, request, self._job_done, self._clock)
+        rate = settings.io_max_bytes_per_second / threads
+        job.child = self._children.run(CHILD, request.encode(), job.heard, job.ended, bytes_per_second=rate)
+
+    # results
+
+    def _job_done(self, job: Job) -> None:
+        log = job.log
+        del self._jobs[log]
+        if job.damage is not None:
+            self._give_up(log, job.damage)
+        if job.end_offset is None or log.closed:
+            return
+        log.cleaned_to = job.end_offset
+        self._cleaned(log)
+        self.look()
+
+    def _give_up(self, log: Log, reason: str) -> None:
+        logger.error("%s cannot be compacted and will not be until it is truncated or opened again: %s", log, reason)
+        self._damaged[log] = log.truncations

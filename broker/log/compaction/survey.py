@@ -1,0 +1,93 @@
+"""A log, looked at: how dirty it is, and the request that tells the child what to do about it."""
+
+from odradek.broker.log.batches import iterate_headers
+from odradek.broker.log.compaction.messages import LastOfProducer, Request
+from odradek.broker.log.compaction.plan import Dirty, Piece, containing, dirty_part, first_dirty_offset
+from odradek.broker.log.config import NO_LIMIT_MS
+from odradek.broker.log.log import Log
+from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, Segment
+from odradek.world.files import Files
+
+
+def survey(log: Log, high_watermark: int, now_ms: int) -> Dirty | None:
+    """None when there is nothing but the active segment. Raises OSError, CorruptBatch."""
+    if len(log.segments) == 1:
+        return None
+    first_dirty = first_dirty_offset(log.cleaned_to, log.log_start_offset, log.log_end_offset)
+    dirty = log.segments[containing([one.base_offset for one in log.segments], first_dirty) : -1]
+    too_young = _too_young_from(dirty, now_ms - log.config.min_compaction_lag_ms) if _lags(log) else None
+    sizes = [(segment.base_offset, segment.size_bytes) for segment in log.segments]
+    found = dirty_part(sizes, first_dirty, log.last_stable_offset(high_watermark), too_young)
+    if log.config.max_compaction_lag_ms == NO_LIMIT_MS or not found.cleanable_bytes:
+        return found
+    return found._replace(overdue=_is_overdue(log, dirty, now_ms - log.config.max_compaction_lag_ms))
+
+
+def _lags(log: Log) -> bool:
+    return log.config.min_compaction_lag_ms > 0
+
+
+def _too_young_from(dirty: list[Segment], latest_ms: int) -> int | None:
+    for segment in dirty:
+        if segment.retention_timestamp_ms() > latest_ms:
+            return segment.base_offset
+    return None
+
+
+def _is_overdue(log: Log, dirty: list[Segment], until_ms: int) -> bool:
+    """Whether a dirty segment begins with a batch older than `until_ms` (LogCleanerManager.maxCompactionDelay)."""
+    for segment in dirty:
+        log.use(segment)
+        first = next(iterate_headers(segment.file, 0, segment.size_bytes), None)
+        if first is not None and 0 < first.max_timestamp_ms < until_ms:
+            return True
+    return False
+
+
+def make_request(log: Log, dirty: Dirty, now_ms: int, map_bytes: int, map_load_factor: float) -> Request:
+    """Raises OSError."""
+    config = log.config
+    start, end = log.segments[0].base_offset, dirty.first_uncleanable_offset
+    pieces = [_piece(log.storage.files, one) for one in log.segments if one.base_offset < end]
+    clean = [piece for piece in pieces if piece.base_offset < dirty.first_dirty_offset]
+    return Request(
+        directory=log.directory,
+        segments=pieces,
+        first_dirty_offset=dirty.first_dirty_offset,
+        first_uncleanable_offset=end,
+        producers=_last_of_producers(log),
+        aborted=log.aborted_transactions(start, end),
+        now_ms=now_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        old_tombstones_until_ms=clean[-1].modified_ms - config.delete_retention_ms if clean else 0,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        map_bytes=map_bytes,
+        map_load_factor=map_load_factor,
+    )
+
+
+def _piece(files: Files, segment: Segment) -> Piece:
+    return Piece(
+        segment.base_offset,
+        segment.size_bytes,
+        _size(files, segment.path(OFFSET_INDEX)),
+        _size(files, segment.path(TIME_INDEX)),
+        segment.modified_ms(),
+    )
+
+
+def _size(files: Files, path: str) -> int:
+    """0 when it is missing: it is rebuilt when somebody needs it."""
+    try:
+        return files.size(path)
+    except FileNotFoundError:
+        return 0
+
+
+def _last_of_producers(log: Log) -> list[LastOfProducer]:
+    return [
+        LastOfProducer(one.producer_id, one.batches[-1].last_offset if one.batches else -1, one.epoch)
+        for one in log.producers.producers.values()
+    ]

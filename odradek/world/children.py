@@ -1,0 +1,130 @@
+"""Work that takes much Python time, in a process of its own: it would hold the loop up even from a thread.
+
+A child is a module with `work(files, request, moved)`, which yields lines; `odradek.world.child_process.main` runs it.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from odradek.world.clock import Clock
+from odradek.world.files import Files
+
+log = logging.getLogger(__name__)
+
+LONGEST_LINE_BYTES = 16 * 1024 * 1024
+Heard = Callable[[bytes], object]
+Ended = Callable[[bool], object]
+
+
+class Child(Protocol):
+    """A process that was begun."""
+
+    def kill(self) -> None:
+        """End it at once. It is not heard any more, but its end still is. Harmless twice, and after its end."""
+
+
+class Children(Protocol):
+    """A place to begin processes. Whoever begins one kills it before the loop ends."""
+
+    def run(
+        self, module: str, request: bytes, heard: Heard, ended: Ended, *, bytes_per_second: float = float("inf")
+    ) -> Child:
+        """Run `module.work` on `request` with the lowest priority.
+
+        On the loop, after this call has returned: `heard` with each line, then `ended` once, with whether all went
+        well. `bytes_per_second`: how much it may read and write.
+        """
+
+
+class InlineChildren:
+    """The same work in this process, one line per turn of the clock: for tests and the simulator."""
+
+    def __init__(self, files: Files, clock: Clock) -> None:
+        self._files = files
+        self._clock = clock
+
+    def run(
+        self, module: str, request: bytes, heard: Heard, ended: Ended, *, bytes_per_second: float = float("inf")
+    ) -> Child:
+        lines: Iterator[bytes] = importlib.import_module(module).work(self._files, request, lambda size_bytes: None)
+        return _Inline(self._clock, lines, heard, ended)
+
+
+class _Inline:
+    def __init__(self, clock: Clock, lines: Iterator[bytes], heard: Heard, ended: Ended) -> None:
+        self._clock, self._lines, self._heard, self._ended = clock, lines, heard, ended
+        self._killed = False
+        clock.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        line = None if self._killed else next(self._lines, None)
+        if line is not None:
+            self._heard(line)
+            self._clock.call_soon(self._go_on)
+        else:
+            self._ended(not self._killed)
+
+    def kill(self) -> None:
+        self._killed = True
+
+
+class ProcessChildren:
+    """Real processes of this Python, watched by one asyncio loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def run(
+        self, module: str, request: bytes, heard: Heard, ended: Ended, *, bytes_per_second: float = float("inf")
+    ) -> Child:
+        child = _Process(heard, ended)
+        arguments = ("-m", module, str(os.getpid()), repr(bytes_per_second))
+        child.task = self._loop.create_task(child.run(arguments, request), name=module)
+        return child
+
+
+class _Process:
+    def __init__(self, heard: Heard, ended: Ended) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._heard, self._ended = heard, ended
+        self._process: asyncio.subprocess.Process | None = None
+        self._killed = False
+
+    async def run(self, arguments: tuple[str, ...], request: bytes) -> None:
+        well = False
+        try:
+            well = await self._run(arguments, request)
+        except (OSError, ValueError) as error:
+            log.error("python %s cannot be run: %s", " ".join(arguments), error)
+        finally:
+            self.kill()
+        self._ended(well)
+
+    async def _run(self, arguments: tuple[str, ...], request: bytes) -> bool:
+        pipe = asyncio.subprocess.PIPE
+        process = self._process = await asyncio.create_subprocess_exec(
+            sys.executable, *arguments, stdin=pipe, stdout=pipe, limit=LONGEST_LINE_BYTES
+        )
+        assert process.stdin is not None and process.stdout is not None
+        if self._killed:
+            process.kill()
+        with contextlib.suppress(ConnectionError):  # it has ended already, its code says why
+            process.stdin.write(request)
+            await process.stdin.drain()
+        process.stdin.close()
+        async for line in process.stdout:
+            if not self._killed:
+                self._heard(line)
+        return await process.wait() == 0 and not self._killed
+
+    def kill(self) -> None:
+        self._killed = True
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
