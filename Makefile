@@ -19,10 +19,10 @@ demo: setup
 test: lint unit integration
 
 unit: setup
-	$(BIN)/python -m pytest -q -m 'not zookeeper and not cluster'
+	$(BIN)/python -m pytest -q -m 'not zookeeper and not cluster and not docker'
 
 integration: setup
-	$(BIN)/python -m pytest -q -m 'zookeeper or cluster' --durations 15
+	$(BIN)/python -m pytest -q -m 'zookeeper or cluster or docker' --durations 15
 
 lint: setup
 	$(BIN)/ruff check .
@@ -36,6 +36,8 @@ format: setup
 
 bench: setup
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/start_and_size.py
+	$(BIN)/python bench/failover.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis odradek-data

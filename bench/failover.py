@@ -38,11 +38,9 @@ def main() -> int:
                 pause = max(after - before for before, after in itertools.pairwise(times))
                 resumed = time.monotonic() - killed
                 met = met and resumed <= GOAL_SECONDS
-                print(
-                    f"kill {number + 1}: broker {victim} ({role}): "
-                    f"every partition written again after {resumed:.2f} s, longest pause between two acknowledgements {pause:.2f} s (goal {GOAL_SECONDS:.0f} s)",
-                    flush=True,
-                )
+                print(f"kill {number + 1}: broker {victim} ({role}): ", end="")
+                print(f"every partition written again after {resumed:.2f} s (goal {GOAL_SECONDS:.0f} s), ", end="")
+                print(f"longest pause between two acknowledgements {pause:.2f} s", flush=True)
                 cluster.start(victim)
             wait_until(observer.in_sync, "all replicas in sync")
         check_nothing_lost(load, cluster.bootstrap)
