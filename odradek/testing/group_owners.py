@@ -1,0 +1,69 @@
+"""Who owns what in a group that is balanced in ZooKeeper, as ZooKeeper has it: for the demo and for tests.
+
+with GroupOwners("127.0.0.1:2181", "boards", "flights") as group:
+    group.owners()              # {0: "boards_a", 1: "boards_b"}
+"""
+
+import asyncio
+from types import TracebackType
+
+from odradek.client.loop_thread import LoopThread
+from odradek.client.zookeeper.subscriptions import consumer_of
+from odradek.world.clock import LoopClock
+from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.store import NoNode, Store
+from odradek.zk_schema.znodes.consumers import consumer_ids_path, decode_owner, owner_path, owners_path
+
+SESSION_TIMEOUT_MS = CONNECT_TIMEOUT_MS = 10_000
+
+
+class GroupOwners:
+    """Looks at one topic of a group, in a session of its own. Every method waits for ZooKeeper; raises StoreError."""
+
+    def __init__(self, zookeeper: str, group: str, topic: str) -> None:
+        self._zookeeper, self._group, self._topic = zookeeper, group, topic
+        self._thread: LoopThread
+        self._store: Store
+
+    def __enter__(self) -> "GroupOwners":
+        self._thread = LoopThread("odradek-group-owners")
+        self._thread.run(self._open())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._thread.run(self._store.close())
+        self._thread.stop()
+
+    def members(self) -> list[str]:
+        """The ids of those who are registered, sorted. The dead are among them until ZooKeeper has missed them."""
+        return self._thread.run(self._children(consumer_ids_path(self._group)))
+
+    def owners(self) -> dict[int, str]:
+        """Partition → id of the member that owns it; partitions that nobody owns just now are missing."""
+        return self._thread.run(self._owners())
+
+    async def _open(self) -> None:
+        clock = LoopClock(asyncio.get_running_loop())
+        store = KazooStore(self._zookeeper, clock, session_timeout_ms=SESSION_TIMEOUT_MS, make_chroot=False)
+        self._store = store
+        await store.start(CONNECT_TIMEOUT_MS)
+
+    async def _children(self, path: str) -> list[str]:
+        try:
+            return sorted(await self._store.children(path))
+        except NoNode:
+            return []
+
+    async def _owners(self) -> dict[int, str]:
+        partitions = sorted(map(int, await self._children(owners_path(self._group, self._topic))))
+        found = await asyncio.gather(*(self._owner(one) for one in partitions))
+        return {partition: owner for partition, owner in zip(partitions, found, strict=True) if owner is not None}
+
+    async def _owner(self, partition: int) -> str | None:
+        try:
+            data, _ = await self._store.get(owner_path(self._group, self._topic, partition))
+        except NoNode:
+            return None
+        return consumer_of(decode_owner(data))
