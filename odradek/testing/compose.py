@@ -1,0 +1,117 @@
+"""The cluster of docker-compose.yml in a project and on ports of its own, whose containers tests can harm.
+
+with ComposeCluster(repository) as cluster:
+    cluster.kill("broker-1")
+    cluster.start("broker-1")
+
+Needs the docker and testcontainers packages, which are development dependencies, and an engine.
+"""
+
+import re
+import socket
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+import docker
+from docker.models.containers import Container
+from testcontainers.compose import DockerCompose
+
+from odradek.local.ports import free_port_range
+
+BROKERS = ("broker-0", "broker-1", "broker-2")
+ZOOKEEPERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
+STOP_SECONDS = 30
+ANSWER_SECONDS = 5.0
+HOST = "127.0.0.1"
+
+
+class ComposeCluster:
+    """Entering builds the image and waits until all containers are healthy; leaving removes them and their volumes."""
+
+    def __init__(self, repository: Path) -> None:
+        first = free_port_range(len(BROKERS) + len(ZOOKEEPERS))
+        self.project = f"odradek-test-{first}"
+        self._broker_ports = {name: first + at for at, name in enumerate(BROKERS)}
+        self._zookeeper_ports = {name: first + len(BROKERS) + at for at, name in enumerate(ZOOKEEPERS)}
+        self._settings = tempfile.NamedTemporaryFile("w", prefix="odradek-compose-", suffix=".env")  # noqa: SIM115
+        self._settings.write(self._variables())
+        self._settings.flush()
+        self._compose = DockerCompose(repository, env_file=self._settings.name)
+        self._docker = docker.from_env()
+
+    def _variables(self) -> str:
+        lines = [f"COMPOSE_PROJECT_NAME={self.project}"]
+        lines += [f"ODRADEK_PORT_{name[-1]}={port}" for name, port in self._broker_ports.items()]
+        lines += [f"ZOOKEEPER_PORT_{name[-1]}={port}" for name, port in self._zookeeper_ports.items()]
+        return "\n".join(lines) + "\n"
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{HOST}:{port}" for port in self._broker_ports.values())
+
+    def __enter__(self) -> "ComposeCluster":
+        self._compose.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._compose.__exit__(kind, error, traceback)
+        self._docker.close()
+        self._settings.close()
+
+    def container(self, service: str) -> Container:
+        """As it is now."""
+        labels = [f"com.docker.compose.project={self.project}", f"com.docker.compose.service={service}"]
+        [one] = self._docker.containers.list(all=True, filters={"label": labels})
+        return one
+
+    def kill(self, service: str) -> None:
+        """SIGKILL: the container ends, and stays as it is."""
+        self.container(service).kill()
+
+    def stop(self, service: str) -> int:
+        """SIGTERM, and the exit code."""
+        one = self.container(service)
+        one.stop(timeout=STOP_SECONDS)
+        return int(one.wait()["StatusCode"])
+
+    def start(self, service: str) -> None:
+        """Again, with the data it has."""
+        self.container(service).start()
+
+    def pause(self, service: str) -> None:
+        """Its processes stand still; whoever talks to it notices only that nothing comes."""
+        self.container(service).pause()
+
+    def unpause(self, service: str) -> None:
+        self.container(service).unpause()
+
+    def disconnect(self, service: str) -> None:
+        """It lives, and reaches nobody."""
+        self._network().disconnect(self.container(service))
+
+    def connect(self, service: str) -> None:
+        """After disconnect."""
+        self._network().connect(self.container(service), aliases=[service])
+
+    def _network(self) -> docker.models.networks.Network:
+        [network] = self._docker.networks.list(names=[f"{self.project}_default"])
+        return network
+
+    def zookeeper_modes(self) -> dict[str, str]:
+        """leader or follower, of the nodes that are in the quorum."""
+        answers = {name: self._srvr(port) for name, port in self._zookeeper_ports.items()}
+        found = {name: re.search(r"^Mode: (\w+)", answer, re.MULTILINE) for name, answer in answers.items()}
+        return {name: match[1] for name, match in found.items() if match is not None}
+
+    @staticmethod
+    def _srvr(port: int) -> str:
+        """What a node answers to the four letters; "" when it does not."""
+        try:
+            with socket.create_connection((HOST, port), ANSWER_SECONDS) as connection:
+                connection.sendall(b"srvr")
+                return b"".join(iter(lambda: connection.recv(4096), b"")).decode()
+        except OSError:
+            return ""

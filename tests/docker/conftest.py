@@ -1,0 +1,41 @@
+"""The cluster of docker-compose.yml, once for all tests here; each has a topic of its own."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.testing.compose import ComposeCluster
+from odradek.testing.load import Observer, wait_until
+
+REPOSITORY = Path(__file__).parents[2]
+
+# testcontainers' reaper is one more image to fetch; everything here is left by `with`.
+os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
+
+
+@pytest.fixture(scope="session")
+def engine() -> None:
+    command = shutil.which("docker")
+    if command is None:
+        pytest.skip("there is no docker command")
+    answer = subprocess.run([command, "version"], capture_output=True, text=True, check=False)
+    if answer.returncode:
+        pytest.skip(f"no Docker engine answers: {answer.stderr.strip()}")
+
+
+@pytest.fixture(scope="session")
+def cluster(engine: None) -> Iterator[ComposeCluster]:
+    with ComposeCluster(REPOSITORY) as one:
+        yield one
+
+
+@pytest.fixture
+def observer(cluster: ComposeCluster, request: pytest.FixtureRequest) -> Observer:
+    one = Observer(cluster, topic=request.node.name.replace("[", ".").rstrip("]"))
+    one.create_topic()
+    wait_until(one.in_sync, "all replicas in sync")
+    return one
