@@ -3,7 +3,6 @@
 The plain path is one batch of a client: header and checksum looked at, sixteen bytes patched, one write.
 """
 
-import errno
 import struct
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from odradek.broker.log import rewriting
 from odradek.broker.log.append import Appended, Origin, checked_fields
 from odradek.broker.log.batches import Batch, checksum_of, decode_header
 from odradek.broker.log.control import decode_end_of_transaction, learn
+from odradek.broker.log.failure import DISK_FULL
 from odradek.broker.log.producer_state import CompletedTransaction, RememberedBatch, sequence_after
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.transaction_index import AbortedTransaction
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 PATCH = struct.Struct(">qii")
 """Base offset, length, leader epoch: the first 16 bytes of a batch."""
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def as_leader(log: "Log", records: memoryview | bytearray, leader_epoch: int, origin: Origin) -> Appended:

@@ -1,6 +1,11 @@
 """Trouble with the disk."""
 
+import errno
+
 from odradek.protocol.errors import ErrorCode, KafkaError
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""No room is no damage: what needed it is refused or put off, and the directory goes on."""
 
 
 class StorageFailure(KafkaError):  # noqa: N818 - the word the whole broker uses

@@ -20,7 +20,7 @@ from odradek.broker.log.directory_files import (
     encode_meta,
     parse_partition_name,
 )
-from odradek.broker.log.failure import CorruptFile, StorageFailure, UnusableDirectory
+from odradek.broker.log.failure import DISK_FULL, CorruptFile, StorageFailure, UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.recovery import open_log
 from odradek.broker.log.storage import Storage
@@ -47,6 +47,8 @@ class LogDirectory:
         self._lock: File | None = None
         self._being_written: set[str] = set()
         self._waiting: dict[str, bytes] = {}
+        self._without_room: set[str] = set()
+        """Checkpoints that the disk was too full for, until they are written again."""
 
     # whose it is
 
@@ -163,7 +165,10 @@ class LogDirectory:
             return {}
 
     def write_offsets(self, name: str, offsets: Offsets) -> None:
-        """Replace a checkpoint in the background, one write at a time; only the newest of those that wait counts."""
+        """Replace a checkpoint in the background, one write at a time; only the newest of those that wait counts.
+
+        An older one is never wrong, so on a full disk it stays until the next.
+        """
         self._waiting[name] = encode_offsets(offsets)
         if name not in self._being_written:
             self._write_next(name)
@@ -179,11 +184,21 @@ class LogDirectory:
             self._storage.files.write_atomically(f"{self.path}/{name}", data)
 
         def done(result: OSError | None) -> None:
-            if isinstance(result, OSError):
+            if not isinstance(result, OSError):
+                self._without_room.discard(name)
+            elif result.errno in DISK_FULL:
+                self._note_no_room(name, result)
+            else:
                 self._storage.failed(self.path, result)
             self._write_next(name)
 
         self._storage.background.run(write, done)
+
+    def _note_no_room(self, name: str, error: OSError) -> None:
+        """Say so once, not each time."""
+        if name not in self._without_room:
+            self._without_room.add(name)
+            logger.error("%s: no room for %s, the older one stays: %s", self.path, name, error)
 
     # the end
 

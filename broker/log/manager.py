@@ -22,7 +22,7 @@ from odradek.broker.log.directory_files import (
     encode_partition_metadata,
     partition_name,
 )
-from odradek.broker.log.failure import StorageFailure, UnusableDirectory
+from odradek.broker.log.failure import DISK_FULL, StorageFailure, UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_directory import Loaded, LogDirectory, start_offsets
 from odradek.broker.log.recovery import open_log
@@ -216,7 +216,8 @@ class LogManager:
                 self._write_topic_id(log, topic_id)
         except OSError as error:
             path = log.log_directory if log is not None else self._emptiest(online).path
-            self._failed(path, error)
+            if error.errno not in DISK_FULL:
+                self._failed(path, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition}: {error}") from error
         return log
 
