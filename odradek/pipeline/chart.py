@@ -36,9 +36,9 @@ class Day(NamedTuple):
 def draw(totals: Iterable[Mapping[str, Any]], path: Path) -> None:
     """Write a PNG. `totals`: origin, day and the columns of `flights.TOTALS`. The folder is made when missing."""
     airports = by_airport(totals)
-    figure = Figure(figsize=(13.5, 1.5 + 2.35 * max(1, len(airports))), dpi=150, facecolor="white")
+    figure = Figure(figsize=(13.5, 1.2 + 2.05 * max(1, len(airports))), dpi=150, facecolor="white")
     axes = figure.subplots(max(1, len(airports)), 1, squeeze=False)[:, 0]
-    figure.subplots_adjust(left=0.055, right=0.80, top=0.86, bottom=0.075, hspace=0.34)
+    figure.subplots_adjust(left=0.055, right=0.80, top=0.83, bottom=0.05, hspace=0.3)
     for axis, (airport, days) in zip(axes, airports.items(), strict=False):
         _calendar(axis, airport, days)
     _title(figure, airports)
@@ -77,15 +77,16 @@ def _calendar(axis: Axes, airport: str, days: Sequence[Day]) -> None:
     for label in axis.get_xticklabels():
         label.set_horizontalalignment("left")
     axis.spines[:].set_visible(False)
-    axis.set_title(_heading(airport, days), loc="left", fontsize=11, color=INK, pad=7)
+    name = f"{AIRPORTS[airport]} ({airport})" if airport in AIRPORTS else airport
+    title = axis.set_title(name, loc="left", fontsize=11, color=INK, weight="bold", pad=7)
+    axis.annotate(_summary(days), (1, 0), (8, 2.5), xycoords=title, textcoords="offset points", color=INK, fontsize=10)
     _worst(axis, days, monday)
 
 
-def _heading(airport: str, days: Sequence[Day]) -> str:
+def _summary(days: Sequence[Day]) -> str:
     left = sum(day.flights - day.cancelled for day in days)
     mean = sum(day.mean_minutes * (day.flights - day.cancelled) for day in days) / max(1, left)
-    name = f"{AIRPORTS[airport]} ({airport})" if airport in AIRPORTS else airport
-    return rf"$\bf{{{name.replace(' ', chr(92) + ' ')}}}$   {left:,} departures, {mean:.1f} minutes late on average"
+    return f"{left:,} departures, {mean:.1f} minutes late on average"
 
 
 def _worst(axis: Axes, days: Sequence[Day], monday: date) -> None:

@@ -1,0 +1,88 @@
+"""One cluster of three and one Spark session for all tests, with Spark's own connector beside ours."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from odradek import KafkaAdminClient, NewTopic
+from odradek.client.spark import register
+from odradek.testing.up import UpCluster
+
+HERE = Path(__file__).parent
+CONNECTOR = HERE.parent.parent / ".cache" / "spark-kafka"
+INSTALL_SECONDS = 170
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
+    with UpCluster(tmp_path_factory.mktemp("spark") / "cluster") as up:
+        yield up
+
+
+@pytest.fixture(scope="session")
+def connector_jars() -> list[Path]:
+    """Of Spark's own connector; none where Maven is missing. Downloaded again when the listing has changed."""
+    listing, mark = HERE / "kafka_connector" / "pom.xml", CONNECTOR / "pom.xml"
+    if shutil.which("mvn") is None:
+        return []
+    if not mark.is_file() or mark.read_bytes() != listing.read_bytes():
+        shutil.rmtree(CONNECTOR, ignore_errors=True)
+        CONNECTOR.mkdir(parents=True)
+        command = ["mvn", "-q", "-B", "-f", str(listing), "dependency:copy-dependencies"]
+        command.append(f"-DoutputDirectory={CONNECTOR / 'jars'}")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        shutil.copy(listing, mark)
+    return sorted((CONNECTOR / "jars").glob("*.jar"))
+
+
+@pytest.fixture(scope="session")
+def spark(connector_jars: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    settings = {
+        "spark.jars": ",".join(map(str, connector_jars)),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.log.level": "OFF",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def new_topic(cluster: UpCluster, request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Creates topics whose names come from the test's and returns the name."""
+
+    def create(partitions: int = 1, suffix: str = "", replicas: int = 1, **configs: str) -> str:
+        name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name).strip("-") + suffix
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+            admin.create_topics([NewTopic(name, partitions, replicas, configs=settings)])
+        return name
+
+    return create
+
+
+@pytest.fixture
+def load(spark: SparkSession, cluster: UpCluster) -> Callable[..., DataFrame]:
+    """A batch query: `load(topic, startingOffsets=…)`, of another format or cluster when told so."""
+
+    def read(topic: str, format: str = "odradek", **options: str) -> DataFrame:
+        given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, **options}
+        return spark.read.format(format).options(**given).load()
+
+    return read

@@ -1,0 +1,101 @@
+"""Arrow columns are what the plain record codec says, for all codecs, headers, nulls and damage."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.client.consumer.chunks import Chunk
+from odradek.client.records import TopicPartition
+from odradek.client.spark.columns import SCHEMA, SCHEMA_WITH_HEADERS, locate, record_batch, sections
+from odradek.client.spark.source import spark_schema
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.record_batch import HEADER_BYTES, RECORD_COUNT_AT, entries, update_crc
+from odradek.protocol.records import encode_batch
+
+T0 = TopicPartition("t", 0)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+blobs = st.one_of(st.none(), st.binary(max_size=20), st.binary(min_size=60, max_size=300))
+records = st.tuples(
+    st.integers(0, 2**42),
+    blobs,
+    blobs,
+    st.lists(st.tuples(st.text(max_size=5), st.one_of(st.none(), st.binary(max_size=5))), max_size=2),
+    st.integers(1, 9000),
+)
+batches = st.lists(
+    st.tuples(st.lists(records, min_size=1, max_size=20), st.integers(0, 4), st.booleans()), min_size=1, max_size=4
+)
+
+
+def arrow_rows(data: bytes, start: int = 0, end: int = 2**62, *, include_headers: bool = True) -> list[dict[str, Any]]:
+    chunk = Chunk(T0, memoryview(data), 0, 0, None)
+    found = sections(chunk.records, chunk.visible(check_crcs=True))
+    made = record_batch(found, locate(found), "t", 0, start, end, include_headers=include_headers)
+    made.validate(full=True)
+    rows: list[dict[str, Any]] = made.to_pylist()
+    return rows
+
+
+@given(batches)
+@settings(max_examples=60, deadline=None)
+def test_as_the_record_codec_says(given_batches: list[tuple[list[Any], int, bool]]) -> None:
+    data, expected, offset = bytearray(), [], 1000
+    for rows, codec, appended in given_batches:
+        base, offsets = offset, []
+        for row in rows:
+            offsets.append(offset)
+            offset += row[4]
+        data += encode_batch(
+            base,
+            [row[0] for row in rows],
+            [row[1] for row in rows],
+            [row[2] for row in rows],
+            [row[3] for row in rows],
+            offsets=offsets,
+            codec=codec,
+            log_append_time_ms=1_700_000_000_000 if appended else None,
+        )
+        for at, (timestamp, key, value, headers, _) in zip(offsets, rows, strict=True):
+            when = EPOCH + timedelta(milliseconds=1_700_000_000_000 if appended else timestamp)
+            said = [{"key": name, "value": content} for name, content in headers] or None
+            numbers = {"topic": "t", "partition": 0, "offset": at, "timestamp": when, "timestampType": int(appended)}
+            expected.append({"key": key, "value": value, **numbers, "headers": said})
+    assert arrow_rows(bytes(data)) == expected
+    middle = expected[len(expected) // 2]["offset"]
+    assert arrow_rows(bytes(data), middle) == [row for row in expected if row["offset"] >= middle]
+    assert arrow_rows(bytes(data), 0, middle) == [row for row in expected if row["offset"] < middle]
+
+
+@given(st.data())
+@settings(max_examples=80, deadline=None)
+def test_damage_is_refused_or_gives_rows(draw: st.DataObject) -> None:
+    count = 12
+    batch = encode_batch(0, list(range(0, 3000, 250)), [b"k"] * count, [b"v" * 70] * count)
+    at = draw.draw(st.integers(HEADER_BYTES, len(batch) - 1))
+    batch[at] = draw.draw(st.integers(0, 255))
+    update_crc(batch, 0)
+    try:
+        rows = arrow_rows(bytes(batch))
+    except MalformedMessage:
+        return
+    assert len(rows) <= count
+
+
+def test_a_count_that_does_not_fit_is_refused() -> None:
+    two = encode_batch(0, [1, 2], [None, None], [b"a", b"b"]) + encode_batch(2, [1, 2], [None, None], [b"c", b"d"])
+    second = [entry.position for entry in entries(two)][1]
+    for at, count in ((0, 1), (second, 3)):
+        two[at + RECORD_COUNT_AT : at + RECORD_COUNT_AT + 4] = count.to_bytes(4, "big")
+        update_crc(two, at)
+    with pytest.raises(MalformedMessage, match="do not fill it"):
+        arrow_rows(bytes(two))
+
+
+def test_the_arrow_schema_is_sparks() -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    assert SCHEMA.equals(to_arrow_schema(spark_schema(include_headers=False), timezone="UTC"))
+    assert SCHEMA_WITH_HEADERS.equals(to_arrow_schema(spark_schema(include_headers=True), timezone="UTC"))

@@ -1,0 +1,124 @@
+"""Options by tables: what is understood, and what is refused with which words."""
+
+from typing import Any
+
+import pytest
+
+from odradek.client.errors import ConfigError
+from odradek.client.records import TopicPartition
+from odradek.client.spark.offsets import check_complete, from_json, to_json
+from odradek.client.spark.options import Bound, Limit, for_batch, for_stream, parse
+
+SERVER = {"kafka.bootstrap.servers": "localhost:9092"}
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
+UNDERSTOOD: list[tuple[dict[str, str], str, Any]] = [
+    ({"subscribe": "a, b,a"}, "topics", ("a", "b")),
+    ({"SUBSCRIBE": "a"}, "topics", ("a",)),
+    ({"subscribepattern": "a.*"}, "pattern", "a.*"),
+    ({"assign": '{"a":[1,0]}'}, "assigned", (A0, A1)),
+    ({"subscribe": "a"}, "start", None),
+    ({"subscribe": "a", "startingoffsets": "Earliest"}, "start", Limit(Bound.EARLIEST, option="startingOffsets")),
+    (
+        {"subscribe": "a", "startingOffsets": '{"a":{"0":5,"1":-2}}'},
+        "start",
+        Limit(Bound.OFFSETS, {A0: 5, A1: -2}, option="startingOffsets"),
+    ),
+    (
+        {"subscribe": "a", "startingTimestamp": "17", "startingOffsets": "earliest"},
+        "start",
+        Limit(Bound.TIMESTAMPS, None, 17, "startingTimestamp"),
+    ),
+    (
+        {"subscribe": "a", "endingOffsetsByTimestamp": '{"a":{"0":9}}'},
+        "end",
+        Limit(Bound.TIMESTAMPS, {A0: 9}, option="endingOffsetsByTimestamp"),
+    ),
+    ({"subscribe": "a", "startingOffsetsByTimestampStrategy": "latest"}, "latest_when_none", True),
+    ({"subscribe": "a"}, "fail_on_data_loss", True),
+    ({"subscribe": "a", "failondataloss": "FALSE"}, "fail_on_data_loss", False),
+    ({"subscribe": "a", "maxoffsetspertrigger": "100"}, "max_offsets_per_trigger", 100),
+    ({"subscribe": "a", "minPartitions": "7"}, "min_partitions", 7),
+    ({"subscribe": "a", "includeHeaders": "true"}, "include_headers", True),
+]
+
+
+@pytest.mark.parametrize(("given", "field", "value"), UNDERSTOOD)
+def test_understood(given: dict[str, str], field: str, value: Any) -> None:
+    assert getattr(parse({**SERVER, **given}), field) == value
+
+
+REFUSED = [
+    ({"subscribe": "a", "startingOfsets": "latest"}, "unknown option startingOfsets: did you mean startingOffsets?"),
+    ({"subscribe": "a", "frobnicate": "1"}, "unknown option frobnicate"),
+    ({"subscribe": "a", "minoffsetspertrigger": "1"}, "minOffsetsPerTrigger: this source cannot do that yet"),
+    ({}, "exactly one of subscribe, subscribePattern, assign; there is none"),
+    ({"subscribe": "a", "assign": '{"a":[0]}'}, "there is subscribe and assign"),
+    ({"subscribe": " , "}, "subscribe names no topic"),
+    ({"subscribePattern": "a("}, "is no regular expression"),
+    ({"assign": "a"}, "assign is no JSON"),
+    ({"assign": '{"a":["0"]}'}, "assign must be like"),
+    ({"assign": "{}"}, "assign names no partition"),
+    ({"subscribe": "a", "startingOffsets": "newest"}, "must be earliest, latest or JSON"),
+    ({"subscribe": "a", "startingOffsets": '{"a":{"0":-3}}'}, "a-0 has -3: a whole number of at least -2"),
+    ({"subscribe": "a", "startingOffsets": '{"a":{"x":3}}'}, "'x' is no partition of topic a"),
+    ({"subscribe": "a", "startingTimestamp": "soon"}, "startingTimestamp must be a whole number"),
+    ({"subscribe": "a", "startingOffsetsByTimestampStrategy": "guess"}, "must be error or latest"),
+    ({"subscribe": "a", "failOnDataLoss": "maybe"}, "failOnDataLoss must be true or false"),
+    ({"subscribe": "a", "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger must be at least 1"),
+    ({"subscribe": "a", "kafka.isolation.levl": "x"}, "did you mean isolation.level?"),
+    ({"subscribe": "a", "kafka.isolation.level": "dirty"}, "must be one of read_uncommitted, read_committed"),
+    ({"subscribe": "a", "kafka.security.protocol": "SSL"}, "security.protocol must be one of PLAINTEXT"),
+    ({"subscribe": "a", "kafka.bootstrap.servers": "nowhere"}, "'nowhere' is not host:port"),
+    ({"subscribe": "a", "bootstrap.servers": "other:1"}, "contradict each other"),
+]
+
+
+@pytest.mark.parametrize(("given", "words"), REFUSED)
+def test_refused(given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse({**SERVER, **given})
+    assert words in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_bootstrap_servers_is_needed_with_or_without_its_prefix() -> None:
+    assert parse({"subscribe": "a", "bootstrap.servers": "h:1"}).settings.bootstrap_servers == ["h:1"]
+    with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers is missing"):
+        parse({"subscribe": "a"})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"startingOffsets": "latest"}, "cannot start at the latest"),
+        ({"startingOffsets": '{"a":{"0":-1}}'}, "cannot start at the latest"),
+        ({"endingOffsets": "earliest"}, "cannot end at the earliest"),
+        ({"endingOffsets": '{"a":{"0":-2}}'}, "cannot end at the earliest"),
+    ],
+)
+def test_batch_bounds(given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        for_batch(parse({**SERVER, "subscribe": "a", **given}))
+
+
+def test_defaults_of_batch_and_stream() -> None:
+    options = parse({**SERVER, "subscribe": "a"})
+    assert for_batch(options) == (Limit(Bound.EARLIEST), Limit(Bound.LATEST))
+    assert for_stream(options) == Limit(Bound.LATEST)
+    with pytest.raises(ConfigError, match="endingOffsets is for batch queries"):
+        for_stream(parse({**SERVER, "subscribe": "a", "endingOffsets": "latest"}))
+
+
+def test_offsets_as_in_sparks_checkpoints() -> None:
+    offsets = {TopicPartition("b", 0): 7, TopicPartition("a", 10): 2, TopicPartition("a", 9): 1}
+    assert to_json(offsets) == {"a": {"9": 1, "10": 2}, "b": {"0": 7}}
+    assert list(to_json(offsets)["a"]) == ["9", "10"], "equal offsets must give equal text"
+    assert from_json(to_json(offsets)) == offsets
+
+
+def test_offsets_must_be_of_the_partitions_read() -> None:
+    check_complete("startingOffsets", [A0, A1], [A1, A0])
+    with pytest.raises(ConfigError, match="says nothing of a-1"):
+        check_complete("startingOffsets", [A0], [A0, A1])
+    with pytest.raises(ConfigError, match="names a-1, which this query does not read"):
+        check_complete("startingOffsets", [A0, A1], [A0])
