@@ -36,15 +36,22 @@ def test_topics(python_admin: KafkaAdminClient, wait_until: Wait) -> None:
     python_admin.wait_for_topics([name])
     python_admin.create_partitions({name: {"count": 4, "assignments": [[0, 1, 2], [2, 0, 1]]}})
 
-    def partitions() -> list[dict[str, object]]:
-        found: list[dict[str, object]] = python_admin.describe_topics([name])[0]["partitions"]
-        return sorted(found, key=lambda one: one["partition_index"])  # type: ignore[arg-type, return-value]
+    def added() -> list[object]:
+        """Their replicas; none while the broker that is asked does not know of them."""
+        found = python_admin.describe_topics([name])[0]["partitions"]
+        return [one["replica_nodes"] for one in sorted(found, key=lambda one: one["partition_index"])][2:]
 
-    wait_until(lambda: len(partitions()) == 4, "four partitions")
-    assert [one["replica_nodes"] for one in partitions()[2:]] == [[0, 1, 2], [2, 0, 1]]
-    described = python_admin.describe_topics([name])[0]
-    topic_id = UUID(described["topic_id"])
-    assert python_admin.describe_topics([topic_id])[0]["name"] == name
+    wait_until(lambda: added() == [[0, 1, 2], [2, 0, 1]], "the new partitions")
+    ids: list[str] = []
+
+    def identified() -> bool:
+        described = python_admin.describe_topics([name])[0]
+        ids[:] = [described["topic_id"]]
+        return bool(described["error_code"] == 0)
+
+    wait_until(identified, "the topic's id")
+    topic_id = UUID(ids[0])
+    wait_until(lambda: python_admin.describe_topics([topic_id])[0]["name"] == name, "the topic by its id")
     python_admin.delete_topics([topic_id])
     wait_until(lambda: name not in python_admin.list_topics(), "the topic is gone")
 

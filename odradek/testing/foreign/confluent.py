@@ -54,7 +54,7 @@ class ConfluentClient(Client):
         return found
 
     def join(self, group: str, topic: str) -> Member:
-        settings = {"group.id": group, "auto.offset.reset": "earliest", "session.timeout.ms": 10_000}
+        settings = {"group.id": group, "auto.offset.reset": "earliest", "heartbeat.interval.ms": 300}
         return ConfluentMember(Consumer({**self._settings, **settings}), topic)
 
 

@@ -40,7 +40,8 @@ class KcatClient(Client):
         return done.stdout
 
     def join(self, group: str, topic: str) -> Member:
-        command = [*self._command, "-G", group, "-X", "auto.offset.reset=earliest", "-f", "%p %o\\n", "-u", topic]
+        settings = ["-X", "auto.offset.reset=earliest", "-X", "heartbeat.interval.ms=300"]
+        command = [*self._command, "-G", group, *settings, "-f", "%p %o\\n", "-u", topic]
         return KcatMember(command)
 
 
