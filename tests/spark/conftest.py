@@ -69,7 +69,7 @@ def new_topic(cluster: UpCluster, request: pytest.FixtureRequest) -> Callable[..
 
     def create(partitions: int = 1, suffix: str = "", replicas: int = 1, **configs: str) -> str:
         name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name).strip("-") + suffix
-        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
         with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             admin.create_topics([NewTopic(name, partitions, replicas, configs=settings)])
         return name
