@@ -1,6 +1,7 @@
-"""`python -m odradek.demo [--records N] [--rate N] [--svg FILE]`.
+"""`python -m odradek.demo [--records N] [--rate N] [--chart FILE] [--svg FILE]`.
 
-Exit code 0 when nothing is lost, repeated or out of order, 1 when something is, or did not happen; 130 on Ctrl-C.
+Exit code 0 when nothing is lost, repeated or out of order and Spark's figures are the input's, 1 when not, or when
+something did not happen; 130 on Ctrl-C.
 """
 
 import argparse
@@ -18,16 +19,23 @@ from odradek.demo.cluster import TOPIC, DemoCluster
 from odradek.demo.flights import FLIGHTS, FlightsMissing, read_flights
 from odradek.demo.live import choose
 from odradek.demo.load import Load
+from odradek.demo.pipeline import Pipeline, PipelineFailed
 from odradek.demo.readers import Readers
 from odradek.demo.report import Result, closing, write_svg
 from odradek.demo.script import GROUP, DemoFailure, Script
 from odradek.demo.timeline import Incomplete
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import CorruptBatch
+from odradek.testing.group_owners import GroupOwners
+from odradek.zk_schema.store import StoreError
 
 RATE = 15_000
+CHART = Path("odradek-data/flight-delays.png")
 FAILED, INTERRUPTED = 1, 130
-FAILURES = (DemoFailure, FlightsMissing, Incomplete, ClientError, KafkaError, CorruptBatch, OSError, RuntimeError)
+FAILURES = (
+    DemoFailure, FlightsMissing, Incomplete, PipelineFailed,
+    ClientError, KafkaError, StoreError, CorruptBatch, OSError, RuntimeError,
+)  # fmt: skip
 """What may go wrong with a cluster, as far as it can be said in a sentence."""
 
 
@@ -41,6 +49,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--rate", type=float, default=RATE, metavar="N", help=f"records per second, 0 for no limit ({RATE:,})"
     )
+    parser.add_argument("--chart", type=Path, default=CHART, metavar="FILE", help=f"what Spark counted ({CHART})")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write a picture of the run")
     return parser.parse_args(arguments)
 
@@ -54,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(filename=directory / "demo.log", level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     code = FAILED
     try:
-        result = play(directory, options.records, options.rate)
+        result = play(directory, options.records, options.rate, options.chart)
         code = FAILED if result.problems else 0
         if options.svg is not None:
             write_svg(result, options.svg)
@@ -70,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
     return code
 
 
-def play(directory: Path, records: int, rate: float) -> Result:
+def play(directory: Path, records: int, rate: float, chart: Path) -> Result:
     """One whole run; prints what there is to see. Raises one of FAILURES."""
     flights = read_flights(records)
     with ExitStack() as stack:
@@ -78,12 +87,16 @@ def play(directory: Path, records: int, rate: float) -> Result:
         display.say(f"starting ZooKeeper and three brokers; {len(flights):,} flights to send")
         cluster = stack.enter_context(DemoCluster(directory))
         cluster.create_topic()
-        readers = Readers(cluster.bootstrap, TOPIC, GROUP, directory)
+        owners = stack.enter_context(GroupOwners(cluster.zookeeper, GROUP, TOPIC))
+        readers = Readers(cluster.zookeeper, owners, TOPIC, GROUP, directory)
         stack.callback(readers.stop)
         load = Load(cluster.bootstrap, flights, rate)
         stack.callback(load.stop)
+        chart.unlink(missing_ok=True)
+        pipeline = Pipeline(cluster.bootstrap, directory / "pipeline", chart, display.say)
+        stack.callback(pipeline.stop)
         with display:
-            result = Script(cluster, flights, load, readers, display).run()
+            result = Script(cluster, flights, load, readers, pipeline, display).run()
         display.console.print(closing(result))
         return result
 

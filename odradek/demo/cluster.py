@@ -70,6 +70,10 @@ class DemoCluster:
         return self._up.bootstrap
 
     @property
+    def zookeeper(self) -> str:
+        return self._up.zookeeper
+
+    @property
     def brokers(self) -> range:
         return range(REPLICAS)
 

@@ -1,9 +1,9 @@
-"""The group: consumers that are processes of their own, and say what they have read.
+"""The group: ConsumerConnectors that are processes of their own, balance in ZooKeeper, and say what they have read.
 
-    python -m odradek.demo.readers BOOTSTRAP TOPIC GROUP
+    python -m odradek.demo.readers ZOOKEEPER TOPIC GROUP NUMBER
 
 One line for each run of records of one partition: `read PARTITION FIRST_OFFSET RECORDS CRC32`, where the CRC is of all
-the values one after another; `owns P,P,…` after each rebalance. SIGTERM ends it: it commits and leaves the group.
+the values one after another. SIGTERM ends it: it commits and leaves the group. Who owns what, ZooKeeper says.
 """
 
 import os
@@ -11,17 +11,23 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from odradek import ConsumerRecord, KafkaConsumer, RebalanceListener, TopicPartition
+from odradek import ConsumerConnector, ConsumerRecord, ConsumerTimeout
+from odradek.client.zookeeper.streams import MessageStream
+from odradek.testing.group_owners import GroupOwners
 
 READERS = 3
 STOP_SECONDS = 20.0
-POLL_MS, POLL_RECORDS, COMMIT_MS = 200, 2_000, 1_000
+COMMIT_MS = 1_000
+PIECE_RECORDS, PIECE_SECONDS = 2_000, 0.1
+"""A reader says what it has read after so many records, or so long a time."""
 
 
 class Read(NamedTuple):
@@ -31,9 +37,15 @@ class Read(NamedTuple):
     first_offset: int
     records: int
     crc: int
+    reader: int = 0
 
     def __str__(self) -> str:
         return f"read {self.partition} {self.first_offset} {self.records} {self.crc}"
+
+    @property
+    def end_offset(self) -> int:
+        """The next one after it."""
+        return self.first_offset + self.records
 
 
 def runs(partition: int, rows: Iterable[tuple[int, bytes]]) -> list[Read]:
@@ -41,22 +53,35 @@ def runs(partition: int, rows: Iterable[tuple[int, bytes]]) -> list[Read]:
     found: list[Read] = []
     for offset, value in rows:
         last = found[-1] if found else None
-        if last is not None and offset == last.first_offset + last.records:
+        if last is not None and offset == last.end_offset:
             found[-1] = last._replace(records=last.records + 1, crc=zlib.crc32(value, last.crc))
         else:
             found.append(Read(partition, offset, 1, zlib.crc32(value)))
     return found
 
 
+class Share(NamedTuple):
+    """What a reader has of the topic."""
+
+    partitions: tuple[int, ...]
+    """Those that it owns."""
+    records: int
+    """How many it has read so far, repeated ones too."""
+
+
 class Readers:
     """All of them, started together."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str, directory: Path) -> None:
+    def __init__(self, zookeeper: str, owners: GroupOwners, topic: str, group: str, directory: Path) -> None:
         """What they complain of goes to `directory/logs/reader-N.log`."""
         self.reads: list[Read] = []
+        """In the order in which they were heard of."""
         self.owners: dict[int, int] = {}
+        """Partition → reader, at the last look."""
         self.read_by_partition: Counter[int] = Counter()
-        self._command = [sys.executable, "-m", "odradek.demo.readers", bootstrap, topic, group]
+        self._read_by_reader: Counter[int] = Counter()
+        self._command = [sys.executable, "-m", "odradek.demo.readers", zookeeper, topic, group]
+        self._group_owners = owners
         self._directory = directory
         self._processes: list[subprocess.Popen[str]] = []
         self._threads: list[threading.Thread] = []
@@ -68,8 +93,8 @@ class Readers:
         for number in range(READERS):
             with self.log_file(number).open("wb") as log:
                 process = subprocess.Popen(
-                    self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True,
-                    start_new_session=True,
+                    [*self._command, str(number)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+                    text=True, start_new_session=True,
                 )  # fmt: skip
             self._processes.append(process)
             thread = threading.Thread(target=self._follow, args=(number, process), daemon=True)
@@ -78,6 +103,19 @@ class Readers:
 
     def log_file(self, number: int) -> Path:
         return self._directory / "logs" / f"reader-{number}.log"
+
+    def look(self) -> dict[int, int]:
+        """Who owns what now, as ZooKeeper has it: partition → reader. Raises StoreError."""
+        self.owners = {one: int(owner.rpartition("_")[2]) for one, owner in self._group_owners.owners().items()}
+        return self.owners
+
+    def shares(self) -> list[Share]:
+        """Of every reader, by the last look."""
+        partitions = sorted(self.owners)
+        return [
+            Share(tuple(one for one in partitions if self.owners[one] == reader), self._read_by_reader[reader])
+            for reader in range(READERS)
+        ]
 
     @property
     def count(self) -> int:
@@ -112,64 +150,57 @@ class Readers:
         with process.stdout:
             for line in process.stdout:
                 what, *words = line.split()
+                assert what == "read", line
+                partition, first_offset, records, crc = map(int, words)
                 with self._lock:
-                    if what == "read":
-                        self._on_read(Read(*map(int, words)))
-                    elif what == "owns":
-                        self._on_owned(number, [int(word) for word in words[0].split(",")] if words else [])
+                    self._on_read(Read(partition, first_offset, records, crc, number))
 
     def _on_read(self, read: Read) -> None:
         self.reads.append(read)
         self.read_by_partition[read.partition] += read.records
-        end = read.first_offset + read.records
-        self._end_offsets[read.partition] = max(end, self._end_offsets.get(read.partition, 0))
-
-    def _on_owned(self, number: int, partitions: Sequence[int]) -> None:
-        kept = {partition: owner for partition, owner in self.owners.items() if owner != number}
-        self.owners = kept | dict.fromkeys(partitions, number)
+        self._read_by_reader[read.reader] += read.records
+        self._end_offsets[read.partition] = max(read.end_offset, self._end_offsets.get(read.partition, 0))
 
 
-class _Owned(RebalanceListener):
-    """Says which partitions a reader has."""
-
-    def __init__(self) -> None:
-        self._owned: set[int] = set()
-
-    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        self._owned |= {one.partition for one in assigned}
-        self._say()
-
-    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        self._owned -= {one.partition for one in revoked}
-        self._say()
-
-    def _say(self) -> None:
-        print("owns", ",".join(map(str, sorted(self._owned))), flush=True)
+def take(stream: MessageStream) -> list[ConsumerRecord]:
+    """What comes within a while."""
+    found: list[ConsumerRecord] = []
+    end = time.monotonic() + PIECE_SECONDS
+    while len(found) < PIECE_RECORDS and time.monotonic() < end:
+        try:
+            found.append(next(stream))
+        except ConsumerTimeout:
+            break
+    return found
 
 
-def rows(records: Iterable[ConsumerRecord]) -> Iterable[tuple[int, bytes]]:
-    """(offset, value) of each."""
-    return ((record.offset, record.value) for record in records)
+def pieces(records: Iterable[ConsumerRecord]) -> list[Read]:
+    """One after another, as they came."""
+    return [
+        read
+        for partition, group in groupby(records, lambda record: record.partition)
+        for read in runs(partition, ((record.offset, record.value) for record in group))
+    ]
 
 
-def main(bootstrap: str, topic: str, group: str) -> None:
+def main(zookeeper: str, topic: str, group: str, number: str) -> None:
     """One reader's life; it also ends when the process that started it is gone."""
     stop, parent = threading.Event(), os.getppid()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     settings = {
-        "bootstrap_servers": bootstrap,
+        "zookeeper_connect": zookeeper,
         "group_id": group,
-        "auto_offset_reset": "earliest",
+        "consumer_id": number,
+        "auto_offset_reset": "smallest",
         "auto_commit_interval_ms": COMMIT_MS,
-        "max_poll_records": POLL_RECORDS,
+        "consumer_timeout_ms": int(PIECE_SECONDS * 1000),
     }
-    with KafkaConsumer(settings) as consumer:
-        consumer.subscribe([topic], listener=_Owned())
+    with ConsumerConnector.create(settings) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
         while not stop.is_set() and os.getppid() == parent:
-            for place, records in consumer.poll(POLL_MS).items():
-                for read in runs(place.partition, rows(records)):
-                    print(read, flush=True)
+            for read in pieces(take(stream)):
+                print(read, flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:5])

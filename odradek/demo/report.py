@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from odradek.demo.cluster import TOPIC
+from odradek.demo.flights import Totals
 from odradek.demo.live import WIDTH, Snapshot, picture
+from odradek.demo.readers import Share
 from odradek.demo.timeline import Moment
 from odradek.demo.verdict import Findings, GroupFindings
 
@@ -31,17 +34,41 @@ class Result:
     longest_pauses_ms: dict[int, float]
     outage: Snapshot
     """When the new leaders had just been elected."""
+    shares: Sequence[tuple[Share, Share]]
+    """Of each reader: when the broker was killed, and at the end."""
+    airports: Mapping[str, Totals]
+    """Counted from the flights themselves."""
+    counted_by_spark: Mapping[str, Totals]
+    chart: Path
 
     @property
     def problems(self) -> list[str]:
         """What is wrong, in words; nothing when all is well."""
-        replicas = f"{self.different_replicas} partitions whose replicas differ"
-        return [*self.findings.problems, *self.group.problems, *([replicas] if self.different_replicas else [])]
+        others = {
+            "partitions whose replicas differ": self.different_replicas,
+            "airports that Spark counted otherwise": len(self.miscounted_airports),
+        }
+        counted = [f"{count} {what}" for what, count in others.items() if count]
+        missing = [] if self.chart.is_file() else ["no chart was drawn"]
+        return [*self.findings.problems, *self.group.problems, *counted, *missing]
+
+    @property
+    def miscounted_airports(self) -> list[str]:
+        """Where Spark's figures are not those of the input."""
+        return sorted(
+            airport
+            for airport in self.airports.keys() | self.counted_by_spark.keys()
+            if self.airports.get(airport) != self.counted_by_spark.get(airport)
+        )
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_style="bold", title_justify="left", box=SIMPLE_HEAD, width=WIDTH)
 
 
 def failover_table(moments: Sequence[Moment]) -> RenderableType:
     """The timeline: when, how long after what it follows from, what."""
-    table = Table(title="The failover", title_style="bold", title_justify="left", box=SIMPLE_HEAD, width=WIDTH)
+    table = _table("The failover")
     table.add_column("t", justify="right", no_wrap=True)
     table.add_column("took", justify="right", no_wrap=True, style="dim")
     table.add_column("what", no_wrap=True)
@@ -56,7 +83,7 @@ def failover_table(moments: Sequence[Moment]) -> RenderableType:
 def closing_table(result: Result) -> RenderableType:
     """Every figure counted, none assumed."""
     findings, group = result.findings, result.group
-    table = Table(title="The count", title_style="bold", title_justify="left", box=SIMPLE_HEAD, width=WIDTH)
+    table = _table("The count")
     table.add_column("records", justify="right")
     table.add_column("")
     table.add_column("counted how", style="dim")
@@ -80,6 +107,49 @@ def closing_table(result: Result) -> RenderableType:
     return table
 
 
+def readers_table(result: Result) -> RenderableType:
+    """What each reader had when the broker was killed, and what it did from then on."""
+    table = _table("The readers")
+    for name in ("reader", "partitions before the kill", "after it"):
+        table.add_column(name)
+    for name in ("records before the kill", "after it"):
+        table.add_column(name, justify="right")
+    for reader, (before, after) in enumerate(result.shares):
+        partitions = [", ".join(map(str, share.partitions)) for share in (before, after)]
+        table.add_row(str(reader), *partitions, f"{before.records:,}", f"{after.records - before.records:,}")
+    return table
+
+
+def order_table(result: Result) -> RenderableType:
+    """Order, partition by partition."""
+    findings, group = result.findings, result.group
+    table = _table("The order")
+    table.add_column("partition")
+    table.add_column("read by")
+    for name in ("written out of order", "read out of order"):
+        table.add_column(name, justify="right")
+    for partition, count in findings.out_of_order_by_partition.items():
+        readers = ", then ".join(map(str, group.readers_by_partition.get(partition, ())))
+        counts = (count, group.out_of_order_by_partition.get(partition, 0))
+        table.add_row(f"{TOPIC}-{partition}", readers, *(_count(one, bad=one > 0, good=one == 0) for one in counts))
+    return table
+
+
+def airports_table(result: Result) -> RenderableType:
+    """Spark's figures above the input's own."""
+    table = _table("The pipeline")
+    table.add_column("airport")
+    table.add_column("counted", style="dim")
+    for name in Totals._fields:
+        table.add_column(name.replace("_", " "), justify="right")
+    for airport in sorted(result.airports.keys() | result.counted_by_spark.keys()):
+        true, found = result.airports.get(airport, Totals()), result.counted_by_spark.get(airport, Totals())
+        pairs = zip(found, true, strict=True)
+        table.add_row(airport, "by Spark", *(_count(one, bad=one != other, good=one == other) for one, other in pairs))
+        table.add_row("", "from the file", *(f"{one:,}" for one in true), end_section=True)
+    return table
+
+
 def _count(count: int, *, bad: bool, good: bool = False) -> Text:
     return Text(f"{count:,}", "bold red" if bad else "green" if good else "")
 
@@ -91,7 +161,9 @@ def verdict(result: Result) -> Text:
     pause = duration(max(result.longest_pauses_ms.values(), default=0.0))
     return Text.assemble(
         ("  ✓ nothing lost, repeated or out of order; the replicas are equal byte for byte\n", "bold green"),
-        f"    the longest time that a partition acknowledged nothing: {pause}",
+        ("  ✓ Spark's figures are the input's own\n", "bold green"),
+        f"    the longest time that a partition acknowledged nothing: {pause}\n",
+        f"    the chart: {result.chart}",
     )
 
 
@@ -102,7 +174,8 @@ def duration(milliseconds: float) -> str:
 
 def closing(result: Result) -> RenderableType:
     """All that is printed when the run is over."""
-    return Group(Text(), failover_table(result.moments), closing_table(result), verdict(result), Text())
+    tables = (readers_table(result), closing_table(result), order_table(result), airports_table(result))
+    return Group(Text(), failover_table(result.moments), *tables, verdict(result), Text())
 
 
 def write_svg(result: Result, path: Path) -> None:

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from odradek.demo.cluster import TOPIC, ClusterState, DemoCluster
 from odradek.demo.entries import Entry, entries
-from odradek.demo.flights import Flight
+from odradek.demo.flights import Flight, totals_by_airport
 from odradek.demo.live import Display, Snapshot
 from odradek.demo.load import PRODUCERS, Load
+from odradek.demo.pipeline import Pipeline
 from odradek.demo.raw_log import different_replicas, read_records
-from odradek.demo.readers import READERS, Readers
+from odradek.demo.readers import READERS, Readers, Share
 from odradek.demo.report import Result
 from odradek.demo.timeline import Kill, election_times, named, timeline
 from odradek.demo.verdict import compare, compare_reads
@@ -28,20 +29,34 @@ class DemoFailure(Exception):  # noqa: N818 (a sentence for a person)
 
 
 class Script:
-    """One run on a cluster that is ready. `load` and `readers` are stopped by whoever made this."""
+    """One run on a cluster that is ready. `load`, `readers` and `pipeline` are stopped by whoever made this."""
 
-    def __init__(self, cluster: DemoCluster, flights: Sequence[Flight], load: Load, readers: Readers, display: Display):
+    def __init__(
+        self,
+        cluster: DemoCluster,
+        flights: Sequence[Flight],
+        load: Load,
+        readers: Readers,
+        pipeline: Pipeline,
+        display: Display,
+    ) -> None:
         self._cluster, self._flights, self._load, self._readers = cluster, flights, load, readers
+        self._pipeline = pipeline
         self._display = display
         self._state = ClusterState()
+        self._shares_at_kill: Sequence[Share] = ()
         self._headline = ""
         self._recent: deque[tuple[float, int]] = deque(maxlen=RATE_WINDOW_TICKS)
 
     def run(self) -> Result:
         """Raises DemoFailure, and what brokers and clients raise."""
         kill, outage = self._play()
-        self._display.say(f"all replicas are in sync and the group has read everything: counting what {TOPIC} holds")
-        return self._count(kill, outage)
+        shares = list(zip(self._shares_at_kill, self._readers.shares(), strict=True))
+        self._readers.stop()
+        self._display.say("all replicas are in sync and the group has read everything")
+        self._display.say(f"Spark reads {TOPIC} too; meanwhile it is counted what the files hold")
+        self._pipeline.start()
+        return self._count(kill, outage, shares)
 
     # What is done.
 
@@ -50,7 +65,7 @@ class Script:
         self._headline = "everything is in sync"
         self._until(lambda: self._state.whole, "all replicas in sync")
         self._readers.start()
-        self._until(lambda: len(self._readers.owners) == len(self._state.partitions), "readers for all partitions")
+        self._until(self._is_shared, "all readers have partitions")
         self._display.say(
             f"{READERS} readers share the partitions; {PRODUCERS} producers send {len(self._flights):,} flights"
         )
@@ -71,6 +86,11 @@ class Script:
         self._until(lambda: self._readers.reached >= len(self._flights), "the group to read everything")
         return kill, outage
 
+    def _is_shared(self) -> bool:
+        """Every partition has an owner, and every reader a partition."""
+        owners = self._readers.owners
+        return owners.keys() == self._state.partitions.keys() and len(set(owners.values())) == READERS
+
     def _victim(self) -> int:
         """The broker that leads most partitions; of equals one that is not the controller, with most records."""
         counts = self._load.acknowledged_by_partition
@@ -87,6 +107,7 @@ class Script:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not (requests := self._load.requests_in_flight(broker)):
             self._check(deadline, f"requests to broker {broker}")
+        self._shares_at_kill = self._readers.shares()
         at_ms = self._cluster.kill(broker)
         self._headline = f"broker {broker} is dead; ZooKeeper waits for its session"
         self._display.say(f"SIGKILL broker {broker}, which leads {named(led)}; requests to it in flight: {requests}")
@@ -115,6 +136,7 @@ class Script:
 
     def _tick(self) -> Snapshot:
         self._state = self._cluster.look()
+        self._readers.look()
         self._recent.append((time.monotonic(), self._load.acknowledged))
         snapshot = self._snapshot()
         self._display.show(snapshot)
@@ -137,8 +159,7 @@ class Script:
 
     # Counting.
 
-    def _count(self, kill: Kill, outage: Snapshot) -> Result:
-        self._readers.stop()
+    def _count(self, kill: Kill, outage: Snapshot, shares: Sequence[tuple[Share, Share]]) -> Result:
         directories = self._cluster.partition_directory
         log = {
             partition: list(read_records(directories(state.leader, partition)))
@@ -159,4 +180,8 @@ class Script:
             different_replicas=different_replicas(replicas),
             longest_pauses_ms={partition: acknowledgements.longest_pause_ms(partition) for partition in log},
             outage=outage,
+            shares=shares,
+            airports=totals_by_airport(self._flights),
+            counted_by_spark=self._pipeline.result(),
+            chart=self._pipeline.chart,
         )

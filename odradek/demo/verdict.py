@@ -26,10 +26,14 @@ class Findings:
     """Acknowledged, and in the log, but not at the offset that the acknowledgement named."""
     repeated: int
     """In the log once more than they were sent."""
-    out_of_order: int
-    """Behind a later record of the same producer in the same partition."""
     unknown: int
     """In the log, and never sent."""
+    out_of_order_by_partition: Mapping[int, int]
+    """Behind a later record of the same producer in the same partition."""
+
+    @property
+    def out_of_order(self) -> int:
+        return sum(self.out_of_order_by_partition.values())
 
     @property
     def problems(self) -> list[str]:
@@ -53,18 +57,15 @@ def compare(sent: Sequence[bytes], producers: int, places: Sequence[Place | None
     """
     number_of = {value: number for number, value in enumerate(sent)}
     held: dict[int, list[Place]] = {}
-    unknown = out_of_order = in_log = 0
+    unknown = in_log = 0
+    out_of_order: dict[int, int] = {}
     for partition, rows in log.items():
-        latest = [-1] * producers
-        for offset, value in rows:
-            in_log += 1
-            number = number_of.get(value)
-            if number is None:
-                unknown += 1
-                continue
+        numbers = [(offset, number_of.get(value)) for offset, value in rows]
+        known = [(offset, number) for offset, number in numbers if number is not None]
+        in_log, unknown = in_log + len(numbers), unknown + len(numbers) - len(known)
+        for offset, number in known:
             held.setdefault(number, []).append((partition, offset))
-            out_of_order += number < latest[number % producers]
-            latest[number % producers] = max(latest[number % producers], number)
+        out_of_order[partition] = _behind_later_ones((number for _, number in known), producers)
     lost = misplaced = 0
     for number, place in enumerate(places):
         if place is not None and number not in held:
@@ -78,9 +79,20 @@ def compare(sent: Sequence[bytes], producers: int, places: Sequence[Place | None
         lost=lost,
         misplaced=misplaced,
         repeated=sum(len(found) - 1 for found in held.values()),
-        out_of_order=out_of_order,
         unknown=unknown,
+        out_of_order_by_partition=out_of_order,
     )
+
+
+def _behind_later_ones(numbers: Iterable[int], producers: int) -> int:
+    """How many stand behind a higher number of the same producer."""
+    latest = [-1] * producers
+    count = 0
+    for number in numbers:
+        producer = number % producers
+        count += number < latest[producer]
+        latest[producer] = max(latest[producer], number)
+    return count
 
 
 def _is_among(place: Place, found: Sequence[Place]) -> bool:
@@ -99,6 +111,14 @@ class GroupFindings:
     """In the log, and read by nobody."""
     altered: int
     """In pieces whose content is not that of the log."""
+    out_of_order_by_partition: Mapping[int, int]
+    """In pieces that did not begin where they should have."""
+    readers_by_partition: Mapping[int, Sequence[int]]
+    """Who has read each, in their order."""
+
+    @property
+    def out_of_order(self) -> int:
+        return sum(self.out_of_order_by_partition.values())
 
     @property
     def read_again(self) -> int:
@@ -107,11 +127,15 @@ class GroupFindings:
 
     @property
     def problems(self) -> list[str]:
-        counts = {"not read by the group": self.missed, "read otherwise than they are in the log": self.altered}
+        counts = {
+            "not read by the group": self.missed,
+            "read otherwise than they are in the log": self.altered,
+            "read out of order": self.out_of_order,
+        }
         return [f"{count:,} records {what}" for what, count in counts.items() if count]
 
 
-def compare_reads(reads: Iterable[Read], log: Rows) -> GroupFindings:
+def compare_reads(reads: Sequence[Read], log: Rows) -> GroupFindings:
     """Every piece that a reader reported is compared with the log's own records at these offsets."""
     values = {partition: dict(rows) for partition, rows in log.items()}
     times: Counter[Place] = Counter()
@@ -123,4 +147,30 @@ def compare_reads(reads: Iterable[Read], log: Rows) -> GroupFindings:
             crc = zlib.crc32(values.get(read.partition, {}).get(offset, b""), crc)
         altered += read.records * (crc != read.crc)
     in_log = {(partition, offset) for partition, rows in log.items() for offset, _ in rows}
-    return GroupFindings(times.total(), len(times), len(in_log - times.keys()), altered)
+    by_partition = {partition: [read for read in reads if read.partition == partition] for partition in sorted(log)}
+    return GroupFindings(
+        read=times.total(),
+        different=len(times),
+        missed=len(in_log - times.keys()),
+        altered=altered,
+        out_of_order_by_partition={one: read_out_of_order(found) for one, found in by_partition.items()},
+        readers_by_partition={
+            one: list(dict.fromkeys(read.reader for read in found)) for one, found in by_partition.items()
+        },
+    )
+
+
+def read_out_of_order(reads: Iterable[Read]) -> int:
+    """Of one partition, in the order of the reads. Records in pieces that begin neither where the reader was, nor, when
+    it has taken the partition over from another, at a place that was read before: at least once, but with no gap.
+    """
+    count = end_offset = 0
+    before: Read | None = None
+    for read in reads:
+        in_order = read.first_offset <= end_offset
+        if before is not None and before.reader == read.reader:
+            in_order = read.first_offset == before.end_offset
+        count += read.records * (not in_order)
+        end_offset = max(end_offset, read.end_offset)
+        before = read
+    return count
