@@ -26,7 +26,7 @@ from odradek.demo.script import GROUP, DemoFailure, Script
 from odradek.demo.timeline import Incomplete
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import CorruptBatch
-from odradek.testing.group_owners import GroupOwners
+from odradek.testing.balanced_group import BalancedGroup
 from odradek.zk_schema.store import StoreError
 
 RATE = 15_000
@@ -87,8 +87,8 @@ def play(directory: Path, records: int, rate: float, chart: Path) -> Result:
         display.say(f"starting ZooKeeper and three brokers; {len(flights):,} flights to send")
         cluster = stack.enter_context(DemoCluster(directory))
         cluster.create_topic()
-        owners = stack.enter_context(GroupOwners(cluster.zookeeper, GROUP, TOPIC))
-        readers = Readers(cluster.zookeeper, owners, TOPIC, GROUP, directory)
+        balanced = stack.enter_context(BalancedGroup(cluster.zookeeper, GROUP, TOPIC))
+        readers = Readers(cluster.zookeeper, balanced, TOPIC, GROUP, directory)
         stack.callback(readers.stop)
         load = Load(cluster.bootstrap, flights, rate)
         stack.callback(load.stop)

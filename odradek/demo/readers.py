@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from odradek import ConsumerConnector, ConsumerRecord, ConsumerTimeout
 from odradek.client.zookeeper.streams import MessageStream
-from odradek.testing.group_owners import GroupOwners
+from odradek.testing.balanced_group import BalancedGroup
 
 READERS = 3
 STOP_SECONDS = 20.0
@@ -72,7 +72,7 @@ class Share(NamedTuple):
 class Readers:
     """All of them, started together."""
 
-    def __init__(self, zookeeper: str, owners: GroupOwners, topic: str, group: str, directory: Path) -> None:
+    def __init__(self, zookeeper: str, balanced: BalancedGroup, topic: str, group: str, directory: Path) -> None:
         """What they complain of goes to `directory/logs/reader-N.log`."""
         self.reads: list[Read] = []
         """In the order in which they were heard of."""
@@ -81,7 +81,7 @@ class Readers:
         self.read_by_partition: Counter[int] = Counter()
         self._read_by_reader: Counter[int] = Counter()
         self._command = [sys.executable, "-m", "odradek.demo.readers", zookeeper, topic, group]
-        self._group_owners = owners
+        self._balanced = balanced
         self._directory = directory
         self._processes: list[subprocess.Popen[str]] = []
         self._threads: list[threading.Thread] = []
@@ -106,7 +106,7 @@ class Readers:
 
     def look(self) -> dict[int, int]:
         """Who owns what now, as ZooKeeper has it: partition → reader. Raises StoreError."""
-        self.owners = {one: int(owner.rpartition("_")[2]) for one, owner in self._group_owners.owners().items()}
+        self.owners = {one: int(owner.rpartition("_")[2]) for one, owner in self._balanced.owners().items()}
         return self.owners
 
     def shares(self) -> list[Share]:

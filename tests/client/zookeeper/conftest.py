@@ -35,7 +35,7 @@ class Program:
         self.errors = errors
         with errors.open("ab") as output:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, text=True)
-        self.ready = False
+        self.ready, self.name = False, ""
         self.read: list[tuple[int, int, int]] = []
         self._thread = threading.Thread(target=self._follow)
         self._thread.start()
@@ -44,7 +44,7 @@ class Program:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith("ready"):
-                self.ready = True
+                self.ready, self.name = True, line.split()[-1]
             else:
                 partition, offset, value = line.split()
                 self.read.append((int(partition), int(offset), int(value)))

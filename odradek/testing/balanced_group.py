@@ -1,6 +1,6 @@
-"""Who owns what in a group that is balanced in ZooKeeper, as ZooKeeper has it: for the demo and for tests.
+"""What ZooKeeper has of a group that is balanced there: for the demo and for tests.
 
-with GroupOwners("127.0.0.1:2181", "boards", "flights") as group:
+with BalancedGroup("127.0.0.1:2181", "boards", "flights") as group:
     group.owners()              # {0: "boards_a", 1: "boards_b"}
 """
 
@@ -12,12 +12,20 @@ from odradek.client.zookeeper.subscriptions import consumer_of
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import NoNode, Store
-from odradek.zk_schema.znodes.consumers import consumer_ids_path, decode_owner, owner_path, owners_path
+from odradek.zk_schema.znodes.consumers import (
+    consumer_ids_path,
+    decode_offset,
+    decode_owner,
+    offset_path,
+    offsets_path,
+    owner_path,
+    owners_path,
+)
 
 SESSION_TIMEOUT_MS = CONNECT_TIMEOUT_MS = 10_000
 
 
-class GroupOwners:
+class BalancedGroup:
     """Looks at one topic of a group, in a session of its own. Every method waits for ZooKeeper; raises StoreError."""
 
     def __init__(self, zookeeper: str, group: str, topic: str) -> None:
@@ -25,8 +33,8 @@ class GroupOwners:
         self._thread: LoopThread
         self._store: Store
 
-    def __enter__(self) -> "GroupOwners":
-        self._thread = LoopThread("odradek-group-owners")
+    def __enter__(self) -> "BalancedGroup":
+        self._thread = LoopThread("odradek-balanced-group")
         self._thread.run(self._open())
         return self
 
@@ -43,6 +51,10 @@ class GroupOwners:
     def owners(self) -> dict[int, str]:
         """Partition → id of the member that owns it; partitions that nobody owns just now are missing."""
         return self._thread.run(self._owners())
+
+    def offsets(self) -> dict[int, int]:
+        """Partition → next offset to consume, as it was last committed. Raises BadZnode too."""
+        return self._thread.run(self._offsets())
 
     async def _open(self) -> None:
         clock = LoopClock(asyncio.get_running_loop())
@@ -67,3 +79,11 @@ class GroupOwners:
         except NoNode:
             return None
         return consumer_of(decode_owner(data))
+
+    async def _offsets(self) -> dict[int, int]:
+        partitions = sorted(map(int, await self._children(offsets_path(self._group, self._topic))))
+        found = await asyncio.gather(*(self._store.get(offset_path(self._group, self._topic, p)) for p in partitions))
+        return {
+            partition: decode_offset(self._group, self._topic, partition, data)
+            for partition, (data, _) in zip(partitions, found, strict=True)
+        }
