@@ -1,0 +1,60 @@
+"""Key → offset in bounded memory."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.broker.log.compaction.offset_map import SLOT_BYTES, OffsetMap
+from odradek.broker.log.compaction.scheduler import CompactionSettings
+from odradek.testing.compacted_log import CompactedLog, newest
+
+
+@given(st.lists(st.binary(max_size=2), max_size=60))
+def test_it_knows_the_last_offset_of_each_key(keys: list[bytes]) -> None:
+    offset_map = OffsetMap(100 * SLOT_BYTES, 0.9, most_keys=len(keys))
+    expected = {}
+    for offset, key in enumerate(keys):
+        offset_map.put(key, offset)
+        expected[key] = offset
+    assert {key: offset_map.get(key) for key in expected} == expected
+    assert offset_map.entries == len(expected)
+    assert offset_map.get(b"never") == -1
+    assert offset_map.latest_offset == len(keys) - 1
+
+
+def test_it_takes_no_more_memory_than_it_was_given() -> None:
+    offset_map = OffsetMap(1000, 0.75, most_keys=10**9)
+    assert offset_map.memory_bytes <= 1000
+    count = 0
+    while not offset_map.is_full:
+        offset_map.put(b"key %d" % count, count)
+        count += 1
+    assert count == int(offset_map.memory_bytes // SLOT_BYTES * 0.75) == 30
+    assert [offset_map.get(b"key %d" % number) for number in range(count)] == list(range(count))
+
+
+def test_it_takes_no_more_memory_than_the_keys_need() -> None:
+    assert OffsetMap(2**30, 0.9, most_keys=100).memory_bytes < 200 * SLOT_BYTES
+
+
+@pytest.mark.parametrize(("memory_bytes", "load_factor"), [(SLOT_BYTES, 0.9), (0, 0.9), (3 * SLOT_BYTES, 0.1)])
+def test_a_map_without_room_for_a_key_is_refused(memory_bytes: int, load_factor: float) -> None:
+    with pytest.raises(ValueError, match="hold no key"):
+        OffsetMap(memory_bytes, load_factor, most_keys=1000)
+
+
+def test_what_does_not_fit_is_done_in_several_rounds() -> None:
+    """30 keys, room for five: each round cleans as far as the map reached, in the middle of a batch too."""
+    settings = CompactionSettings(backoff_ms=2**50, dedupe_buffer_size=7 * SLOT_BYTES, io_buffer_load_factor=0.8)
+    world = CompactedLog(settings=settings)
+    for number in range(40):
+        world.put(*((b"key %d" % (key % 30), b"%d %d" % (number, key)) for key in range(number, number + 3)))
+    world.roll()
+    before = world.entries()
+    world.compact()
+    assert world.rounds[-1] == world.log.cleaned_to == world.log.active.base_offset
+    assert len(world.rounds) == 14, "of each three keys two are there already"
+    assert world.rounds == sorted(set(world.rounds))
+    after = world.entries()
+    assert newest(after) == newest(before)
+    assert len(after) == 30

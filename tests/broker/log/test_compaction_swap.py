@@ -1,0 +1,314 @@
+"""Taking the place of the old segments: a stop between any two steps, a log that changes meanwhile, slow readers."""
+
+import errno
+import heapq
+import random
+from collections.abc import Callable
+
+import pytest
+
+from odradek.broker.log.compaction.scheduler import CompactionSettings
+from odradek.broker.log.config import LogConfig
+from odradek.testing.compacted_log import COMPACT, SMALL, CompactedLog, newest
+from odradek.testing.log_storage import DIRECTORY
+from odradek.testing.simulated_files import SimulatedFiles
+from odradek.world.files import Buffer, File
+
+LARGE = LogConfig(segment_bytes=2000, index_interval_bytes=100, cleanup_policy=COMPACT, min_cleanable_dirty_ratio=0.0)
+
+
+class Stopped(Exception):  # noqa: N818
+    """The machine or the process stops here."""
+
+
+class SteppedFiles(SimulatedFiles):
+    """Stops before the n-th change of a name or of a file."""
+
+    steps_left = -1
+
+    def _step(self) -> None:
+        if self.steps_left == 0:
+            raise Stopped
+        self.steps_left -= 1
+
+    def rename(self, old: str, new: str) -> None:
+        self._step()
+        super().rename(old, new)
+
+    def remove(self, path: str) -> None:
+        self._step()
+        super().remove(path)
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        if create and path not in self._names:
+            self._step()
+        return super().open(path, create=create)
+
+    def take_room(self, node, data: Buffer) -> None:
+        self._step()
+        super().take_room(node, data)
+
+    def sync_directory(self, path: str) -> None:
+        self._step()
+        super().sync_directory(path)
+
+
+def write(world: CompactedLog, seed: int = 1) -> None:
+    """Many small segments, of which compaction makes a few; some become empty, and there are aborted transactions."""
+    random_keys = random.Random(seed)
+    small, world.log.config = world.log.config, SMALL
+    for number in range(60):
+        world.put((b"k%d" % random_keys.randrange(12), b"v%d" % number), (b"same", b"%d" % number))
+        if number % 20 == 7:
+            world.put((b"k1", b"aborted"), producer_id=3, sequence=number // 20, transactional=True)
+            world.end_transaction(3, committed=False)
+        world.clock.advance(1)
+    world.roll()
+    world.log.flush()
+    world.log.config = small
+
+
+def states() -> list[list[bytes]]:
+    """What the log holds before the compaction, and after each group that was swapped in."""
+    world = CompactedLog(LARGE)
+    write(world)
+    found = [world.batches()]
+    world.compaction.look()
+    while not world.rounds:
+        _one_turn(world)
+        if world.batches() != found[-1]:
+            found.append(world.batches())
+    return found
+
+
+def _one_turn(world: CompactedLog) -> None:
+    """What is due first."""
+    _, _, timer = heapq.heappop(world.clock._timers)
+    callback, timer.callback = timer.callback, None
+    if callback is not None:
+        callback()
+
+
+@pytest.mark.parametrize("how", ["kill", "crash"])
+def test_a_stop_between_any_two_steps_leaves_old_or_new_segments(how: str) -> None:
+    possible = states()
+    assert len(possible) >= 3, "several groups"
+    seen = set()
+    step = 0
+    finished = False
+    while not finished:
+        files = SteppedFiles(seed=step)
+        world = CompactedLog(LARGE, files=files)
+        write(world)
+        files.steps_left = step
+        try:
+            world.compact()
+            finished = True
+        except Stopped:
+            pass
+        files.steps_left = -1
+        (files.kill if how == "kill" else files.crash)()
+        world.reopen()
+        recovered = world.batches()
+        assert recovered in possible, f"step {step}"
+        seen.add(possible.index(recovered))
+        names = files.list_directory(DIRECTORY)
+        assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
+        bases = [segment.base_offset for segment in world.log.segments]
+        assert [int(name[:20]) for name in names if name.endswith(".log")] == bases
+        assert world.read(0) == world.entries()
+        step += 1
+    assert seen == set(range(len(possible)))
+    assert step > 50
+
+
+def test_a_start_completes_a_swap_and_the_rest_is_compacted_again() -> None:
+    files = SteppedFiles()
+    world = CompactedLog(LARGE, files=files)
+    write(world)
+    before = newest(world.entries())
+    files.steps_left = 20
+    with pytest.raises(Stopped):
+        world.compact()
+    files.steps_left = -1
+    files.kill()
+    world.reopen()
+    world.compact()
+    keys = [key for _, key, _ in world.entries()]
+    assert len(keys) == len(set(keys))
+    assert newest(world.entries()) == before
+
+
+def change_after(world: CompactedLog, turns: int, change: Callable[[], object]) -> None:
+    """Begin to compact; after so many turns of the loop something else happens."""
+    world.compaction.look()
+    for _ in range(turns):
+        _one_turn(world)
+    change()
+    world.clock.advance(0)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_a_truncation_ends_the_compaction(turns: int) -> None:
+    world = CompactedLog(LARGE)
+    write(world)
+    end = world.log.log_end_offset
+    change_after(world, turns, lambda: world.log.truncate_to(end - 4))
+    assert world.rounds == []
+    assert world.log.log_end_offset <= end - 3
+    assert not [name for name in world.files.list_directory(DIRECTORY) if name.endswith((".cleaned", ".swap"))]
+    world.put((b"k1", b"after"))
+    world.roll()
+    world.compact()
+    assert world.rounds == [world.log.log_end_offset]
+    assert newest(world.entries())[b"k1"] == b"after"
+
+
+def test_a_truncation_makes_dirty_what_comes_after_it() -> None:
+    world = CompactedLog(LARGE)
+    write(world)
+    world.compact()
+    assert world.log.cleaned_to == world.log.log_end_offset
+    cut = world.log.log_end_offset - 4
+    world.log.truncate_to(cut)
+    assert world.log.cleaned_to == world.log.log_end_offset <= cut
+    for _ in range(4):
+        world.put((b"k1", b"again"))
+    world.roll()
+    world.compact()
+    keys = [key for _, key, _ in world.entries()]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_the_deletion_of_the_log_ends_the_compaction(turns: int) -> None:
+    world = CompactedLog(LARGE)
+    write(world)
+
+    def delete() -> None:
+        world.log.abandon()
+        world.compaction.abandon(world.log)
+        world.files.rename(DIRECTORY, DIRECTORY + ".x-delete")
+
+    change_after(world, turns, delete)
+    assert world.rounds == []
+    assert not world.files.exists(DIRECTORY)
+
+
+def test_segments_that_retention_takes_meanwhile_stay_away() -> None:
+    world = CompactedLog(LARGE)
+    write(world)
+
+    def delete() -> None:
+        world.log.advance_log_start_offset(world.log.segments[2].base_offset)
+        assert world.log.delete_old_segments(world.log.log_end_offset) == 2
+
+    start = world.log.segments[2].base_offset
+    change_after(world, 0, delete)
+    assert world.rounds == []
+    assert world.log.segments[0].base_offset == start
+    world.compact()
+    assert world.rounds == [world.log.log_end_offset]
+
+
+def test_the_end_of_the_broker_leaves_only_cleaned_files() -> None:
+    world = CompactedLog(LARGE)
+    write(world)
+    before = world.batches()
+    world.compaction.look()
+    while not any(name.endswith(".cleaned") for name in world.files.list_directory(DIRECTORY)):
+        child = world.compaction._jobs[world.log].child
+        next(child._lines)  # the child has written a group, and nobody has heard of it yet
+    world.compaction.stop()
+    assert world.batches() == before
+    names = world.files.list_directory(DIRECTORY)
+    assert not [name for name in names if name.endswith((".swap", ".deleted"))]
+    world.reopen()
+    assert world.batches() == before
+    assert not [name for name in world.files.list_directory(DIRECTORY) if name.endswith(".cleaned")]
+
+
+def test_a_slow_reader_of_a_replaced_segment_is_not_broken() -> None:
+    world = CompactedLog(LARGE)
+    write(world)
+    found = world.log.read(0, 1 << 20, world.log.log_end_offset, whole_first_batch=True).records
+    assert not isinstance(found, bytes)
+    before = found.read()
+    world.compact()
+    world.clock.advance(LARGE.file_delete_delay_ms)
+    assert not [name for name in world.files.list_directory(DIRECTORY) if name.endswith(".deleted")]
+    assert found.read() == before
+    assert world.entries()[0][0] > 0
+
+
+def test_a_damaged_log_is_left_alone_until_it_is_truncated() -> None:
+    world = CompactedLog(LARGE)
+    write(world)
+    path = world.log.segments[1].path(".log")
+    good = world.files.read(path)
+    world.files._node(path).data[70] ^= 1
+    world.compact()
+    assert world.rounds == []
+    world.files._node(path).data[:] = good
+    world.compact()
+    assert world.rounds == [], "it is not tried again and again"
+    world.log.truncate_to(world.log.log_end_offset - 1)
+    world.roll()
+    world.compact()
+    assert len(world.rounds) == 1
+
+
+def test_a_full_disk_leaves_the_log_as_it_was_and_is_tried_again() -> None:
+    world = CompactedLog(LARGE)
+    write(world)
+    before = world.batches()
+    total, free = world.files.free_bytes("/")
+    world.files.capacity_bytes = total - free + 50
+    world.compact()
+    assert world.batches() == before and world.rounds == []
+    assert not [name for name in world.files.list_directory(DIRECTORY) if name.endswith(".cleaned")]
+    world.files.capacity_bytes = None
+    world.compact()
+    assert len(world.rounds) == 1
+
+
+def test_a_disk_that_fails_takes_the_directory_offline() -> None:
+    world = CompactedLog(LARGE)
+    failures: list[OSError] = []
+    world.storage.failed = lambda path, cause: failures.append(cause)
+    write(world)
+    world.compaction.look()
+    world.files.broken.add(world.log.segments[0].path(".log") + ".cleaned")
+    world.clock.advance(0)
+    assert [failure.errno for failure in failures] == [errno.EIO]
+    assert world.rounds == []
+
+
+def test_it_looks_every_backoff_and_does_nothing_when_disabled() -> None:
+    world = CompactedLog(LARGE, CompactionSettings(backoff_ms=1000, enable=False))
+    write(world)
+    world.compaction.start()
+    world.clock.advance(5000)
+    assert world.rounds == []
+    world.compaction.settings = CompactionSettings(backoff_ms=1000)
+    world.clock.advance(999)
+    assert world.rounds == []
+    world.clock.advance(1)
+    assert len(world.rounds) == 1
+    world.compaction.stop()
+    write(world)
+    world.clock.advance(5000)
+    assert len(world.rounds) == 1
+
+
+def test_snapshots_of_segments_that_are_gone_go_too() -> None:
+    world = CompactedLog(LARGE)
+    write(world)
+    world.compact()
+    bases = {segment.base_offset for segment in world.log.segments}
+    names = [name for name in world.files.list_directory(DIRECTORY) if name.endswith(".snapshot")]
+    assert {int(name[:20]) for name in names} <= bases
+    state = world.log.producers.producers[3]
+    world.reopen()
+    again = world.log.producers.producers[3]
+    assert (again.epoch, again.last_sequence) == (state.epoch, state.last_sequence)
