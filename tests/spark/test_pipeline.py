@@ -1,0 +1,185 @@
+"""The shipped pipeline: totals are exact, whatever is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from odradek import KafkaProducer
+from odradek.demo.flights import Flight, read_flights
+from odradek.pipeline.flights import DELAYED_FROM_MINUTES, TOTALS
+from odradek.pipeline.result_topic import ResultTopic, create_result_topic, read_results
+from odradek.testing.load import wait_until
+from odradek.testing.up import UpCluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+FLIGHTS, PER_BATCH = 40_000, 8_000
+RESULTS = "results"
+RUN_SECONDS = 150
+
+
+def send(cluster: UpCluster, topic: str, flights: list[Flight]) -> None:
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap, linger_ms=10) as producer:
+        for flight in flights:
+            producer.send(topic, flight.value, key=flight.key)
+        producer.send(topic, b"this is no flight")
+        producer.flush()
+
+
+def expected(flights: list[Flight]) -> dict[str, dict[str, int]]:
+    """The totals, by key, counted in plain Python."""
+    found: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(TOTALS, 0))
+    for flight in flights:
+        fields = flight.value.decode().split(",")
+        year, month, day = map(int, fields[:3])
+        total = found[f"{fields[12]}/{year:04}-{month:02}-{day:02}"]
+        total["flights"] += 1
+        if fields[5] in ("", "NA"):
+            total["cancelled"] += 1
+            continue
+        minutes = int(fields[5])
+        total["delayed"] += minutes >= DELAYED_FROM_MINUTES
+        total["delay_minutes"] += max(0, minutes)
+        total["longest_delay_minutes"] = max(total["longest_delay_minutes"], minutes)
+    return dict(found)
+
+
+def only_totals(rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, int]]:
+    return {key: {name: row[name] for name in TOTALS} for key, row in rows.items()}
+
+
+def in_parquet(directory: Path) -> dict[str, dict[str, int]]:
+    """Per key the row of the highest micro-batch. There is one query."""
+    (query,) = directory.iterdir()
+    rows = pyarrow.dataset.dataset(query, partitioning="hive").to_table().to_pylist()
+    return only_totals({f"{row['origin']}/{row['day']}": row for row in sorted(rows, key=lambda row: row["batch"])})
+
+
+def all_records(cluster: UpCluster, topic: str) -> list[dict[str, Any]]:
+    """The result topic's values as somebody else's consumer sees them."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = []
+    while (message := consumer.poll(30)) is not None and message.error() is None:
+        value = message.value()
+        assert isinstance(value, bytes)
+        found.append(json.loads(value))
+    consumer.close()
+    return found
+
+
+class Pipeline:
+    """`odradek pipeline` as a process with its JVM, in a process group of its own."""
+
+    def __init__(self, cluster: UpCluster, topic: str, folder: Path) -> None:
+        self.output = folder / "delays"
+        self.chart = folder / "chart.png"
+        self._log = folder / "pipeline.log"
+        options = {
+            "--bootstrap-server": cluster.bootstrap,
+            "--topic": topic,
+            "--result-topic": RESULTS,
+            "--checkpoint": folder / "checkpoint",
+            "--output": self.output,
+            "--chart": self.chart,
+            "--max-offsets-per-trigger": PER_BATCH,
+            "--replication-factor": 3,
+        }
+        self._command = [sys.executable, "-m", "odradek", "pipeline", "--json"]
+        self._command += [str(word) for option in options.items() for word in option]
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                self._command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            )
+
+    def kill(self) -> None:
+        """SIGKILL of the driver and its JVM and workers at once."""
+        assert self._process is not None and self._process.poll() is None, self._log.read_text()[-3000:]
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+    def end(self) -> dict[str, Any]:
+        """Wait for it; its summary."""
+        assert self._process is not None
+        said, _ = self._process.communicate(timeout=RUN_SECONDS)
+        assert self._process.returncode == 0, self._log.read_text()[-3000:]
+        summary: dict[str, Any] = json.loads(said)
+        return summary
+
+    def __enter__(self) -> "Pipeline":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+
+def highest_batch(cluster: UpCluster) -> int:
+    return max((row["batch"] for row in read_results(cluster.bootstrap, RESULTS).values()), default=-1)
+
+
+def test_killed_driver_and_killed_broker_change_nothing(
+    cluster: UpCluster, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = new_topic(3, replicas=3, min_insync_replicas="2")
+    flights = read_flights(FLIGHTS)
+    send(cluster, topic, flights)
+    create_result_topic(cluster.bootstrap, RESULTS, 1, 3)
+    with Pipeline(cluster, topic, tmp_path) as pipeline:
+        pipeline.start()
+        wait_until(lambda: highest_batch(cluster) >= 1, "results of the second micro-batch")
+        pipeline.kill()
+        killed_at = highest_batch(cluster)
+        pipeline.start()
+        wait_until(lambda: highest_batch(cluster) > killed_at, "results after the restart")
+        cluster.kill(1)
+        summary = pipeline.end()
+        cluster.start(1)
+        assert only_totals(read_results(cluster.bootstrap, RESULTS)) == expected(flights)
+        assert in_parquet(pipeline.output) == expected(flights)
+        written = [(row["origin"], row["day"], row["batch"]) for row in all_records(cluster, RESULTS)]
+        assert len(written) == len(set(written)), "a row was written twice"
+        assert summary["too_late"] == 0 and pipeline.chart.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_repeated_micro_batch_is_recognised(cluster: UpCluster) -> None:
+    rows = [{"origin": "EWR", "day": f"2013-01-{day:02}", "flights": day} for day in range(1, 11)]
+    topic = "repeated"
+    assert create_result_topic(cluster.bootstrap, topic, 1, 3)
+    assert not create_result_topic(cluster.bootstrap, topic, 1, 3)
+    first = ResultTopic(cluster.bootstrap, topic, "query")
+    assert first.write(0, rows) == 10
+    assert first.write(1, rows[:4]) == 4  # and here the driver is killed, with six rows of the micro-batch unwritten
+    first.close()
+    second = ResultTopic(cluster.bootstrap, topic, "query")
+    assert second.write(1, rows) == 6
+    assert second.write(2, rows[:1]) == 1
+    second.close()
+    batches = [(row["day"], row["batch"]) for row in all_records(cluster, topic)]
+    assert len(batches) == 21 and len(set(batches)) == 21
+    another = ResultTopic(cluster.bootstrap, topic, "another query")
+    assert another.write(0, rows) == 10, "a new checkpoint starts from nothing"
+    another.close()
+    newest = read_results(cluster.bootstrap, topic).values()
+    assert {(row["query"], row["batch"]) for row in newest} == {("another query", 0)}
+
+
+def test_an_input_that_is_not_there_is_said_before_spark_starts(cluster: UpCluster, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "odradek", "pipeline", "--topic", "nothing", "--bootstrap-server"]
+    done = subprocess.run(
+        [*command, cluster.bootstrap], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
+    )
+    assert done.returncode == 1 and "there is no topic nothing" in done.stderr and done.stderr.count("\n") == 1
