@@ -42,6 +42,8 @@ class Load:
     bootstrap: str
     producers: int = 2
     topic: str = TOPIC
+    answer_ms: int = 60_000
+    """How long a broker may leave a request unanswered before it is sent again, to whoever leads by then."""
     acknowledged: dict[tuple[int, int], str] = field(default_factory=dict)
     """(partition, offset) → value."""
     failed: list[str] = field(default_factory=list)
@@ -77,6 +79,7 @@ class Load:
                 "max.in.flight": 5,
                 "linger.ms": 1,
                 "message.timeout.ms": 60_000,
+                "socket.timeout.ms": self.answer_ms,
                 "batch.num.messages": 20,
             }
         )

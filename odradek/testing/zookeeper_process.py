@@ -1,0 +1,41 @@
+"""The embedded ZooKeeper of an `odradek up` cluster as a process that can be stopped, killed and brought back."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from odradek.testing.up import STOP_SECONDS
+
+
+class ZooKeeperProcess:
+    """`close` ends the one that was started here, if any: after the cluster, whose brokers need it to shut down."""
+
+    def __init__(self, directory: Path) -> None:
+        """`directory`: that of the cluster, which must run."""
+        self._pid = int((directory / "run" / "zookeeper.pid").read_text())
+        self._command = Path(f"/proc/{self._pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+        self._log = directory / "logs" / "zookeeper.log"
+        self._own: subprocess.Popen[bytes] | None = None
+
+    def pause(self) -> None:
+        """SIGSTOP: its connections stay, and nothing is answered."""
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self._pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL: its connections break."""
+        os.kill(self._pid, signal.SIGKILL)
+
+    def start(self) -> None:
+        """Again, on the same data. Returns at once."""
+        with self._log.open("ab") as output:
+            self._own = subprocess.Popen(self._command, stdout=output, stderr=output, start_new_session=True)
+        self._pid = self._own.pid
+
+    def close(self) -> None:
+        if self._own is not None:
+            self._own.kill()
+            self._own.wait(STOP_SECONDS)

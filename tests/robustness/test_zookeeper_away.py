@@ -1,0 +1,184 @@
+"""ZooKeeper away, and a broker that was away: what may go on does, what may not is refused, nothing is lost (C16)."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from odradek.protocol.connection import framed
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.headers import RequestHeader, decode_response, encode_request
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.testing.foreign.raw import RawConnection
+from odradek.testing.load import Load, Observer, check_nothing_lost, read_log, wait_until
+from odradek.testing.log_storage import make_batch
+from odradek.testing.up import UpCluster
+from odradek.testing.zookeeper_process import ZooKeeperProcess
+
+pytestmark = pytest.mark.cluster
+
+BROKERS = 3
+SESSION_TIMEOUT_MS = 8000
+AWAY, BACK, EXPIRED = (
+    "ZooKeeper is away",
+    "ZooKeeper is back, in the same session",
+    "the ZooKeeper session has expired:",
+)
+LOG_LINES_MAX = 40
+"""What a broker may have to say of an outage of seconds, other than which partitions it leads."""
+PRODUCE_VERSION, FETCH_VERSION = 9, 11
+STRAGGLER = "straggler:0"
+ANSWER_MS = 3000
+"""The connection to a process that sleeps stays open: a producer notices by its own patience alone."""
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[UpCluster, ZooKeeperProcess]]:
+    """Brokers need ZooKeeper to shut down, so a ZooKeeper that was started here ends last."""
+    overrides = [f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}"]
+    with ExitStack() as stack:
+        up = UpCluster(tmp_path_factory.mktemp("away") / "cluster", BROKERS, overrides)
+        with up:
+            zookeeper = ZooKeeperProcess(up.directory)
+            stack.callback(zookeeper.close)
+            yield up, zookeeper
+
+
+@pytest.fixture
+def cluster(processes: tuple[UpCluster, ZooKeeperProcess]) -> UpCluster:
+    return processes[0]
+
+
+@pytest.fixture
+def zookeeper(processes: tuple[UpCluster, ZooKeeperProcess]) -> ZooKeeperProcess:
+    return processes[1]
+
+
+@pytest.fixture
+def observer(cluster: UpCluster, request: pytest.FixtureRequest) -> Observer:
+    """With a topic of the test's own."""
+    one = Observer(cluster, request.node.name)
+    one.create_topic()
+    wait_until(one.in_sync, "all replicas in sync")
+    return one
+
+
+class Logs:
+    """What the brokers have written since this was made."""
+
+    def __init__(self, cluster: UpCluster) -> None:
+        self._cluster = cluster
+        self._begins = [cluster.log_file(broker).stat().st_size for broker in range(BROKERS)]
+
+    def lines(self, broker: int) -> list[str]:
+        written = self._cluster.log_file(broker).read_bytes()[self._begins[broker] :]
+        return [line for line in written.decode().splitlines() if " state.change: " not in line]
+
+    def count(self, broker: int, text: str) -> int:
+        return sum(text in line for line in self.lines(broker))
+
+    def all_say(self, text: str) -> bool:
+        return all(self.count(broker, text) for broker in range(BROKERS))
+
+
+def address(cluster: UpCluster, broker: int) -> str:
+    return f"127.0.0.1:{cluster.port + broker}"
+
+
+def leaders(cluster: UpCluster, topic: str, asked: int) -> dict[int, int]:
+    """As one broker knows them."""
+    with RawConnection(address(cluster, asked)) as connection:
+        answer = connection.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 4)
+    return {partition.partition_index: partition.leader_id for partition in answer.topics[0].partitions}
+
+
+def produce_request(topic: str, partition: int) -> ProduceRequest:
+    data = [PartitionProduceData(index=partition, records=bytes(make_batch([STRAGGLER.encode()])))]
+    return ProduceRequest(acks=-1, timeout_ms=2000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
+
+
+def can_be_read(cluster: UpCluster, topic: str, leader: int, partition: int) -> bool:
+    partitions = [FetchPartition(partition=partition, partition_max_bytes=1 << 20)]
+    with RawConnection(address(cluster, leader)) as connection:
+        answer = connection.ask(FetchRequest(topics=[FetchTopic(topic=topic, partitions=partitions)]), FETCH_VERSION)
+    [read] = answer.responses[0].partitions
+    return read.error_code == ErrorCode.NONE and len(read.records) > 0
+
+
+def check_no_bug(cluster: UpCluster) -> None:
+    for broker in range(BROKERS):
+        log = cluster.log_file(broker).read_text()
+        assert "Traceback" not in log and "after an error of ours" not in log, log[-5000:]
+
+
+def test_killed_and_back_within_the_session(
+    cluster: UpCluster, zookeeper: ZooKeeperProcess, observer: Observer
+) -> None:
+    logs, led_before = Logs(cluster), observer.leaders()
+    with Load(cluster.bootstrap, topic=observer.topic) as load:
+        zookeeper.kill()
+        wait_until(lambda: logs.all_say(AWAY), "the brokers to notice")
+        wait_until(load.goes_on(), "writes without ZooKeeper")
+        assert all(can_be_read(cluster, observer.topic, leader, led) for led, leader in led_before.items())
+        zookeeper.start()
+        wait_until(lambda: logs.all_say(BACK), "ZooKeeper to be back")
+        wait_until(load.goes_on(), "writes after it is back")
+    for broker in range(BROKERS):
+        assert (logs.count(broker, AWAY), logs.count(broker, BACK)) == (1, 1), logs.lines(broker)
+        assert logs.count(broker, EXPIRED) == 0 and len(logs.lines(broker)) < LOG_LINES_MAX, logs.lines(broker)
+    check_nothing_lost(load, cluster.bootstrap)
+    check_no_bug(cluster)
+
+
+def test_away_for_longer_than_the_session(cluster: UpCluster, zookeeper: ZooKeeperProcess, observer: Observer) -> None:
+    logs, led_before = Logs(cluster), observer.leaders()
+    with Load(cluster.bootstrap, topic=observer.topic) as load:
+        zookeeper.pause()
+        wait_until(load.goes_on(), "writes while the sessions may live")
+        wait_until(lambda: logs.all_say(EXPIRED), "the brokers to give up")
+        for partition, leader in led_before.items():
+            with RawConnection(address(cluster, leader)) as connection:
+                answer = connection.ask(produce_request(observer.topic, partition), PRODUCE_VERSION)
+            [refused] = answer.responses[0].partition_responses
+            assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        zookeeper.resume()
+        wait_until(lambda: logs.all_say("is registered, epoch"), "registration in a new session")
+        wait_until(load.goes_on(), "writes to every partition")
+        wait_until(observer.in_sync, "all replicas in sync")
+    for broker in range(BROKERS):
+        assert (logs.count(broker, AWAY), logs.count(broker, EXPIRED)) == (1, 1), logs.lines(broker)
+    check_nothing_lost(load, cluster.bootstrap)
+    check_no_bug(cluster)
+
+
+def test_a_zombie_changes_nothing(cluster: UpCluster, zookeeper: ZooKeeperProcess, observer: Observer) -> None:
+    """The controller, which leads as well, sleeps longer than its session; it refuses what was asked meanwhile."""
+    logs, victim = Logs(cluster), observer.controller()
+    led = [partition for partition, leader in observer.leaders().items() if leader == victim]
+    other = (victim + 1) % BROKERS
+    assert led, "the controller leads nothing"
+    load = Load(cluster.bootstrap, topic=observer.topic, answer_ms=ANSWER_MS)
+    with load, RawConnection(address(cluster, victim)) as straggler:
+        os.kill(cluster.pid(victim), signal.SIGSTOP)
+        try:
+            header = RequestHeader(0, PRODUCE_VERSION, 1, "straggler")
+            straggler.send(b"".join(framed(encode_request(header, produce_request(observer.topic, led[0]))))[4:])
+            wait_until(lambda: victim not in leaders(cluster, observer.topic, other).values(), "other leaders")
+            wait_until(load.goes_on(), "writes without it")
+        finally:
+            os.kill(cluster.pid(victim), signal.SIGCONT)
+        _, answer = decode_response(0, PRODUCE_VERSION, straggler.read_frame())
+        [refused] = answer.responses[0].partition_responses  # type: ignore[attr-defined]
+        assert refused.error_code != ErrorCode.NONE, "a zombie has acknowledged a record"
+        wait_until(lambda: logs.count(victim, "is registered, epoch") == 1, "its new registration")
+        wait_until(observer.in_sync, "all replicas in sync")
+        wait_until(load.goes_on(), "writes with it")
+    assert logs.count(victim, "is not the controller any more") == 1, logs.lines(victim)
+    rows = read_log(cluster.bootstrap, observer.topic)
+    assert not any(value == STRAGGLER for written in rows.values() for _, value in written)
+    check_nothing_lost(load, cluster.bootstrap)
+    check_no_bug(cluster)
