@@ -1,4 +1,4 @@
-"""The cluster of docker-compose.yml, once for all tests here; each has a topic of its own."""
+"""The image, once, and the cluster of docker-compose.yml, once for its tests; each of them has a topic of its own."""
 
 import os
 import shutil
@@ -28,7 +28,13 @@ def engine() -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster(engine: None) -> Iterator[ComposeCluster]:
+def image(engine: None) -> None:
+    """Of the source as it is."""
+    subprocess.run(["docker", "compose", "build", "--quiet"], cwd=REPOSITORY, check=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(image: None) -> Iterator[ComposeCluster]:
     with ComposeCluster(REPOSITORY) as one:
         yield one
 
