@@ -152,10 +152,15 @@ def new_topic(cluster: UpCluster, request: pytest.FixtureRequest) -> Callable[..
 
 @pytest.fixture
 def group(
-    cluster: UpCluster, producer: KafkaProducer, new_topic: Callable[..., str], tmp_path: Path
+    cluster: UpCluster,
+    producer: KafkaProducer,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> Iterator[ReadingGroup]:
-    """A group for a topic of 9 partitions."""
-    made = ReadingGroup(cluster, producer, new_topic(partitions=9), 9, tmp_path)
+    """A group for a topic of 9 partitions, or as many as the test's parameter says."""
+    partitions: int = getattr(request, "param", 9)
+    made = ReadingGroup(cluster, producer, new_topic(partitions=partitions), partitions, tmp_path)
     yield made
     made.kill_all()
 
