@@ -92,11 +92,10 @@ class Chaos:
         for program in self.group.programs:
             for partition, offset, _ in program.read:
                 found[partition, offset].append(program)
-        for (partition, offset), readers in found.items():
-            for_good = [one for one in readers if not self._died_before_commit(one, partition, offset)]
-            complaints = "".join(one.errors.read_text() for one in for_good)
-            assert len(for_good) <= 1, (
-                f"partition {partition} offset {offset} was committed and came again\n{complaints}"
+        for place, readers in found.items():
+            for_good = [one for one in readers if not self._died_before_commit(one, *place)]
+            assert len(for_good) <= 1, f"partition, offset {place} was committed and came again: " + "".join(
+                f"\n{one.name}: {one.errors.read_text()}" for one in for_good
             )
         return sum(len(readers) - 1 for readers in found.values())
 
