@@ -16,6 +16,16 @@ from odradek.testing.up import UpCluster
 HERE = Path(__file__).parent
 CONNECTOR = HERE.parent.parent / ".cache" / "spark-kafka"
 INSTALL_SECONDS = 170
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that lives for a minute: compiling well would cost it more than it gains."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def java_options() -> Iterator[None]:
+    """For the JVMs of this process and of those it starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,6 @@ from odradek import KafkaProducer
 from odradek.demo.flights import Flight, read_flights
 from odradek.pipeline.flights import DELAYED_FROM_MINUTES, TOTALS
 from odradek.pipeline.result_topic import ResultTopic, create_result_topic, read_results
-from odradek.testing.load import wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -129,6 +129,14 @@ class Pipeline:
 
 def highest_batch(cluster: UpCluster) -> int:
     return max((row["batch"] for row in read_results(cluster.bootstrap, RESULTS).values()), default=-1)
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Ask again and again; the deadline is for a pipeline that hangs, and leaves Spark time to start."""
+    deadline = time.monotonic() + RUN_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {RUN_SECONDS} s: {what}"
+        time.sleep(0.1)
 
 
 def test_killed_driver_and_killed_broker_change_nothing(
