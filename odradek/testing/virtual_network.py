@@ -262,7 +262,14 @@ class VirtualNetwork:
     def heal(self, source: str | None = None, target: str | None = None) -> None:
         """Undo one cut, both ways, or all of them; what was held back arrives."""
         pair = {(source, target), (target, source)}
-        self._cuts = {way for way in self._cuts if source is not None and way not in pair}
+        self._mend({way for way in self._cuts if source is None or way in pair})
+
+    def heal_way(self, source: str, target: str) -> None:
+        """Undo the cut in one direction."""
+        self._mend({(source, target)})
+
+    def _mend(self, ways: set[tuple[str, str]]) -> None:
+        self._cuts -= ways
         for pipe in self._pipes:
             pipe.arrange()
         self._healed.set()

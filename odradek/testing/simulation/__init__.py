@@ -1,0 +1,1 @@
+"""A whole cluster with clients and faults on virtual time, from one seed: see run.py."""

@@ -1,0 +1,68 @@
+"""What was seen from outside during a run: what producers were told, what readers read, and what went wrong.
+
+Values are unique: `producer-number`. A violation is a sentence; the first one ends the run.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from odradek.client.records import TopicPartition
+from odradek.world.clock import Clock
+
+TRANSCRIPT_LINES = 4000
+
+
+class Violation(AssertionError):  # noqa: N818 - what a run shows
+    """The cluster broke a promise."""
+
+
+class History:
+    """One run's facts. Whoever finds that they contradict each other raises Violation at once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.lines: deque[str] = deque(maxlen=TRANSCRIPT_LINES)
+        self.lines_dropped = 0
+        self.values: dict[TopicPartition, dict[int, bytes]] = {}
+        """What is known to be at an offset, by whoever saw it first."""
+        self.acknowledged: dict[TopicPartition, dict[int, bytes]] = {}
+        self.placed: dict[bytes, tuple[TopicPartition, int]] = {}
+        """Where each value lies: under idempotence in one place only."""
+        self.failed: dict[bytes, str] = {}
+        self.read_count = 0
+        self.violation: Violation | None = None
+        self.on_violation: Callable[[], object] = lambda: None
+
+    def note(self, text: str) -> None:
+        """A line of the transcript."""
+        if len(self.lines) == self.lines.maxlen:
+            self.lines_dropped += 1
+        self.lines.append(f"{self._clock.monotonic_ms() / 1000:9.3f} {text}")
+
+    def violated(self, text: str) -> None:
+        """Keep the first one, and end the run."""
+        self.note(f"VIOLATION {text}")
+        if self.violation is None:
+            self.violation = Violation(text)
+            self.on_violation()
+
+    def at(self, partition: TopicPartition, offset: int, value: bytes, who: str) -> None:
+        """`who` was given `value` at `offset` as committed data."""
+        known = self.values.setdefault(partition, {})
+        before = known.get(offset)
+        if before is None:
+            known[offset] = value
+            elsewhere = self.placed.get(value)
+            if elsewhere is not None and elsewhere != (partition, offset):
+                self.violated(f"{value!r} is at {partition} {offset} and at {elsewhere}: a duplicate ({who})")
+            self.placed[value] = (partition, offset)
+        elif before != value:
+            self.violated(f"{partition} offset {offset}: {before!r} was seen there, {who} finds {value!r}")
+
+    def acknowledge(self, partition: TopicPartition, offset: int, value: bytes, producer: str) -> None:
+        """A producer was told so."""
+        if offset < 0:  # DUPLICATE_SEQUENCE_NUMBER: it is there, the broker does not know where any more
+            self.note(f"{producer}: {value!r} is somewhere in {partition}")
+            return
+        self.at(partition, offset, value, producer)
+        self.acknowledged.setdefault(partition, {})[offset] = value

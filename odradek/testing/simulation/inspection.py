@@ -1,0 +1,96 @@
+"""Looks into the brokers of a simulation from time to time: what must be true at every moment."""
+
+from collections.abc import Iterator
+
+from odradek.broker.log.log import Log
+from odradek.broker.replication.partition import Partition
+from odradek.client.records import TopicPartition
+from odradek.protocol.records import decode_records
+from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
+from odradek.testing.simulation.history import History
+from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
+
+READ_BYTES = 1 << 20
+BATCH_HEAD_BYTES = 12
+
+
+def bytes_of(log: Log, begin: int, end: int) -> bytes:
+    """The log's batches from the one with `begin` to `end`."""
+    parts = []
+    while begin < end:
+        records = log.read(begin, READ_BYTES, end, whole_first_batch=True).records
+        data = bytes(records) if isinstance(records, bytes) else records.read()
+        assert data, f"{log}: nothing at {begin} before {end}"
+        parts.append(data)
+        *_, (begin, _) = records_of(data)
+        begin += 1
+    return b"".join(parts)
+
+
+def records_of(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """(offset, value) of each record."""
+    at = 0
+    while at < len(data):
+        columns = decode_records(data, at)
+        base = int.from_bytes(data[at : at + 8], "big")
+        for position, value in enumerate(columns.values):
+            yield base + position, value or b""
+        at += BATCH_HEAD_BYTES + int.from_bytes(data[at + 8 : at + BATCH_HEAD_BYTES], "big")
+
+
+class Inspection:
+    """One leader for each epoch, watermarks that only rise, and committed records that never change."""
+
+    def __init__(self, cluster: EmbeddedCluster, history: History, topic: str) -> None:
+        self._cluster, self._history, self.topic = cluster, history, topic
+        self._leaders: dict[tuple[bytes, int, int], int] = {}
+        self._watermarks: dict[tuple[int, int, bytes, int, int], int] = {}
+        self._compared: dict[tuple[int, int, int, int], int] = {}
+        self._controllers: dict[int, tuple[int, int]] = {}
+        self._controller_epoch = -1
+
+    def look(self) -> None:
+        """Look at everything that runs."""
+        for broker in self._cluster.brokers:
+            if broker.running:
+                self._look_at_controller(broker)
+                for partition in list(broker.server.services.replicas.partitions.values()):
+                    if partition.is_leader:
+                        self._look_at_leader(broker, partition)
+
+    def _look_at_controller(self, broker: EmbeddedBroker) -> None:
+        epoch = broker.server.services.controller.controller_epoch
+        if epoch >= 0:
+            first = self._controllers.setdefault(epoch, (broker.broker_id, broker.lives))
+            if first != (broker.broker_id, broker.lives):
+                self._history.violated(f"controller epoch {epoch}: {first} and {broker.broker_id}")
+        if CONTROLLER_EPOCH_PATH in self._cluster.zookeeper.paths("/"):
+            written = int(self._cluster.zookeeper.data(CONTROLLER_EPOCH_PATH))
+            if written < self._controller_epoch:
+                self._history.violated(f"the controller epoch goes from {self._controller_epoch} to {written}")
+            self._controller_epoch = written
+
+    def _look_at_leader(self, broker: EmbeddedBroker, partition: Partition) -> None:
+        what = (partition.topic_id, partition.index, partition.leader_epoch)
+        first = self._leaders.setdefault(what, broker.broker_id)
+        if first != broker.broker_id:
+            self._history.violated(f"{partition}: led by {first} and {broker.broker_id}")
+        life = (broker.broker_id, broker.lives, *what)
+        before = self._watermarks.get(life, 0)
+        if partition.high_watermark < before:
+            self._history.violated(f"{partition}: high watermark {before} -> {partition.high_watermark}")
+        self._watermarks[life] = partition.high_watermark
+        if partition.topic == self.topic:
+            self._compare(broker, partition)
+
+    def _compare(self, broker: EmbeddedBroker, partition: Partition) -> None:
+        """What it counts as committed is what everybody else does. Each leader's log is compared from its begin."""
+        key = (broker.broker_id, broker.lives, partition.index, partition.leader_epoch)
+        begin = self._compared.get(key, partition.log.log_start_offset)
+        end = partition.high_watermark
+        if end > begin:
+            self._compared[key] = end
+            where = TopicPartition(partition.topic, partition.index)
+            for offset, value in records_of(bytes_of(partition.log, begin, end)):
+                if begin <= offset < end:
+                    self._history.at(where, offset, value, f"leader {broker.broker_id} epoch {partition.leader_epoch}")

@@ -1,0 +1,147 @@
+"""After the calm: everything must come to rest, and then everything must be there, once, and the same everywhere."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from odradek.client.records import TopicPartition
+from odradek.testing.simulation.inspection import bytes_of, records_of
+from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH
+from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, TopicAssignment, state_path, topic_path
+
+if TYPE_CHECKING:
+    from odradek.testing.simulation.run import Simulation
+
+CHECK_EVERY_S = 0.5
+
+
+class Verdict:
+    """Of one run."""
+
+    def __init__(self, simulation: "Simulation") -> None:
+        self._run = simulation
+        self._cluster, self._history = simulation.cluster, simulation.history
+        self._topic = simulation.inspection.topic
+
+    async def reached(self, patience_s: float) -> None:
+        """Wait for rest, then judge."""
+        deadline_ms = self._run.clock.monotonic_ms() + patience_s * 1000
+        while (unrest := self._unrest()) is not None:
+            if self._run.clock.monotonic_ms() > deadline_ms:
+                self._history.violated(f"no rest within {patience_s:g} s: {unrest}")
+                return
+            await asyncio.sleep(CHECK_EVERY_S)
+        self._run.inspection.look()
+        self._replicas_are_the_same()
+        self._acknowledged_is_there()
+        self._order_is_kept()
+
+    # rest
+
+    def _unrest(self) -> str | None:
+        """What is still missing."""
+        for broker in self._cluster.brokers:
+            if not broker.running:
+                return f"{broker.host} does not run"
+        active = [b.host for b in self._cluster.brokers if b.server.services.controller.is_active]
+        if len(active) != 1:
+            return f"controllers: {active}"
+        deleting = self._cluster.zookeeper.tree.node(DELETE_TOPICS_PATH).children
+        if deleting:
+            return f"topics being deleted: {sorted(deleting)}"
+        return self._unrest_of_partitions() or self._unrest_of_clients()
+
+    def _partitions(self) -> list[tuple[str, int]]:
+        zookeeper = self._cluster.zookeeper
+        found = []
+        for topic in sorted(zookeeper.tree.node(TOPICS_PATH).children):
+            assignment = TopicAssignment.decode(topic, zookeeper.data(topic_path(topic)))
+            found += [(topic, index) for index in sorted(assignment.partitions)]
+        return found
+
+    def _unrest_of_partitions(self) -> str | None:
+        expected = self._partitions()
+        for broker in self._cluster.brokers:
+            held = sorted(broker.server.services.replicas.partitions)
+            if held != expected:
+                return f"{broker.host} holds {held}, should {expected}"
+            known = sorted(broker.server.services.metadata.topics)
+            if known != sorted({topic for topic, _ in expected}):
+                return f"{broker.host} knows the topics {known}"
+        for topic, index in expected:
+            unrest = self._unrest_of_partition(topic, index)
+            if unrest is not None:
+                return unrest
+        return None
+
+    def _unrest_of_partition(self, topic: str, index: int) -> str | None:
+        path = state_path(topic, index)
+        if self._cluster.zookeeper.tree.get(path) is None:
+            return f"{topic}-{index} has no state"
+        state = PartitionState.decode(topic, index, self._cluster.zookeeper.data(path))
+        if len(state.isr) != len(self._cluster.brokers):
+            return f"{topic}-{index}: {state}"
+        partitions = [b.server.services.replicas.partitions[(topic, index)] for b in self._cluster.brokers]
+        end = partitions[state.leader].log.log_end_offset
+        for broker, partition in zip(self._cluster.brokers, partitions, strict=True):
+            shown = (partition.leader, partition.leader_epoch, partition.is_leader)
+            if shown != (state.leader, state.leader_epoch, broker.broker_id == state.leader):
+                return f"{broker.host} has {partition}, ZooKeeper {state}"
+            if (partition.log.log_end_offset, partition.high_watermark) != (end, end):
+                ends = [(p.log.log_end_offset, p.high_watermark) for p in partitions]
+                return f"{partition}: ends and high watermarks {ends}"
+            told = broker.server.services.metadata.partition(topic, index)
+            if told is None or (told.leader, told.leader_epoch) != (state.leader, state.leader_epoch):
+                return f"{broker.host} is told {told}, ZooKeeper {state}"
+        return None
+
+    def _unrest_of_clients(self) -> str | None:
+        for producer in self._run.producers:
+            if producer.open:
+                return f"{producer.name}: {producer.open} records are open"
+        consumer = self._run.consumer
+        assert consumer is not None
+        for topic, index in self._partitions():
+            where = TopicPartition(topic, index)
+            end = self._cluster.brokers[0].server.services.replicas.partitions[where].log.log_end_offset
+            if topic != self._topic:
+                continue
+            if consumer.positions.get(where) != end:
+                return f"consumer: {where} at {consumer.positions.get(where)} of {end}"
+            owners = [m for m in self._run.members if where in m.engine.positions.partitions]
+            if len(owners) != 1:
+                return f"{where} belongs to {[m.name for m in owners]} of the group"
+            member = owners[0]
+            if member.engine.positions.partitions[where].position != end or member.committed.get(where) != end:
+                at = member.engine.positions.partitions[where].position
+                return f"{member.name}: {where} at {at}, committed {member.committed.get(where)}, of {end}"
+        return None
+
+    # what is there
+
+    def _replicas_are_the_same(self) -> None:
+        for where in self._partitions():
+            logs = [b.server.services.replicas.partitions[where].log for b in self._cluster.brokers]
+            contents = [bytes_of(log, log.log_start_offset, log.log_end_offset) for log in logs]
+            if len(set(contents)) != 1:
+                self._history.violated(f"{where}: the replicas differ: {[len(one) for one in contents]} bytes")
+
+    def _acknowledged_is_there(self) -> None:
+        for where, acknowledged in self._history.acknowledged.items():
+            log = self._cluster.brokers[0].server.services.replicas.partitions[where].log
+            there = dict(records_of(bytes_of(log, log.log_start_offset, log.log_end_offset)))
+            lost = {offset: value for offset, value in acknowledged.items() if there.get(offset) != value}
+            if lost:
+                self._history.violated(f"{where}: acknowledged and lost: {lost}")
+            read = set[int]().union(*(member.read.get(where, set()) for member in self._run.members))
+            unseen = [offset for offset in there if offset not in read]
+            if unseen:
+                self._history.violated(f"{where}: the group has never seen offsets {unseen}")
+
+    def _order_is_kept(self) -> None:
+        for where, values in self._history.values.items():
+            last: dict[bytes, int] = {}
+            for offset in sorted(values):
+                producer, _, number = values[offset].rpartition(b"-")
+                if int(number) <= last.get(producer, -1):
+                    self._history.violated(f"{where} offset {offset}: {values[offset]!r} comes after {last[producer]}")
+                last[producer] = int(number)
