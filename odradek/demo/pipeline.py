@@ -1,9 +1,12 @@
 """`odradek pipeline` in a process of its own, on what the demo has sent; and what it wrote to its result topic."""
 
+import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +67,12 @@ class Pipeline:
         if self._process is None:
             return
         self._process.terminate()
-        try:
-            self._process.wait(KILL_AFTER_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._thread.join()
+        # Spark's JVM writes to the same pipe: when that is closed, it has ended too.
+        self._thread.join(KILL_AFTER_SECONDS)
+        if self._thread.is_alive():
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     def _follow(self) -> None:
         assert self._process is not None and self._process.stdout is not None

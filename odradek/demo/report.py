@@ -125,19 +125,21 @@ def order_table(result: Result) -> RenderableType:
     findings, group = result.findings, result.group
     table = _table("The order")
     table.add_column("partition")
-    table.add_column("read by")
-    for name in ("written out of order", "read out of order"):
+    for name in ("records", "written out of order", "read out of order"):
         table.add_column(name, justify="right")
+    table.add_column("read by")
     for partition, count in findings.out_of_order_by_partition.items():
         readers = ", then ".join(map(str, group.readers_by_partition.get(partition, ())))
         counts = (count, group.out_of_order_by_partition.get(partition, 0))
-        table.add_row(f"{TOPIC}-{partition}", readers, *(_count(one, bad=one > 0, good=one == 0) for one in counts))
+        coloured = (_count(one, bad=one > 0, good=one == 0) for one in counts)
+        table.add_row(f"{TOPIC}-{partition}", f"{findings.in_log_by_partition[partition]:,}", *coloured, readers)
     return table
 
 
 def airports_table(result: Result) -> RenderableType:
-    """Spark's figures above the input's own."""
+    """Spark's figures above the input's own, and where the chart is."""
     table = _table("The pipeline")
+    table.caption, table.caption_justify = Text(f"  drawn: {result.chart}", "not italic"), "left"
     table.add_column("airport")
     table.add_column("counted", style="dim")
     for name in Totals._fields:
@@ -162,8 +164,7 @@ def verdict(result: Result) -> Text:
     return Text.assemble(
         ("  ✓ nothing lost, repeated or out of order; the replicas are equal byte for byte\n", "bold green"),
         ("  ✓ Spark's figures are the input's own\n", "bold green"),
-        f"    the longest time that a partition acknowledged nothing: {pause}\n",
-        f"    the chart: {result.chart}",
+        f"    the longest time that a partition acknowledged nothing: {pause}",
     )
 
 

@@ -54,7 +54,7 @@ class Script:
         shares = list(zip(self._shares_at_kill, self._readers.shares(), strict=True))
         self._readers.stop()
         self._display.say("all replicas are in sync and the group has read everything")
-        self._display.say(f"Spark reads {TOPIC} too; meanwhile it is counted what the files hold")
+        self._display.say(f"now Spark reads {TOPIC}; meanwhile the log files are counted")
         self._pipeline.start()
         return self._count(kill, outage, shares)
 

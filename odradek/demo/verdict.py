@@ -19,7 +19,7 @@ class Findings:
 
     produced: int
     acknowledged: int
-    in_log: int
+    in_log_by_partition: Mapping[int, int]
     lost: int
     """Acknowledged, and not in the log at all."""
     misplaced: int
@@ -30,6 +30,10 @@ class Findings:
     """In the log, and never sent."""
     out_of_order_by_partition: Mapping[int, int]
     """Behind a later record of the same producer in the same partition."""
+
+    @property
+    def in_log(self) -> int:
+        return sum(self.in_log_by_partition.values())
 
     @property
     def out_of_order(self) -> int:
@@ -57,12 +61,12 @@ def compare(sent: Sequence[bytes], producers: int, places: Sequence[Place | None
     """
     number_of = {value: number for number, value in enumerate(sent)}
     held: dict[int, list[Place]] = {}
-    unknown = in_log = 0
+    unknown = 0
     out_of_order: dict[int, int] = {}
     for partition, rows in log.items():
         numbers = [(offset, number_of.get(value)) for offset, value in rows]
         known = [(offset, number) for offset, number in numbers if number is not None]
-        in_log, unknown = in_log + len(numbers), unknown + len(numbers) - len(known)
+        unknown += len(numbers) - len(known)
         for offset, number in known:
             held.setdefault(number, []).append((partition, offset))
         out_of_order[partition] = _behind_later_ones((number for _, number in known), producers)
@@ -75,7 +79,7 @@ def compare(sent: Sequence[bytes], producers: int, places: Sequence[Place | None
     return Findings(
         produced=len(sent),
         acknowledged=sum(place is not None for place in places),
-        in_log=in_log,
+        in_log_by_partition={partition: len(rows) for partition, rows in log.items()},
         lost=lost,
         misplaced=misplaced,
         repeated=sum(len(found) - 1 for found in held.values()),
