@@ -36,6 +36,9 @@ from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionReplicas, Topi
 
 BROKER_DEFAULT = -1
 NAME_LENGTH_MAX = 249
+NEW_PARTITIONS_MAX = 10_000
+"""Of one topic and request, as in KRaft (KAFKA-17870): the znode of a topic has to fit into ZooKeeper's megabyte, and
+whoever asks for two thousand million must not take the controller's memory."""
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 Racks = Mapping[int, str | None]
@@ -175,6 +178,7 @@ def _assignment(
     if not new.assignment:
         partitions = defaults.partitions if new.partitions == BROKER_DEFAULT else new.partitions
         factor = defaults.replication_factor if new.replication_factor == BROKER_DEFAULT else new.replication_factor
+        _check_count(partitions)
         start, shift = random_start(racks, randomness)
         return assign_replicas(racks, partitions, factor, start=start, shift=shift)
     if (new.partitions, new.replication_factor) != (BROKER_DEFAULT, BROKER_DEFAULT):
@@ -186,6 +190,15 @@ def _assignment(
     check_assignment(new.assignment)
     check_numbering(list(new.assignment))
     return new.assignment
+
+
+def _check_count(new_partitions: int) -> None:
+    """Raises KafkaError POLICY_VIOLATION."""
+    if new_partitions > NEW_PARTITIONS_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions per request: {new_partitions}, at most {NEW_PARTITIONS_MAX}.",
+        )
 
 
 async def _write_topic(store: Store, topic: str, settings: bytes, assignment: TopicAssignment) -> None:
@@ -323,6 +336,7 @@ def _added(
         )
     if count == has:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {has} partitions.")
+    _check_count(count - has)
     first = existing.partitions[min(existing.partitions)].replicas
     if assignments is None:
         start = next((place for place, broker in enumerate(sorted(racks)) if broker >= first[0]), 0)

@@ -9,6 +9,7 @@ import logging
 import random
 import struct
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 
 from odradek.broker.network.peer import Peer
 from odradek.broker.requests.registry import SERVED
-from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import API_NAMES, RequestHeader, decode_response, encode_request, message_classes
+from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -187,3 +189,20 @@ def test_no_request_breaks_the_broker(key: int) -> None:
         run()
     finally:
         boundary.removeHandler(listener)
+
+
+def test_a_request_for_two_thousand_million_partitions() -> None:
+    """Refused before anything is made for each of them."""
+
+    async def ask(clock: VirtualClock) -> tuple[int, int]:
+        async with EmbeddedCluster(clock, overrides={"controlled.shutdown.enable": "false"}) as cluster:
+            stage = Stage(cluster, clock, PlausibleRequests(1))
+            await stage.prepare()
+            topic = CreatableTopic(name="huge", num_partitions=2**31 - 1, replication_factor=1)
+            created: Any = await stage.ask(CreateTopicsRequest(topics=[topic], timeout_ms=100), 7)
+            more = CreatePartitionsTopic(name=TOPIC, count=2**31 - 1, assignments=None)
+            grown: Any = await stage.ask(CreatePartitionsRequest(topics=[more], timeout_ms=100), 3)
+            stage.peer.close()
+            return created.topics[0].error_code, grown.results[0].error_code
+
+    assert run_virtual(ask) == (ErrorCode.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION)

@@ -22,7 +22,7 @@ from odradek.testing.zookeeper_process import ZooKeeperProcess
 pytestmark = pytest.mark.cluster
 
 BROKERS = 3
-SESSION_TIMEOUT_MS = 8000
+SESSION_TIMEOUT_MS = 10_000
 AWAY, BACK, EXPIRED = (
     "ZooKeeper is away",
     "ZooKeeper is back, in the same session",
