@@ -13,7 +13,7 @@ from odradek.broker.log.compaction.plan import Piece, group_segments
 from odradek.broker.log.compaction.transactions import WalkedTransactions
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.segment import CLEANED, LOG, SUFFIXES, TRANSACTION_INDEX, Segment
-from odradek.protocol.record_batch import HEADER_BYTES
+from odradek.protocol.record_batch import HEADER_BYTES, NO_TIMESTAMP
 from odradek.world.files import Files
 
 WRITE_BUFFER_BYTES = 256 * 1024
@@ -156,7 +156,8 @@ class Writer:
     def write(self, content: bytes | bytearray, batch: Batch) -> None:
         """A whole batch, of which `batch` is the header."""
         position = self._segment.size_bytes + len(self._buffer)
-        self._segment.note(batch.last_offset, position, len(content), batch.max_timestamp_ms)
+        timestamp_ms = batch.max_timestamp_ms if batch.record_count else NO_TIMESTAMP  # no record has it any more
+        self._segment.note(batch.last_offset, position, len(content), timestamp_ms)
         self._buffer += content
         self.last_offset = batch.last_offset
         if len(self._buffer) >= WRITE_BUFFER_BYTES:
