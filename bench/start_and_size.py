@@ -123,7 +123,8 @@ def produce(bootstrap: str, topic: str) -> None:
     producer.flush(SECONDS)
 
 
-def consume(bootstrap: str, topic: str, group: str, count: int) -> None:
+def consume(bootstrap: str, topic: str, group: str, count: int, done: list[str]) -> None:
+    """Adds the group to `done` when it has read so many records."""
     settings = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
     consumer = Consumer(settings)
     consumer.subscribe([topic])
@@ -132,6 +133,8 @@ def consume(bootstrap: str, topic: str, group: str, count: int) -> None:
         seen += len(consumer.consume(5000, 0.5))
     consumer.commit(asynchronous=False)
     consumer.close()
+    if seen >= count:
+        done.append(group)
 
 
 def administrate(admin: AdminClient) -> None:
@@ -158,8 +161,11 @@ def load(cluster: UpCluster) -> None:
     admin.create_topics([NewTopic("size", PARTITIONS, BROKERS)])["size"].result(SECONDS)
     in_parallel(*[lambda: produce(bootstrap, "size")] * CLIENTS)
     groups = [f"group-{number}" for number in range(CLIENTS)]
-    readers = [lambda group=group: consume(bootstrap, "size", group, RECORDS) for group in groups]
+    done: list[str] = []
+    readers = [lambda group=group: consume(bootstrap, "size", group, CLIENTS * RECORDS, done) for group in groups]
     in_parallel(*readers, lambda: administrate(admin))
+    if sorted(done) != groups:
+        raise SystemExit(f"of {groups} only {done} have read everything")
 
 
 # What it takes
