@@ -1,1 +1,1 @@
-"""`make demo`: a cluster at work. A broker is killed under load, another takes over, and nothing is lost."""
+"""`make demo`: a cluster at work. A broker is killed under load, others take over, nothing is lost; Spark counts too."""

@@ -176,7 +176,7 @@ def duration(milliseconds: float) -> str:
 def closing(result: Result) -> RenderableType:
     """All that is printed when the run is over."""
     tables = (readers_table(result), closing_table(result), order_table(result), airports_table(result))
-    return Group(Text(), failover_table(result.moments), *tables, verdict(result), Text())
+    return Group(Text(), failover_table(result.moments), *tables, Text(), verdict(result), Text())
 
 
 def write_svg(result: Result, path: Path) -> None:
