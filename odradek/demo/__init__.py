@@ -1,1 +1,1 @@
-"""`make demo`: a cluster at work. A broker is killed under load, others take over, nothing is lost; Spark counts too."""
+"""`make demo`: a broker is killed under load, others take over, and nothing is lost; Spark counts what was sent."""
