@@ -6,6 +6,7 @@ SIGINT shut it down in a controlled way; a second one ends it at once.
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -84,7 +85,9 @@ async def _run(config: BrokerConfig) -> int:
     )
     server = BrokerServer(config, world)
     try:
-        await server.start()
+        if not await _has_started(server, stop):
+            await server.abort()
+            return 0
         gc.collect()
         gc.freeze()
         stopping = loop.create_task(stop.wait())
@@ -96,6 +99,20 @@ async def _run(config: BrokerConfig) -> int:
     await server.stop()
     background.close()
     return 1 if server.broken.is_set() else 0
+
+
+async def _has_started(server: BrokerServer, stop: asyncio.Event) -> bool:
+    """False when it was told to stop before that: nobody waits for a ZooKeeper that is away. Raises what start does."""
+    starting, stopping = asyncio.ensure_future(server.start()), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
+        return False
+    starting.result()
+    return True
 
 
 def _zookeeper(clock: Clock) -> Callable[[BrokerConfig], Store]:

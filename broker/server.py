@@ -76,7 +76,7 @@ class BrokerServer:
         logs = self._logs = self._make_logs()
         owner = logs.owner()
         endpoints = self._bind()
-        store = self._store = await self._reach_zookeeper()
+        store = await self._reach_zookeeper()
         identity = await self._identify(store, owner)
         self._dynamic = DynamicConfig(
             self.config,
@@ -144,12 +144,11 @@ class BrokerServer:
         return endpoints
 
     async def _reach_zookeeper(self) -> Store:
-        store = self._world.zookeeper(self.config)
+        store = self._store = self._world.zookeeper(self.config)
         try:
             await store.start(self.config.zookeeper_connection_timeout_ms)
             await create_topmost_paths(store)
         except ConnectionLost as error:
-            await store.close()
             waited = self.config.zookeeper_connection_timeout_ms
             raise StartFailure(
                 f"ZooKeeper at {self.config.zookeeper_connect} does not answer within {waited} ms "

@@ -35,7 +35,6 @@ OF_THE_JVM = frozenset(
 )
 """Variables of Kafka's images that are no settings of the broker."""
 REPLACEMENTS = {"_": ".", "__": "_", "___": "-"}
-ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 
 
 def properties_file() -> str:
@@ -56,7 +55,7 @@ def setting_name(variable: str) -> str:
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(ENDED_BY_SIGTERM)
+    sys.exit(0)  # told to stop, it has
 
 
 def main() -> int:
