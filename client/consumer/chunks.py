@@ -86,7 +86,7 @@ class Chunk:
         return ClientError(f"{where}: damaged records: {error}; seek beyond it to go on")
 
     def _control(self, position: int, header: BatchHeader, aborted_producers: set[int]) -> None:
-        if not self._read_committed:
+        if not self._read_committed or header.record_count == 0:  # emptied by compaction
             return
         key = decode_records(self.records, position).keys[0]
         if key is not None and int.from_bytes(key[2:4], "big", signed=True) == ABORT_MARKER:

@@ -25,6 +25,7 @@ from odradek.testing.virtual_clock import VirtualClock
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.testing.virtual_process import OutsideClock, VirtualProcess
 from odradek.world.background import InlineBackground
+from odradek.world.children import InlineChildren
 from odradek.zk_schema.memory import MemoryZooKeeper
 from odradek.zk_schema.memory_session import MemoryStore
 from odradek.zk_schema.store import Store
@@ -89,6 +90,7 @@ class EmbeddedBroker:
             background=InlineBackground(),
             random=random.Random(f"{cluster.seed} {self.broker_id} {self.lives}"),
             zookeeper=self._connect,
+            children=InlineChildren(self.files, cluster.clock),
         )
         server = BrokerServer(self._config(), world)
         try:
