@@ -2,9 +2,11 @@
 
 A partition is assigned first and located afterwards: at a committed offset, or by auto.offset.reset, or by `seek`. Two
 offsets go on from there: `position`, the next record for the application, and `fetch_offset`, the next to ask for.
-`version` changes with every jump, so that an answer to a question from before the jump is thrown away.
+`version` changes with every jump and is never used again, not even when the partition goes to another member and comes
+back: so an answer to a question from before is thrown away.
 """
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -42,10 +44,13 @@ class Positions:
 
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, PartitionPosition] = {}
+        self._versions = itertools.count()
 
     def assign(self, wanted: Iterable[TopicPartition]) -> None:
         """These and no others; those that stay keep their position and their pause."""
-        self.partitions = {tp: self.partitions.get(tp) or PartitionPosition() for tp in wanted}
+        self.partitions = {
+            tp: self.partitions.get(tp) or PartitionPosition(version=next(self._versions)) for tp in wanted
+        }
 
     def jump(self, topic_partition: TopicPartition, offset: int) -> None:
         """The next record is the one at `offset`."""
@@ -63,7 +68,7 @@ class Positions:
         self._invalidate(state)
 
     def _invalidate(self, state: PartitionPosition) -> None:
-        state.version += 1
+        state.version = next(self._versions)
         state.fetching = False
         state.retry_at_ms = 0.0
 
