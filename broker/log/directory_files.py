@@ -5,7 +5,6 @@
 """
 
 import base64
-import binascii
 import json
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -73,7 +72,7 @@ def decode_partition_metadata(data: bytes) -> bytes:
     fields = dict(line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line)
     try:
         topic_id = base64.urlsafe_b64decode(fields["topic_id"].strip() + "==")
-    except (KeyError, binascii.Error) as error:
+    except (KeyError, ValueError) as error:  # binascii.Error is one; so is a character that is none of base64's
         raise CorruptFile(f"partition.metadata without a topic id: {error}") from None
     if fields.get("version", "").strip() != "0" or len(topic_id) != 16:
         raise CorruptFile(f"partition.metadata {fields}")
