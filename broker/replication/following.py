@@ -153,8 +153,9 @@ class LeaderFollowing:
                 key = (topic.topic_id, data.partition_index)
                 followed, asked = self._followed.get(key), asked_for.get(key)
                 # roles and logs may have changed while the request was under way: an answer to a question that we
-                # would not ask any more is dropped
+                # would not ask any more is dropped, and the leader, who believes it told, is asked by name once more
                 if followed is None or asked is None or not self._still_asking(followed.partition, asked):
+                    self._in_session.pop(key, None)
                     continue
                 self._take(followed, data, now_ms)
 

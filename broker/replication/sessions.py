@@ -34,10 +34,11 @@ class WantedPartition:
 
     def __init__(self, topic: str, topic_id: bytes, asked: FetchPartition) -> None:
         self.topic, self.topic_id, self.index = topic, topic_id, asked.partition
-        self.high_watermark_sent = self.log_start_sent = self.stable_offset_sent = -1
         self.update(asked)
 
     def update(self, asked: FetchPartition) -> None:
+        """The fetcher asks for something else, and may have thrown away what it was told in between: all is news."""
+        self.high_watermark_sent = self.log_start_sent = self.stable_offset_sent = -1
         self.fetch_offset, self.max_bytes = asked.fetch_offset, asked.partition_max_bytes
         self.leader_epoch, self.last_fetched_epoch = asked.current_leader_epoch, asked.last_fetched_epoch
         self.log_start_offset = asked.log_start_offset
