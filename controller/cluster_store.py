@@ -111,11 +111,19 @@ class ClusterStore:
 
     async def leaderships(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Leadership | None]:
         """None: there is no readable state znode."""
-        leaderships: dict[TopicPartition, Leadership | None] = {}
+        return {partition: found[0] for partition, found in (await self.dated_leaderships(partitions)).items()}
+
+    async def dated_leaderships(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, tuple[Leadership | None, int]]:
+        """With the transaction that wrote each, which compares with brokers' epochs."""
+        leaderships: dict[TopicPartition, tuple[Leadership | None, int]] = {}
         for some in slices(partitions, CALLS_IN_FLIGHT):
             found = await self.znodes.get_all([state_path(*partition) for partition in some])
             for partition, znode in zip(some, found, strict=True):
-                leaderships[partition] = None if znode is None else _leadership(partition, *znode)
+                leaderships[partition] = (
+                    (None, -1) if znode is None else (_leadership(partition, *znode), znode[1].mzxid)
+                )
         return leaderships
 
     async def update_leaderships(
