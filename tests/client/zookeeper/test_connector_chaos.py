@@ -15,8 +15,8 @@ from odradek.testing.up import UpCluster
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster, pytest.mark.timeout(300)]
 
 SEED = 20_140_601
-PARTITIONS, MEMBERS, ROUNDS = 20, 5, 9
-"""A round takes five to eight seconds: ZooKeeper misses the dead after three."""
+PARTITIONS, MEMBERS, ROUNDS = 20, 5, 12
+"""A round takes about five seconds: ZooKeeper misses the dead after three."""
 CHUNK, CHUNK_SECONDS, WINDOW = 50, 0.1, 200
 """What is sent at a time, how often, and how many messages are looked at in a quiet moment."""
 FEWEST, MOST = 2, 7
