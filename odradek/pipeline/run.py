@@ -1,5 +1,7 @@
 """Puts the pipeline together and runs it."""
 
+import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -62,6 +64,7 @@ def spark_session(master: str) -> SparkSession:
         "spark.log.level": "ERROR",
     }
     if master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # before the JVM starts: its workers are this Python
         settings |= {
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
