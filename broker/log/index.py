@@ -128,6 +128,11 @@ class OffsetIndex(_IndexFile):
         slot = bisect_right(self._relative_offsets, offset - self.base_offset) - 1
         return self._positions[slot] if slot >= 0 else 0
 
+    def batch_at_or_before(self, position: int) -> int:
+        """Where a batch begins, not after that byte of the segment."""
+        slot = bisect_right(self._positions, position) - 1
+        return self._positions[slot] if slot >= 0 else 0
+
     def truncate_to(self, offset: int) -> None:
         """Forget entries at or after `offset`."""
         slot = bisect_left(self._relative_offsets, max(offset - self.base_offset, 0))

@@ -1,0 +1,96 @@
+"""What the simulator found, each in its smallest form; the schedule is in the docstring."""
+
+import base64
+import random
+
+import pytest
+
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.directory_files import decode_partition_metadata
+from odradek.broker.log.failure import CorruptFile
+from odradek.broker.replication.sessions import FetchSessionCache, TopicNames
+from odradek.client.consumer.positions import Positions
+from odradek.client.records import TopicPartition
+from odradek.controller.elections import Leadership
+from odradek.controller.failover import bounced_members
+from odradek.controller.state import Broker
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.zk_schema.znodes.brokers import BrokerRegistration
+
+T0 = TopicPartition("t", 0)
+TOPIC_ID = b"t" * 16
+
+
+def test_a_partition_that_comes_back_has_another_version() -> None:
+    """A rebalance took a partition away while a fetch was under way and gave it back before the answer was there: the
+    answer, which began behind the committed offset, was taken, and the records in between were never seen."""
+    positions = Positions()
+    positions.assign([T0])
+    asked = positions.partitions[T0].version
+    positions.assign([])
+    positions.assign([T0])
+    assert positions.partitions[T0].version != asked
+    before = positions.partitions[T0].version
+    positions.jump(T0, 5)
+    assert positions.partitions[T0].version not in (asked, before)
+
+
+def test_who_asks_again_is_told_again() -> None:
+    """A follower dropped an answer because the leader had moved meanwhile; the leader believed it told, and the
+    follower's high watermark stayed behind until the next record."""
+    cache = FetchSessionCache(10, random.Random(0))
+    names = TopicNames({"t": TOPIC_ID}, {TOPIC_ID: "t"})
+    topics = [FetchTopic(topic_id=TOPIC_ID, partitions=[FetchPartition(partition=0, fetch_offset=5)])]
+    session = cache.open(FetchRequest(topics=topics, session_epoch=0, session_id=0), 13, names, 0.0).session
+    assert session is not None
+    (wanted,) = session.partitions.values()
+    answer = PartitionData(high_watermark=5, last_stable_offset=5, log_start_offset=0, records=b"")
+    assert wanted.tell(answer) and not wanted.tell(answer)
+    topics[0].partitions[0].current_leader_epoch = 7
+    cache.open(FetchRequest(topics=topics, session_epoch=1, session_id=session.id), 13, names, 0.0)
+    assert wanted.tell(answer)
+
+
+@pytest.mark.parametrize("damage", [b"\x00\xff\xfe", b"\xe2\x82\xac"])
+def test_torn_metadata_of_a_partition_is_a_damaged_file(damage: bytes) -> None:
+    """Power failed soon after a topic was made; the broker ended with a ValueError whenever it was started."""
+    whole = b"version: 0\ntopic_id: " + base64.urlsafe_b64encode(TOPIC_ID).rstrip(b"=")
+    assert decode_partition_metadata(whole) == TOPIC_ID
+    with pytest.raises(CorruptFile):
+        decode_partition_metadata(whole[:30] + damage)
+
+
+def test_all_five_batches_are_known_again_after_a_clean_shutdown() -> None:
+    """Five batches were in flight when their leader went away, and the next leader had been shut down and started
+    before. Its snapshot named the last batch only, so the first was refused as out of order, and the producer numbered
+    all five anew: duplicates."""
+    storage = make_storage()
+    log = open_test_log(storage, LogConfig())
+    for sequence in range(8):
+        log.append_as_leader(make_batch([b"x"], producer_id=1, sequence=sequence), 0)
+        log.append_as_leader(make_batch([b"y"], producer_id=2, sequence=sequence), 0)
+    log.close()
+    log = open_test_log(storage, LogConfig(), clean=True)
+    for sequence in range(3, 8):
+        appended = log.append_as_leader(make_batch([b"x"], producer_id=1, sequence=sequence), 0)
+        assert appended.duplicate and appended.first_offset == 2 * sequence
+    assert not log.append_as_leader(make_batch([b"x"], producer_id=1, sequence=8), 0).duplicate
+
+
+@pytest.mark.parametrize(
+    ("epochs", "bounced"),
+    [
+        ({0: 10, 1: 20, 2: 60}, {2}),
+        ({0: 60, 2: 10}, {0}),
+        ({0: 60, 1: 70, 2: 80}, set()),
+        ({0: 60}, set()),
+        ({0: 10, 1: 20, 2: 30}, set()),
+    ],
+)
+def test_who_came_back_unseen_counts_as_failed(epochs: dict[int, int], bounced: set[int]) -> None:
+    """The broker that was controller and leader lost its power and came back at once. It registered in the moment its
+    old session ended, so the next controller found it alive and leading, without the records it had lost."""
+    leadership = Leadership(0, 3, (0, 1, 2), False, 1, 7)
+    brokers = {number: Broker(epoch, BrokerRegistration(number, ())) for number, epoch in epochs.items()}
+    assert bounced_members(leadership, 50, brokers) == bounced
