@@ -8,6 +8,7 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import Any, TypeVar
 
 from odradek.testing.virtual_process import PROCESS, belongs_to_dead
@@ -50,14 +51,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._selector.now
 
-    def call_soon(self, *arguments: Any, **keywords: Any) -> asyncio.Handle:
-        handle = super().call_soon(*arguments, **keywords)
+    def call_soon(  # type: ignore[override]  # the same, for any arguments
+        self, callback: Callable[..., object], *arguments: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = super().call_soon(callback, *arguments, context=context)
         if belongs_to_dead(handle._context):  # type: ignore[attr-defined]
             handle.cancel()
         return handle
 
-    def call_at(self, *arguments: Any, **keywords: Any) -> asyncio.TimerHandle:
-        handle = super().call_at(*arguments, **keywords)
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *arguments: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = super().call_at(when, callback, *arguments, context=context)
         if belongs_to_dead(handle._context):  # type: ignore[attr-defined]
             handle.cancel()
         return handle

@@ -39,8 +39,9 @@ class VirtualProcess:
             work.close()
             raise ProcessKilled(f"{self.name} is dead")
         task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
-        await asyncio.wait([task, self._died], return_when=asyncio.FIRST_COMPLETED)
-        if self.dead and not task.done():
+        waited: list[asyncio.Future[Any]] = [task, self._died]
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
             raise ProcessKilled(f"{self.name} was killed")
         return task.result()
 
@@ -66,7 +67,7 @@ class VirtualProcess:
         coroutine = task.get_coro()
         assert coroutine is not None
         with contextlib.suppress(RuntimeError):  # it would await on its way out: there is nothing to wait for
-            self._context.copy().run(coroutine.close)  # type: ignore[union-attr]
+            self._context.copy().run(coroutine.close)
 
 
 PROCESS: ContextVar[VirtualProcess | None] = ContextVar("process", default=None)

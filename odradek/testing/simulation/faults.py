@@ -1,12 +1,15 @@
 """What goes wrong in a simulation. Each fault is a coroutine that begins it, lets some time pass, and ends it."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from odradek.broker.network.peer import Peer
 from odradek.broker.server import StartFailure
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -139,10 +142,8 @@ class Faults:
         if not done:
             self.history.note(f"broker-{broker.broker_id} does not stop: kill")
             broker.kill()
-        try:
+        with contextlib.suppress(ProcessKilled):
             await stopping
-        except ProcessKilled:
-            pass
         await self._pass(0.05, 10.0)
         await self.start(broker)
         self.busy.discard(broker.broker_id)
@@ -262,7 +263,7 @@ class Faults:
     async def _delete_topic(self, name: str) -> None:
         await self.ask_controller(DeleteTopicsRequest(topic_names=[name], timeout_ms=5_000), 3)
 
-    async def ask_controller(self, request: object, version: int) -> object:
+    async def ask_controller(self, request: Message, version: int) -> Any:
         """The answer of whoever holds the office, or None when it cannot be had."""
         active = [b for b in self.cluster.brokers if b.running and b.server.services.controller.is_active]
         if not active:
@@ -270,7 +271,7 @@ class Faults:
         host = self.cluster.network.host("admin")
         peer = Peer(host, self.cluster.clock, active[0].host, self.cluster.port, "admin")
         try:
-            answer = await peer.request(request, version, ADMIN_TIMEOUT_MS)  # type: ignore[arg-type]
+            answer = await peer.request(request, version, ADMIN_TIMEOUT_MS)
         except (OSError, TimeoutError) as error:
             self.history.note(f"admin: {type(request).__name__}: {error!r}")
             return None

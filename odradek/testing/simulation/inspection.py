@@ -64,8 +64,9 @@ class Inspection:
             first = self._controllers.setdefault(epoch, (broker.broker_id, broker.lives))
             if first != (broker.broker_id, broker.lives):
                 self._history.violated(f"controller epoch {epoch}: {first} and {broker.broker_id}")
-        if CONTROLLER_EPOCH_PATH in self._cluster.zookeeper.paths("/"):
-            written = int(self._cluster.zookeeper.data(CONTROLLER_EPOCH_PATH))
+        znode = self._cluster.zookeeper.tree.get(CONTROLLER_EPOCH_PATH)
+        if znode is not None:
+            written = int(znode.data)
             if written < self._controller_epoch:
                 self._history.violated(f"the controller epoch goes from {self._controller_epoch} to {written}")
             self._controller_epoch = written

@@ -102,6 +102,7 @@ class Simulation:
         self.producers: list[SimulatedProducer] = []
         self.consumer: SimulatedConsumer | None = None
         self.members: list[SimulatedConsumer] = []
+        self._restarts: list[asyncio.Future[None]] = []
         self._over = asyncio.Event()
         self.history.on_violation = self._over.set
 
@@ -112,11 +113,11 @@ class Simulation:
             looking = asyncio.ensure_future(self._look())
             over = asyncio.ensure_future(self._over.wait())
             done, _ = await asyncio.wait([story, looking, over], return_when=asyncio.FIRST_COMPLETED)
-            for task in (story, looking, over):
-                task.cancel()
+            for running in (story, looking, over):
+                running.cancel()
             await asyncio.wait([story, looking, over])
-            for task in done - {over}:
-                task.result()
+            for ended in done:
+                ended.result()
             if self.history.violation is None:
                 await self._close_clients()
             else:
@@ -139,8 +140,10 @@ class Simulation:
                 broker.kill()
 
     async def _close_clients(self) -> None:
-        for client in (*self.producers, *self.members, *([self.consumer] if self.consumer else [])):
-            await client.close()
+        for producer in self.producers:
+            await producer.close()
+        for reader in (*self.members, *([self.consumer] if self.consumer else [])):
+            await reader.close()
 
     async def _look(self) -> None:
         while True:
@@ -151,7 +154,7 @@ class Simulation:
                     self.history.note(f"{broker.host} cannot go on: its supervisor starts it again")
                     self.faults.busy.add(broker.broker_id)
                     broker.kill()
-                    asyncio.ensure_future(self._start_again(broker.broker_id))
+                    self._restarts.append(asyncio.ensure_future(self._start_again(broker.broker_id)))
 
     async def _start_again(self, broker_id: int) -> None:
         await self.faults.start(self.cluster.brokers[broker_id])

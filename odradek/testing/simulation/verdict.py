@@ -25,6 +25,8 @@ class Verdict:
     async def reached(self, patience_s: float) -> None:
         """Wait for rest, then judge."""
         deadline_ms = self._run.clock.monotonic_ms() + patience_s * 1000
+        # An administrator who got no answer may have made more partitions than it knows of.
+        self._run.faults.partitions = sum(topic == self._topic for topic, _ in self._partitions())
         while (unrest := self._unrest()) is not None:
             if self._run.clock.monotonic_ms() > deadline_ms:
                 self._history.violated(f"no rest within {patience_s:g} s: {unrest}")

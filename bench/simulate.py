@@ -1,0 +1,48 @@
+"""Runs the simulation for many seeds and prints those that fail.
+
+    python bench/simulate.py --seeds 0-1000 [--faults kill,isolate] [--seconds 15] [--show]
+
+A failing run prints its seed, what went wrong and the end of its transcript (`--show`: all of it).
+"""
+
+import argparse
+import os
+import sys
+import time
+import traceback
+
+from odradek.testing.simulation.run import Plan, simulate
+
+LINES = 60
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", default="0-20", help="first-last, the last not included, or one seed")
+    parser.add_argument("--faults", default="", help="names, separated by commas; empty: all")
+    parser.add_argument("--seconds", type=float, default=15.0, help="virtual time under faults")
+    parser.add_argument("--show", action="store_true", help="the whole transcript of runs that fail")
+    given = parser.parse_args()
+    first, _, last = given.seeds.partition("-")
+    kinds = [name for name in given.faults.split(",") if name]
+    began, failed = time.monotonic(), []
+    seeds = range(int(first), int(last) if last else int(first) + 1)
+    for seed in seeds:
+        try:
+            report = simulate(Plan(seed, kinds, faults_s=given.seconds))
+        except Exception:  # noqa: BLE001 - whatever ends a run is a finding
+            failed.append(seed)
+            print(f"seed {seed}:", flush=True)
+            traceback.print_exc()
+            continue
+        if report.violation is not None:
+            failed.append(seed)
+            print(report.text(1_000_000 if given.show else LINES), flush=True)
+    print(f"{len(seeds)} runs in {time.monotonic() - began:.0f} s, failed: {failed or 'none'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    if "PYTHONHASHSEED" not in os.environ:  # sets of strings must have one order in every process
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
+    sys.exit(main())

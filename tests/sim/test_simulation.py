@@ -1,0 +1,48 @@
+"""The whole cluster with clients under faults, from fixed seeds. `bench/simulate.py` runs as many as one likes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from odradek.testing.simulation.run import Plan, Report, simulate
+
+SEEDS = range(int(os.environ.get("ODRADEK_SIM_SEED", "0")), int(os.environ.get("ODRADEK_SIM_SEEDS", "3")))
+SHORT_S = 8.0
+DIGEST = "from odradek.testing.simulation.run import *; print(simulate(Plan(3, faults_s=3.0)).digest)"
+
+
+def check(report: Report) -> None:
+    assert report.violation is None, report.text()
+    assert report.acknowledged > 0, "nothing was written: the run shows nothing"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_all_faults_together(seed: int) -> None:
+    check(simulate(Plan(seed, faults_s=SHORT_S)))
+
+
+@pytest.mark.parametrize(
+    ("seed", "kinds"),
+    [
+        (1, ["kill", "kill_controller"]),
+        (2, ["power_failure"]),
+        (3, ["isolate", "isolate_from_brokers", "one_way"]),
+        (4, ["away_from_zookeeper", "session_expiry", "zookeeper_restart", "lost_answers"]),
+        (5, ["shutdown", "topics", "slow_network"]),
+    ],
+)
+def test_one_kind_of_fault(seed: int, kinds: list[str]) -> None:
+    check(simulate(Plan(seed, kinds, faults_s=SHORT_S)))
+
+
+def test_a_run_is_the_same_in_another_process() -> None:
+    """With other addresses of objects and other hashes of strings."""
+
+    def digest(hash_seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-c", DIGEST]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert digest("1") == digest("2") != ""
