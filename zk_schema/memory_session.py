@@ -4,7 +4,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek.world.clock import Clock, Timer
@@ -100,7 +99,8 @@ class MemoryStore:
 
     def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
         # In the subscriber's own context, whoever caused the event: brokers in one process are told apart by theirs.
-        self._listeners.append(partial(copy_context().run, listener))
+        context = copy_context()
+        self._listeners.append(lambda event: context.run(listener, event))
 
     def lose_next_answer(self) -> None:
         """The next call is carried out, but the connection breaks before its answer arrives, and comes back at once."""
