@@ -20,6 +20,9 @@ FIRST_WALL_CLOCK_MS = 1_700_000_000_000
 """What a virtual wall clock shows in the beginning, unless told otherwise."""
 
 
+LEAST_DELAY_S = 1e-8
+
+
 class NothingLeftToHappen(RuntimeError):  # noqa: N818
     """Somebody waits, but no timer is set and no callback is ready: in the real world this would hang for ever."""
 
@@ -58,6 +61,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if belongs_to_dead(handle._context):  # type: ignore[attr-defined]
             handle.cancel()
         return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *arguments: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        if delay > 0.0:  # a delay that rounding swallows would let somebody who waits for a moment wait in it for ever
+            delay = max(delay, LEAST_DELAY_S)
+        return super().call_later(delay, callback, *arguments, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *arguments: Any, context: Context | None = None
