@@ -22,6 +22,7 @@ from odradek.broker.log.manager import Intervals, Key, LogManager
 from odradek.broker.network.server import SocketServer
 from odradek.broker.services import Services
 from odradek.broker.tasks.membership import Membership
+from odradek.broker.tasks.returning import until_not_counted_on
 from odradek.broker.tasks.shutdown import move_leaders_away
 from odradek.broker.world import World
 from odradek.world.clock import Timer
@@ -191,6 +192,10 @@ class BrokerServer:
         registration = BrokerRegistration(identity.broker_id, tuple(endpoints), rack=self.config.broker_rack)
         registrar = Registrar(store, self._world.clock, registration)
         self._membership = Membership(store, identity, self._assembly.services.replicas, registrar, self._id_taken)
+        assert self._logs is not None
+        torn = [(one.topic, one.partition) for one in self._logs.all_logs() if one.clean_end_offset < 0]
+        clock, timeout_ms = self._world.clock, self.config.zookeeper_session_timeout_ms
+        await until_not_counted_on(store, clock, identity.broker_id, torn, timeout_ms)
         try:
             await self._membership.join()
         except BrokerIdInUse as taken:

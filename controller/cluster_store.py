@@ -111,19 +111,11 @@ class ClusterStore:
 
     async def leaderships(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Leadership | None]:
         """None: there is no readable state znode."""
-        return {partition: found[0] for partition, found in (await self.dated_leaderships(partitions)).items()}
-
-    async def dated_leaderships(
-        self, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, tuple[Leadership | None, int]]:
-        """With the transaction that wrote each, which compares with brokers' epochs."""
-        leaderships: dict[TopicPartition, tuple[Leadership | None, int]] = {}
+        leaderships: dict[TopicPartition, Leadership | None] = {}
         for some in slices(partitions, CALLS_IN_FLIGHT):
             found = await self.znodes.get_all([state_path(*partition) for partition in some])
             for partition, znode in zip(some, found, strict=True):
-                leaderships[partition] = (
-                    (None, -1) if znode is None else (_leadership(partition, *znode), znode[1].mzxid)
-                )
+                leaderships[partition] = None if znode is None else _leadership(partition, *znode)
         return leaderships
 
     async def update_leaderships(

@@ -5,13 +5,12 @@ Kafka's onControllerFailover. Watches are set by the very reads, so nothing that
 
 import logging
 import random
-from collections.abc import Mapping
 
 from odradek.controller import partition_machine, preferred_election, reassignment, replica_machine, topic_deletion
 from odradek.controller.cluster_store import Topic
-from odradek.controller.elections import Leadership, Strategy
-from odradek.controller.events import BrokersChanged, LeadersToBalance
-from odradek.controller.state import Broker, PartitionPhase, ReplicaPhase
+from odradek.controller.elections import Strategy
+from odradek.controller.events import LeadersToBalance
+from odradek.controller.state import PartitionPhase, ReplicaPhase
 from odradek.controller.tenure import Tenure
 from odradek.controller.topic_admin import new_topic_id
 from odradek.zk_schema.store import Create
@@ -60,28 +59,9 @@ async def _read_cluster(tenure: Tenure, randomness: random.Random) -> None:
     for topic, found in (await store.assignments(topics)).items():
         await add_topic(tenure, topic, found, randomness)
     partitions = list(state.partitions())
-    bounced: set[int] = set()
-    for partition, (leadership, written) in (await store.dated_leaderships(partitions)).items():
+    for partition, leadership in (await store.leaderships(partitions)).items():
         if leadership is not None:
             state.leaderships[partition] = leadership
-            bounced |= bounced_members(leadership, written, state.brokers)
-    for broker_id in sorted(bounced):
-        log.warning("broker %d came back while there was no controller: first it counts as failed", broker_id)
-        tenure.disconnect(broker_id)
-    if bounced:
-        tenure.soon(BrokersChanged())
-
-
-def bounced_members(leadership: Leadership, written: int, brokers: Mapping[int, Broker]) -> set[int]:
-    """Members of an ISR who began another life after it was written, seen by no controller.
-
-    Such a broker may have lost the end of its log, but not its place in the ISR: it must neither lead nor count while
-    another member has been there all the time. `written` is the transaction that wrote the state; a broker's epoch is
-    the one that registered it. When all were away there is nobody better.
-    """
-    live = {broker for broker in leadership.isr if broker in brokers}
-    bounced = {broker for broker in live if brokers[broker].epoch > written}
-    return bounced if live - bounced else set()
 
 
 async def add_topic(tenure: Tenure, topic: str, found: Topic, randomness: random.Random) -> None:

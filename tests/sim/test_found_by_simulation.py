@@ -11,12 +11,8 @@ from odradek.broker.log.failure import CorruptFile
 from odradek.broker.replication.sessions import FetchSessionCache, TopicNames
 from odradek.client.consumer.positions import Positions
 from odradek.client.records import TopicPartition
-from odradek.controller.elections import Leadership
-from odradek.controller.failover import bounced_members
-from odradek.controller.state import Broker
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from odradek.testing.log_storage import make_batch, make_storage, open_test_log
-from odradek.zk_schema.znodes.brokers import BrokerRegistration
 
 T0 = TopicPartition("t", 0)
 TOPIC_ID = b"t" * 16
@@ -76,21 +72,3 @@ def test_all_five_batches_are_known_again_after_a_clean_shutdown() -> None:
         appended = log.append_as_leader(make_batch([b"x"], producer_id=1, sequence=sequence), 0)
         assert appended.duplicate and appended.first_offset == 2 * sequence
     assert not log.append_as_leader(make_batch([b"x"], producer_id=1, sequence=8), 0).duplicate
-
-
-@pytest.mark.parametrize(
-    ("epochs", "bounced"),
-    [
-        ({0: 10, 1: 20, 2: 60}, {2}),
-        ({0: 60, 2: 10}, {0}),
-        ({0: 60, 1: 70, 2: 80}, set()),
-        ({0: 60}, set()),
-        ({0: 10, 1: 20, 2: 30}, set()),
-    ],
-)
-def test_who_came_back_unseen_counts_as_failed(epochs: dict[int, int], bounced: set[int]) -> None:
-    """The broker that was controller and leader lost its power and came back at once. It registered in the moment its
-    old session ended, so the next controller found it alive and leading, without the records it had lost."""
-    leadership = Leadership(0, 3, (0, 1, 2), False, 1, 7)
-    brokers = {number: Broker(epoch, BrokerRegistration(number, ())) for number, epoch in epochs.items()}
-    assert bounced_members(leadership, 50, brokers) == bounced

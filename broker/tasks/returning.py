@@ -1,0 +1,71 @@
+"""Coming back after an unclean stop: a broker that may have lost the end of a log first leaves that log's ISR.
+
+Power failed, the old session has just ended, and with it perhaps the controller. If we registered in that moment, the
+next controller would find us alive, in the ISR and maybe leading, and elect nobody: acknowledged records that our disk
+has lost would be gone, though others have them. So we wait until a controller has seen that we were away and has taken
+us out of each ISR that has another registered member. Where nobody else is left there is nobody better than us.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from odradek.broker.tasks.shutdown import sleep
+from odradek.world.clock import Clock
+from odradek.zk_schema.store import NoNode, Store, StoreError
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
+from odradek.zk_schema.znodes.json_data import BadZnode
+from odradek.zk_schema.znodes.topics import PartitionState, state_path
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_MS = 100.0
+CALLS_IN_FLIGHT = 500
+CONTROLLER_PATIENCE_MS = 10_000
+"""How long a controller may take, after our old session has ended; then we go on as Kafka does at once."""
+
+
+async def until_not_counted_on(
+    store: Store, clock: Clock, broker_id: int, partitions: Sequence[tuple[str, int]], session_timeout_ms: int
+) -> None:
+    """Return when none of these partitions, whose logs were not closed, counts on us beside another live broker."""
+    waiting = list(partitions)
+    give_up_at_ms = clock.monotonic_ms() + session_timeout_ms + CONTROLLER_PATIENCE_MS
+    told = False
+    while True:
+        try:
+            waiting = await _counting_on(store, broker_id, waiting)
+        except StoreError as error:
+            log.info("the ISRs cannot be read: %s", error)
+        if not waiting:
+            return
+        if clock.monotonic_ms() >= give_up_at_ms:
+            log.warning(
+                "no controller has taken us out of the ISR of %d partitions: coming back as we are", len(waiting)
+            )
+            return
+        if not told:
+            log.info("after an unclean stop: waiting to be taken out of the ISR of %d partitions", len(waiting))
+            told = True
+        await sleep(clock, LOOK_EVERY_MS)
+
+
+async def _counting_on(store: Store, broker_id: int, partitions: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Those whose ISR holds us and another registered broker. Raises StoreError."""
+    registered = {int(name) for name in await store.children(BROKER_IDS_PATH) if name.isdigit()}
+    others = registered - {broker_id}
+    found: list[tuple[str, int]] = []
+    for begin in range(0, len(partitions) if others else 0, CALLS_IN_FLIGHT):
+        some = partitions[begin : begin + CALLS_IN_FLIGHT]
+        isrs = await asyncio.gather(*(_isr(store, *partition) for partition in some))
+        found += [p for p, isr in zip(some, isrs, strict=True) if broker_id in isr and not others.isdisjoint(isr)]
+    return found
+
+
+async def _isr(store: Store, topic: str, index: int) -> tuple[int, ...]:
+    """Nobody when there is no such partition any more, or nothing that can be read."""
+    try:
+        data, _ = await store.get(state_path(topic, index))
+        return PartitionState.decode(topic, index, data).isr
+    except (NoNode, BadZnode):
+        return ()

@@ -1,0 +1,62 @@
+"""A broker that comes back after a power failure (broker/tasks/returning.py)."""
+
+import asyncio
+
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
+from odradek.testing.simulation.faults import Faults
+from odradek.testing.simulation.history import History
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.zk_schema.znodes.topics import PartitionState, state_path
+
+
+def test_a_controller_without_power_leads_nothing_when_it_is_back_at_once() -> None:
+    """Else the next controller finds it alive, in the ISR and leading, without what its disk has lost."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, brokers=3) as cluster:
+            faults = Faults(cluster, History(clock), 0, "t")
+            while not any(active(broker) for broker in cluster.brokers):
+                await asyncio.sleep(0.1)
+            made = CreatableTopic(name="t", num_partitions=3, replication_factor=3)
+            await faults.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=5_000), 7)
+            await asyncio.sleep(1)
+            (controller,) = [broker for broker in cluster.brokers if active(broker)]
+            before = states(cluster)
+            controller.power_failure()
+            starting = asyncio.ensure_future(controller.start())
+            isrs = []
+            while not starting.done():
+                isrs.append([state.isr for state in states(cluster)])
+                await asyncio.sleep(0.01)
+            assert any(all(controller.broker_id not in isr for isr in some) for some in isrs), "it was never taken out"
+            await asyncio.sleep(5)
+            for old, new in zip(before, states(cluster), strict=True):
+                assert len(new.isr) == 3 and new.leader_epoch > old.leader_epoch
+
+    run_virtual(main)
+
+
+def test_a_whole_cluster_without_power_comes_back() -> None:
+    """Nobody waits for those who wait."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, brokers=3) as cluster:
+            await asyncio.sleep(1)
+            for broker in cluster.brokers:
+                broker.power_failure()
+            await asyncio.gather(*(broker.start() for broker in cluster.brokers))
+            await asyncio.sleep(1)
+            assert clock.monotonic_ms() < 12_000
+            assert sum(active(broker) for broker in cluster.brokers) == 1
+
+    run_virtual(main)
+
+
+def active(broker: EmbeddedBroker) -> bool:
+    return broker.running and broker.server.services.controller.is_active
+
+
+def states(cluster: EmbeddedCluster) -> list[PartitionState]:
+    zookeeper = cluster.zookeeper
+    return [PartitionState.decode("t", index, zookeeper.data(state_path("t", index))) for index in range(3)]
