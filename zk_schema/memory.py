@@ -64,7 +64,18 @@ class MemoryZooKeeper:
         client.link_up = False
         session_id, timeout_ms = client.session_id, client.session_timeout_ms
         client.vanish()
-        self.clock.call_later(timeout_ms, lambda: self.end_session(session_id))
+        self.let_expire(session_id, timeout_ms)
+
+    def let_expire(self, session_id: int, timeout_ms: float) -> None:
+        """Nobody holds this session any more: it ends after its timeout, which begins anew when the server is away."""
+
+        def expire() -> None:
+            if self.serving:
+                self.end_session(session_id)
+            else:
+                self.let_expire(session_id, timeout_ms)
+
+        self.clock.call_later(timeout_ms, expire)
 
     def stop(self) -> None:
         """The server goes away: every client is cut off, and no session ends while it is away."""

@@ -125,6 +125,8 @@ class MemoryStore:
         self.vanish()
         if self._session_id and self.reachable:
             self._server.end_session(self._session_id)
+        elif self._session_id:
+            self._server.let_expire(self._session_id, self._session_timeout_ms)
         self._session_id = 0
 
     def vanish(self) -> None:
