@@ -1,8 +1,8 @@
 """One broker's life: what is started in which order, and how it ends.
 
-Start: directories locked, ports bound, ZooKeeper asked who we are, logs opened, requests served, and only then is the
-broker registered, for from that moment on the controller gives it work. Every failure before that is one clear error
-and leaves nothing damaged. Stop, in a controlled way: leaders move first, then requests stop, logs are closed clean,
+Start: directories locked, ports bound, ZooKeeper asked who we are, logs opened, the broker registered, and in the same
+moment requests are served: those who came earlier wait in the backlog. Every failure before that is one clear error and
+leaves nothing damaged. Stop, in a controlled way: leaders move first, then requests stop, logs are closed clean,
 and the end of the session takes the registration away.
 """
 
@@ -92,9 +92,10 @@ class BrokerServer:
         self._assembly = assemble(self._dynamic, self._world, store, identity, logs, self._sockets)
         services = self._assembly.services
         logs.high_watermark_of = self._high_watermark_of
-        self._sockets.serve(dispatcher(services).dispatch)
         services.groups.start()
         await self._join(store, identity, endpoints)
+        # Not before: a controller that has not seen us go would have us lead as the broker that we were.
+        self._sockets.serve(dispatcher(services).dispatch)
         services.controller.start()
         config = self.config
         self._every("in-sync replicas", config.replica_lag_time_max_ms / 2, services.replicas.shrink_in_sync_replicas)

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from odradek.broker.network.peer import Peer
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.faults import Faults
@@ -49,6 +51,26 @@ def test_a_whole_cluster_without_power_comes_back() -> None:
             await asyncio.sleep(1)
             assert clock.monotonic_ms() < 12_000
             assert sum(active(broker) for broker in cluster.brokers) == 1
+
+    run_virtual(main)
+
+
+def test_nobody_is_served_before_the_broker_is_registered() -> None:
+    """A controller that has not seen a broker go would otherwise have its next life lead, with what its log still has:
+    the others cut theirs to that."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, brokers=2) as cluster:
+            await asyncio.sleep(1)
+            broker = cluster.brokers[1]
+            broker.kill()
+            starting = asyncio.ensure_future(broker.start())
+            peer = Peer(cluster.network.host("client"), clock, broker.host, cluster.port, "test")
+            asking = asyncio.ensure_future(peer.request(ApiVersionsRequest(), 0, 60_000))
+            await asyncio.sleep(5)
+            assert not starting.done() and not asking.done()
+            await asking
+            assert starting.done()
 
     run_virtual(main)
 
