@@ -60,6 +60,10 @@ class Followed:
         """Our end is outside of the leader's log: where that begins and ends must be asked for."""
 
 
+NOTHING_ASKED: Asked = (-1, -1, -1, -1)
+"""Unlike anything that is asked for: the partition is in the session and will be named, or forgotten, next time."""
+
+
 class LeaderFollowing:
     """All that one fetcher task copies from the leader `leader_id`."""
 
@@ -155,7 +159,7 @@ class LeaderFollowing:
                 # roles and logs may have changed while the request was under way: an answer to a question that we
                 # would not ask any more is dropped, and the leader, who believes it told, is asked by name once more
                 if followed is None or asked is None or not self._still_asking(followed.partition, asked):
-                    self._in_session.pop(key, None)
+                    self._in_session[key] = NOTHING_ASKED
                     continue
                 self._take(followed, data, now_ms)
 

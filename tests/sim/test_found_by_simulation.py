@@ -8,10 +8,19 @@ import pytest
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directory_files import decode_partition_metadata
 from odradek.broker.log.failure import CorruptFile
+from odradek.broker.replication.following import FollowingLimits, LeaderFollowing
+from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.sessions import FetchSessionCache, TopicNames
 from odradek.client.consumer.positions import Positions
 from odradek.client.records import TopicPartition
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from odradek.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from odradek.testing.log_storage import make_batch, make_storage, open_test_log
 
 T0 = TopicPartition("t", 0)
@@ -72,3 +81,26 @@ def test_all_five_batches_are_known_again_after_a_clean_shutdown() -> None:
         appended = log.append_as_leader(make_batch([b"x"], producer_id=1, sequence=sequence), 0)
         assert appended.duplicate and appended.first_offset == 2 * sequence
     assert not log.append_as_leader(make_batch([b"x"], producer_id=1, sequence=8), 0).duplicate
+
+
+def test_a_partition_left_while_a_fetch_is_under_way_is_forgotten() -> None:
+    """Else it stays in the leader's session, is answered with an error at once, and the two spin."""
+    following = LeaderFollowing(1, 0, FollowingLimits(500, 1, 1 << 20, 1 << 20, 1_000))
+    kept, left = (Partition("t", index, 1, open_test_log(make_storage(), LogConfig())) for index in range(2))
+    for partition in (kept, left):
+        partition.topic_id = TOPIC_ID
+        partition.follow(PartitionView(0, 0, (0, 1), 0, (0, 1)))
+        following.follow(partition)
+    request = following.request(0.0)
+    assert request is not None and len(request.topics[0].partitions) == 2
+    following.leave(left)
+    data = [PartitionData(partition_index=index, high_watermark=0, log_start_offset=0, records=b"") for index in (0, 1)]
+    topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=data)
+    following.answered(FetchResponse(session_id=5, responses=[topic]), 1.0)
+    request = following.request(2.0)
+    assert request is not None and request.topics == []
+    assert [(one.topic_id, one.partitions) for one in request.forgotten_topics_data] == [(TOPIC_ID, [1])]
+    following.follow(left)
+    following.answered(FetchResponse(session_id=5), 3.0)
+    request = following.request(4.0)
+    assert request is not None and [one.partition for one in request.topics[0].partitions] == [1]
