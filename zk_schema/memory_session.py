@@ -125,8 +125,9 @@ class MemoryStore:
         self.vanish()
         if self._session_id and self.reachable:
             self._server.end_session(self._session_id)
-        elif self._session_id:
-            self._server.let_expire(self._session_id, self._session_timeout_ms)
+        for session_id in (self._session_id, *self._condemned):  # harmless for one that has ended
+            self._server.let_expire(session_id, self._session_timeout_ms)
+        self._condemned.clear()
         self._session_id = 0
 
     def vanish(self) -> None:

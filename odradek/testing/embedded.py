@@ -78,8 +78,11 @@ class EmbeddedBroker:
         try:
             self._server = await process.run(self._start())
         finally:
-            if self._server is None and self._process is process:
+            if self._server is None and self._process is process:  # as a process that ends by itself
                 self._process = None
+                process.kill()
+                self._cluster.network.end_programs(self.host)
+                self.files.kill()
 
     async def _start(self) -> BrokerServer:
         cluster = self._cluster
