@@ -113,6 +113,7 @@ class Partition:
         """Become a follower; the ISR is the leader's affair from now on."""
         self._adopt(view)
         self.is_leader = False
+        self.proposal = None
         self.followers = {}
 
     def fence(self) -> None:
@@ -126,12 +127,14 @@ class Partition:
         self.followers = {}
 
     def _adopt(self, view: PartitionView) -> None:
+        told_again = (view.leader_epoch, view.partition_epoch) == (self.leader_epoch, self.partition_epoch)
+        if not (told_again and self.is_leader):
+            self.proposal = None  # else it is as open as before: the controller's answer may be on its way
         self.leader, self.leader_epoch = view.leader, view.leader_epoch
         self.partition_epoch = view.partition_epoch
         self.replicas = view.replicas
         self.committed_isr = frozenset(view.isr)
         self.recovering = view.recovering
-        self.proposal = None
 
     def check_leadership(self, current_leader_epoch: int = NO_EPOCH) -> ErrorCode:
         """Whether a client that believes in `current_leader_epoch` (-1: does not say) may talk to us as the leader."""

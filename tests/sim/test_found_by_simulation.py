@@ -2,6 +2,7 @@
 
 import base64
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -104,3 +105,21 @@ def test_a_partition_left_while_a_fetch_is_under_way_is_forgotten() -> None:
     following.answered(FetchResponse(session_id=5), 3.0)
     request = following.request(4.0)
     assert request is not None and [one.partition for one in request.topics[0].partitions] == [1]
+
+
+def test_a_repeated_leader_and_isr_leaves_the_proposal_open() -> None:
+    """The controller's request had to be sent again, and arrived while it was writing a smaller ISR: the leader forgot
+    its proposal, ignored the answer, and from then on proposed by an epoch that had gone: the ISR never grew again."""
+    partition = Partition("t", 0, 0, open_test_log(make_storage(), LogConfig()))
+    told = PartitionView(0, 0, (0, 1), 0, (0, 1))
+    partition.lead(told, 0.0)
+    partition.append_as_leader(make_batch([b"x"]), 1)
+    proposal = partition.propose_without_laggards(10_000.0, 5_000)
+    assert proposal is not None
+    partition.lead(told, 10_001.0)
+    partition.proposal_accepted(proposal, (0,), 1, recovering=False)
+    assert (partition.committed_isr, partition.partition_epoch, partition.proposal) == ({0}, 1, None)
+    partition.follower_fetched(1, 1, 0, -1, 10_002.0)
+    assert partition.proposal is not None
+    partition.lead(replace(told, partition_epoch=2), 0.0)
+    assert partition.proposal is None, "the controller has decided otherwise"
