@@ -2,11 +2,13 @@
 
     python bench/simulate.py --seeds 0-1000 [--faults kill,isolate] [--seconds 15] [--show]
 
-A failing run prints its seed, what went wrong and the end of its transcript (`--show`: all of it).
+A failing run prints its seed, what went wrong and the end of its transcript (`--show`: all of it). So does one that
+takes longer than LIMIT_S of real time: something asks again and again without a pause.
 """
 
 import argparse
 import os
+import signal
 import sys
 import time
 import traceback
@@ -14,6 +16,11 @@ import traceback
 from odradek.testing.simulation.run import Plan, simulate
 
 LINES = 60
+LIMIT_S = 60
+
+
+def too_long(*_: object) -> None:
+    raise TimeoutError(f"the run takes longer than {LIMIT_S} s")
 
 
 def main() -> int:
@@ -27,7 +34,9 @@ def main() -> int:
     kinds = [name for name in given.faults.split(",") if name]
     began, failed = time.monotonic(), []
     seeds = range(int(first), int(last) if last else int(first) + 1)
+    signal.signal(signal.SIGALRM, too_long)
     for seed in seeds:
+        signal.alarm(LIMIT_S)
         try:
             report = simulate(Plan(seed, kinds, faults_s=given.seconds))
         except Exception:  # noqa: BLE001 - whatever ends a run is a finding

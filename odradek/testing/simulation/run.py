@@ -27,6 +27,8 @@ GROUP = "g"
 PARTITIONS = 2
 LOOK_EVERY_S = 0.05
 PATIENCE_S = 150.0
+LONGEST_FAULT_S = 120.0
+"""So much later than planned the last fault may end, its broker's restart included."""
 SETTINGS = {
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
@@ -112,7 +114,10 @@ class Simulation:
             story = asyncio.ensure_future(self._story())
             looking = asyncio.ensure_future(self._look())
             over = asyncio.ensure_future(self._over.wait())
-            done, _ = await asyncio.wait([story, looking, over], return_when=asyncio.FIRST_COMPLETED)
+            limit_s = self.plan.faults_s + LONGEST_FAULT_S + PATIENCE_S
+            done, _ = await asyncio.wait([story, looking, over], return_when=asyncio.FIRST_COMPLETED, timeout=limit_s)
+            if not done:
+                self.history.violated(f"the story has not ended after {limit_s:g} s")
             for running in (story, looking, over):
                 running.cancel()
             await asyncio.wait([story, looking, over])
