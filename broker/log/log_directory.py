@@ -1,6 +1,7 @@
 """One entry of `log.dirs`: its lock, its owner, its checkpoints, and the loading of its logs."""
 
 import logging
+import posixpath
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -67,7 +68,9 @@ class LogDirectory:
     def take(self) -> None:
         """Make it when it is missing, and lock it. Raises OSError; UnusableDirectory when another broker has it."""
         files = self._storage.files
-        files.make_directory(self.path)
+        if not files.exists(self.path):
+            files.make_directory(self.path)
+            files.sync_directory(posixpath.dirname(self.path))
         try:
             self._lock = files.lock(f"{self.path}/{LOCK}")
         except BlockingIOError:

@@ -1,5 +1,6 @@
 """Short ways to make logs and batches in tests."""
 
+import posixpath
 import random
 from collections.abc import Sequence
 
@@ -21,7 +22,11 @@ DIRECTORY = "/data/topic-0"
 def make_storage(files: Files | None = None, clock: Clock | None = None) -> Storage:
     """Simulated files, a clock that stands still, background work done at once."""
     clock = clock or ManualClock()
-    return Storage(files or SimulatedFiles(now_ms=clock.now_ms), clock, InlineBackground(), random.Random(1))
+    files = files or SimulatedFiles(now_ms=clock.now_ms)
+    if isinstance(files, SimulatedFiles):
+        files.make_directory(posixpath.dirname(DIRECTORY))
+        files.sync_directory("/")
+    return Storage(files, clock, InlineBackground(), random.Random(1))
 
 
 def open_test_log(

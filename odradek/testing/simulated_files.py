@@ -1,44 +1,40 @@
-"""A file system in memory that forgets what was not synced.
+"""A file system in memory that forgets what was not synced, fails, and stops where it is told to.
 
-`crash` stops the machine: of each file remains what was synced and, by chance, a torn part of what was written since;
-of the changes of names remains a prefix in the order they were made. `kill` ends only the process: all that was
-written is there. The choices come from one seeded random source, so a failing test is its seed.
+`crash` stops the machine (see simulated_disk for what is left), `kill` only the process: all that was written is there.
+`stop_at` does so within a call: of an append any number of bytes are written, of other calls all or nothing. The
+choices come from one seeded random source, so a failing test is its seed.
 """
 
 import errno
-import os.path
+import os
+import posixpath
 import random
 from collections.abc import Callable
+from typing import NamedTuple
 
+from odradek.testing.simulated_disk import Change, DirectoryNode, FileNode, Node, stop_machine
 from odradek.world.files import Buffer, File
 
-SECTOR_BYTES = 512
+
+class MachineStopped(BaseException):  # nothing that handles errors may go on after this
+    """The call at which the process or the machine stopped; `crash` or `kill` come next."""
 
 
-class _Node:
-    """A file's content: what programs see, and what the disk has for certain."""
+class Fault(NamedTuple):
+    """Calls that fail: from number `first` on `times` of those that concern a path under `under`."""
 
-    __slots__ = ("data", "durable", "locked", "modified_ms")
-
-    def __init__(self, data: bytes = b"", modified_ms: int = 0) -> None:
-        self.data = bytearray(data)
-        self.durable = bytes(data)
-        self.locked = False
-        self.modified_ms = modified_ms
-
-
-def _common_bytes(a: bytes, b: bytes) -> int:
-    """How far both are the same."""
-    for index, (left, right) in enumerate(zip(a, b, strict=False)):
-        if left != right:
-            return index
-    return min(len(a), len(b))
+    first: int
+    times: int
+    code: int = errno.EIO
+    under: str = "/"
+    changes_only: bool = False
+    """Reads go well: a file system that is full, or was mounted anew for reading only."""
 
 
 class SimulatedFile:
     """An open file; valid until the machine or the process stops, whatever happens to its name."""
 
-    def __init__(self, files: "SimulatedFiles", path: str, node: _Node) -> None:
+    def __init__(self, files: "SimulatedFiles", path: str, node: FileNode) -> None:
         self.path = path
         self._files = files
         self._node = node
@@ -47,11 +43,11 @@ class SimulatedFile:
 
     def _check(self) -> None:
         assert self._generation == self._files.generation, f"{self.path} was opened before the crash"
-        self._files.check(self.path)
+        self._files.read_from(self.path)
 
     def append(self, data: Buffer) -> int:
-        self._check()
-        self._files.take_room(self._node, data)
+        assert self._generation == self._files.generation, f"{self.path} was opened before the crash"
+        self._files.append_to(self._node, self.path, data)
         return len(data)
 
     def pread(self, size: int, position: int) -> bytes:
@@ -59,20 +55,17 @@ class SimulatedFile:
         return bytes(self._node.data[position : position + size])
 
     def size(self) -> int:
+        self._check()
         return len(self._node.data)
 
     def truncate(self, size: int) -> None:
-        self._check()
-        data = self._node.data
-        if size < len(data):
-            del data[size:]
-        else:
-            data.extend(bytes(size - len(data)))
+        assert self._generation == self._files.generation, f"{self.path} was opened before the crash"
+        self._files.change(self.path, lambda: self._node.truncate(size))
 
     def sync(self) -> None:
-        self._check()
+        assert self._generation == self._files.generation, f"{self.path} was opened before the crash"
+        self._files.change(self.path, self._node.sync)
         self._files.syncs += 1
-        self._node.durable = bytes(self._node.data)
 
     def fileno(self) -> int:
         raise OSError(f"{self.path} is simulated")
@@ -90,6 +83,7 @@ class SimulatedFiles:
     """A file system; `now_ms` dates the changes.
 
     `capacity_bytes` makes the disk full at that size; `broken` holds path prefixes where everything fails with EIO.
+    `changes` counts the calls that change something, `calls` all that a `fault` may hit.
     """
 
     def __init__(self, seed: int = 0, now_ms: Callable[[], int] = lambda: 0) -> None:
@@ -97,185 +91,250 @@ class SimulatedFiles:
         self.now_ms = now_ms
         self.generation = 0
         self.syncs = 0
+        self.changes = 0
+        self.calls = 0
+        self.stop_at: int | None = None
+        """Number of the change that is the last."""
+        self.fault: Fault | None = None
         self.capacity_bytes: int | None = None
         self.broken: set[str] = set()
-        self._names: dict[str, _Node | None] = {"/": None}
-        self._durable_names: dict[str, _Node | None] = {"/": None}
-        self._journal: list[Callable[[dict[str, _Node | None]], object]] = []
+        self._one_journal = self.random.random() < 0.5
+        self._stopped = False
+        self._root = DirectoryNode()
+        self._name_changes = 0
 
     # what a test does to it
 
     def kill(self) -> None:
         """End the process: open files and locks are gone, written bytes stay."""
-        self.generation += 1
-        for node in self._names.values():
-            if node is not None:
+        self._begin_anew()
+        for node in self._root.walk():
+            if isinstance(node, FileNode):
                 node.locked = False
 
     def crash(self) -> None:
         """Stop the machine: keep what is durable and, by chance, part of the rest."""
-        self.generation += 1
-        names = self._durable_names
-        for change in self._journal[: self.random.randint(0, len(self._journal))]:
-            change(names)
-        self._journal.clear()
-        for node in names.values():
-            if node is not None:
-                node.data = bytearray(self._survivor(node))
-                node.durable = bytes(node.data)
-                node.locked = False
-        self._names = dict(names)
+        self._begin_anew()
+        stop_machine(self._root, self.random, self._one_journal)
 
-    def _survivor(self, node: _Node) -> bytes:
-        """What a stopped machine leaves of one file."""
-        durable, data = node.durable, bytes(node.data)
-        if not data.startswith(durable):
-            if self.random.random() < 0.5:
-                return durable
-            durable = durable[: _common_bytes(durable, data)]
-        kept = self.random.randint(len(durable), len(data))
-        survivor = data[:kept]
-        damage = self.random.choice(("none", "zeros", "garbage", "hole"))
-        if damage == "none" or kept == len(durable):
-            return survivor
-        if damage == "hole":
-            begin = self.random.randint(len(durable), kept - 1)
-            length = min(SECTOR_BYTES, kept - begin)
-            return survivor[:begin] + bytes(length) + survivor[begin + length :]
-        tail = self.random.randint(1, SECTOR_BYTES)
-        return survivor + (bytes(tail) if damage == "zeros" else self.random.randbytes(tail))
+    def _begin_anew(self) -> None:
+        self.generation += 1
+        self._stopped = False
+        self.stop_at = None
 
     def set_content(self, path: str, data: bytes) -> None:
         """Put a whole file there, durably."""
-        node = self._names[path] = _Node(data, self.now_ms())
-        self._durable_names[path] = node
+        directory, name = self._parent(path, make=True)
+        node = FileNode(data, self.now_ms())
+        node.sync()
+        directory.change(0, lambda entries: entries.__setitem__(name, node))
+        directory.sync()
 
-    # what the program does
+    def flip(self, path: str, byte: int, bits: int = 1) -> None:
+        """Rot: these bits of that byte are the other way round from now on; nobody is told, open files see it."""
+        node = self._find(path)
+        assert isinstance(node, FileNode), path
+        node.data[byte] ^= bits
+        node.sync()
 
-    def check(self, path: str) -> None:
-        """EIO when the path lies in a broken place."""
+    # where calls stop or fail
+
+    def read_from(self, path: str) -> None:
+        """Every call begins here. Raises OSError, MachineStopped."""
+        self._fail(path, changes=False)
+
+    def _fail(self, path: str, *, changes: bool) -> None:
+        if self._stopped:
+            raise MachineStopped(path)
+        self.calls += 1
         for prefix in self.broken:
             if path.startswith(prefix):
                 raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        fault = self.fault
+        if fault is None or not path.startswith(fault.under) or (fault.changes_only and not changes):
+            return
+        if fault.first <= self.calls and fault.times > 0:
+            self.fault = fault._replace(times=fault.times - 1)
+            raise OSError(fault.code, os.strerror(fault.code), path)
 
-    def take_room(self, node: _Node, data: Buffer) -> None:
-        """Append as much as fits; ENOSPC when that was not all."""
+    def _is_last_change(self) -> bool:
+        self.changes += 1
+        self._stopped = self.changes == self.stop_at
+        return self._stopped
+
+    def change(self, path: str, change: Callable[[], object]) -> None:
+        """All of it or nothing. Raises OSError, MachineStopped."""
+        self._fail(path, changes=True)
+        if self._is_last_change():
+            if self.random.random() < 0.5:
+                change()
+            raise MachineStopped(path)
+        change()
+
+    def append_to(self, node: FileNode, path: str, data: Buffer) -> None:
+        """As much as fits; ENOSPC when that was not all. Raises OSError, MachineStopped."""
+        node.modified_ms = self.now_ms()
+        try:
+            self._fail(path, changes=True)
+        except OSError:
+            node.data += bytes(data[: self.random.randint(0, len(data))])
+            raise
+        if self._is_last_change():
+            node.data += bytes(data[: self.random.randint(0, len(data))])
+            raise MachineStopped(path)
         room = len(data)
         if self.capacity_bytes is not None:
-            used = sum(len(other.data) for other in self._names.values() if other is not None)
-            room = min(room, max(0, self.capacity_bytes - used))
+            room = min(room, max(0, self.capacity_bytes - self._used_bytes()))
         node.data += bytes(data[:room])
-        node.modified_ms = self.now_ms()
         if room < len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
-    def _change(self, change: Callable[[dict[str, _Node | None]], object]) -> None:
-        change(self._names)
-        self._journal.append(change)
+    def _used_bytes(self) -> int:
+        return sum(len(node.data) for node in self._root.walk() if isinstance(node, FileNode))
 
-    def _node(self, path: str) -> _Node:
-        self.check(path)
-        if path not in self._names:
+    # names
+
+    def _find(self, path: str) -> Node | None:
+        node: Node | None = self._root
+        for name in path.split("/"):
+            if name and isinstance(node, DirectoryNode):
+                node = node.entries.get(name)
+            elif name:
+                return None
+        return node
+
+    def _parent(self, path: str, *, make: bool = False) -> tuple[DirectoryNode, str]:
+        """The directory that has or would have it, and the name in it."""
+        above, name = posixpath.split(path)
+        if make and self._find(above) is None:
+            directory, last = self._parent(above, make=True)
+            directory.change(0, lambda entries: entries.setdefault(last, DirectoryNode()))
+            directory.sync()
+        node = self._find(above)
+        if not isinstance(node, DirectoryNode):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        node = self._names[path]
+        return node, name
+
+    def _rename(self, path: str, directory: DirectoryNode, change: Change) -> None:
+        """One change of a directory's names."""
+        self._name_changes += 1
+        self.change(path, lambda: directory.change(self._name_changes, change))
+
+    def _file(self, path: str) -> FileNode:
+        self.read_from(path)
+        node = self._find(path)
         if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if isinstance(node, DirectoryNode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return node
 
-    def _create(self, path: str) -> _Node:
-        self.check(path)
-        if not self.is_directory(os.path.dirname(path)):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        node = _Node(modified_ms=self.now_ms())
-        self._change(lambda names: names.__setitem__(path, node))
+    def _create(self, path: str) -> FileNode:
+        directory, name = self._parent(path)
+        node = FileNode(modified_ms=self.now_ms())
+        self._rename(path, directory, lambda entries: entries.__setitem__(name, node))
         return node
 
     def open(self, path: str, *, create: bool = False) -> File:
-        self.check(path)
-        node = self._create(path) if create and path not in self._names else self._node(path)
+        node = self._create(path) if create and self._find(path) is None else self._file(path)
         return SimulatedFile(self, path, node)
 
     def read(self, path: str) -> bytes:
-        return bytes(self._node(path).data)
+        return bytes(self._file(path).data)
 
     def write_atomically(self, path: str, data: Buffer, *, sync: bool = True) -> None:
         temporary = path + ".tmp"
-        if temporary in self._names:
+        if self._find(temporary) is not None:
             self.remove(temporary)
         node = self._create(temporary)
-        self.take_room(node, data)
-        if sync:
-            node.durable = bytes(node.data)
+        try:
+            self.append_to(node, temporary, data)
+            if sync:
+                self.change(temporary, node.sync)
+        except OSError:
+            directory, name = self._parent(temporary)
+            directory.change(self._name_changes, lambda entries: entries.pop(name, None))
+            raise
         self.rename(temporary, path)
         if sync:
-            self.sync_directory(os.path.dirname(path))
+            self.sync_directory(posixpath.dirname(path))
 
     def exists(self, path: str) -> bool:
-        self.check(path)
-        return path in self._names
+        self.read_from(path)
+        return self._find(path) is not None
 
     def size(self, path: str) -> int:
-        return len(self._node(path).data)
+        return len(self._file(path).data)
 
     def modified_ms(self, path: str) -> int:
-        return self._node(path).modified_ms
+        return self._file(path).modified_ms
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        self._node(path).modified_ms = modified_ms
+        self._file(path).modified_ms = modified_ms
 
     def list_directory(self, path: str) -> list[str]:
-        self.check(path)
-        if not self.is_directory(path):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return sorted(os.path.basename(name) for name in self._names if os.path.dirname(name) == path and name != path)
+        self.read_from(path)
+        return sorted(self._parent(path + "/")[0].entries)
 
     def is_directory(self, path: str) -> bool:
-        return path in self._names and self._names[path] is None
+        self.read_from(path)
+        return isinstance(self._find(path), DirectoryNode)
 
     def make_directory(self, path: str) -> None:
-        self.check(path)
-        if path not in self._names:
-            self.make_directory(os.path.dirname(path))
-            self._change(lambda names: names.setdefault(path, None))
+        self.read_from(path)
+        if self._find(path) is None:
+            self.make_directory(posixpath.dirname(path))
+            directory, name = self._parent(path)
+            node = DirectoryNode()
+            self._rename(path, directory, lambda entries: entries.setdefault(name, node))
 
     def rename(self, old: str, new: str) -> None:
-        self.check(new)
-        if old not in self._names:
+        """Within one directory, as all renames of a log are: one change that a crash takes whole or not at all."""
+        assert posixpath.dirname(old) == posixpath.dirname(new), (old, new)
+        directory, name = self._parent(old)
+        node = directory.entries.get(name)
+        if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
+        following = posixpath.basename(new)
 
-        def move(names: dict[str, _Node | None]) -> None:
-            if names.get(old, "") is None:
-                for name in [name for name in names if name.startswith(old + "/")]:
-                    names[new + name[len(old) :]] = names.pop(name)
-            if old in names:
-                names[new] = names.pop(old)
+        def move(entries: dict[str, Node]) -> None:
+            entries.pop(name, None)
+            entries[following] = node
 
-        self._change(move)
+        self._rename(old, directory, move)
 
     def remove(self, path: str) -> None:
-        self._node(path)
-        self._change(lambda names: names.pop(path, None))
+        self._file(path)
+        directory, name = self._parent(path)
+        self._rename(path, directory, lambda entries: entries.pop(name, None))
 
     def remove_directory(self, path: str) -> None:
-        self.check(path)
-        for name in [name for name in self._names if name == path or name.startswith(path + "/")]:
-            self._change(lambda names, name=name: names.pop(name, None))  # type: ignore[misc]
+        for name in self.list_directory(path):
+            inner = f"{path}/{name}"
+            if self.is_directory(inner):
+                self.remove_directory(inner)
+            else:
+                self.remove(inner)
+        directory, last = self._parent(path)
+        self._rename(path, directory, lambda entries: entries.pop(last, None))
 
     def sync_directory(self, path: str) -> None:
-        """Makes all changes of names so far durable: an ordered journal, as on common file systems."""
-        self.check(path)
-        for change in self._journal:
-            change(self._durable_names)
-        self._journal.clear()
+        """Makes the changes of its names durable; with one journal, also those of other directories before them."""
+        directory = self._parent(path + "/")[0]
+
+        def sync() -> None:
+            for node in self._root.walk() if self._one_journal else (directory,):
+                if isinstance(node, DirectoryNode):
+                    node.sync()
+
+        self.change(path, sync)
 
     def free_bytes(self, path: str) -> tuple[int, int]:
         total = self.capacity_bytes if self.capacity_bytes is not None else 1 << 40
-        used = sum(len(node.data) for node in self._names.values() if node is not None)
-        return total, max(0, total - used)
+        return total, max(0, total - self._used_bytes())
 
     def lock(self, path: str) -> File:
-        self.check(path)
-        node = self._node(path) if path in self._names else self._create(path)
+        node = self._create(path) if self._find(path) is None else self._file(path)
         if node.locked:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
         file = SimulatedFile(self, path, node)

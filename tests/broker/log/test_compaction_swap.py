@@ -11,46 +11,9 @@ from odradek.broker.log.compaction.scheduler import CompactionSettings
 from odradek.broker.log.config import LogConfig
 from odradek.testing.compacted_log import COMPACT, SMALL, CompactedLog, newest
 from odradek.testing.log_storage import DIRECTORY
-from odradek.testing.simulated_files import SimulatedFiles
-from odradek.world.files import Buffer, File
+from odradek.testing.simulated_files import MachineStopped, SimulatedFiles
 
 LARGE = LogConfig(segment_bytes=2000, index_interval_bytes=100, cleanup_policy=COMPACT, min_cleanable_dirty_ratio=0.0)
-
-
-class Stopped(Exception):  # noqa: N818
-    """The machine or the process stops here."""
-
-
-class SteppedFiles(SimulatedFiles):
-    """Stops before the n-th change of a name or of a file."""
-
-    steps_left = -1
-
-    def _step(self) -> None:
-        if self.steps_left == 0:
-            raise Stopped
-        self.steps_left -= 1
-
-    def rename(self, old: str, new: str) -> None:
-        self._step()
-        super().rename(old, new)
-
-    def remove(self, path: str) -> None:
-        self._step()
-        super().remove(path)
-
-    def open(self, path: str, *, create: bool = False) -> File:
-        if create and path not in self._names:
-            self._step()
-        return super().open(path, create=create)
-
-    def take_room(self, node, data: Buffer) -> None:
-        self._step()
-        super().take_room(node, data)
-
-    def sync_directory(self, path: str) -> None:
-        self._step()
-        super().sync_directory(path)
 
 
 def write(world: CompactedLog, seed: int = 1) -> None:
@@ -97,16 +60,16 @@ def test_a_stop_between_any_two_steps_leaves_old_or_new_segments(how: str) -> No
     step = 0
     finished = False
     while not finished:
-        files = SteppedFiles(seed=step)
+        files = SimulatedFiles(seed=step)
         world = CompactedLog(LARGE, files=files)
         write(world)
-        files.steps_left = step
+        files.stop_at = files.changes + 1 + step
         try:
             world.compact()
             finished = True
-        except Stopped:
+        except MachineStopped:
             pass
-        files.steps_left = -1
+        files.stop_at = None
         (files.kill if how == "kill" else files.crash)()
         world.reopen()
         recovered = world.batches()
@@ -123,14 +86,13 @@ def test_a_stop_between_any_two_steps_leaves_old_or_new_segments(how: str) -> No
 
 
 def test_a_start_completes_a_swap_and_the_rest_is_compacted_again() -> None:
-    files = SteppedFiles()
+    files = SimulatedFiles()
     world = CompactedLog(LARGE, files=files)
     write(world)
     before = newest(world.entries())
-    files.steps_left = 20
-    with pytest.raises(Stopped):
+    files.stop_at = files.changes + 21
+    with pytest.raises(MachineStopped):
         world.compact()
-    files.steps_left = -1
     files.kill()
     world.reopen()
     world.compact()
@@ -245,11 +207,10 @@ def test_a_damaged_log_is_left_alone_until_it_is_truncated() -> None:
     world = CompactedLog(LARGE)
     write(world)
     path = world.log.segments[1].path(".log")
-    good = world.files.read(path)
-    world.files._node(path).data[70] ^= 1
+    world.files.flip(path, 70)
     world.compact()
     assert world.rounds == []
-    world.files._node(path).data[:] = good
+    world.files.flip(path, 70)
     world.compact()
     assert world.rounds == [], "it is not tried again and again"
     world.log.truncate_to(world.log.log_end_offset - 1)
