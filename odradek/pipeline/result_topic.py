@@ -14,6 +14,7 @@ from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.errors import ClientTimeout
 from odradek.client.producer.client import KafkaProducer
 from odradek.client.records import TopicPartition
+from odradek.protocol.errors import ErrorCode, KafkaError
 
 POLL_MS = 500
 READ_ATTEMPTS = 120
@@ -30,11 +31,14 @@ class Written(NamedTuple):
 
 def create_result_topic(bootstrap: str, topic: str, partitions: int, replication_factor: int) -> bool:
     """Compacted, unless it is there already; whether it was created."""
+    settings = {"cleanup.policy": "compact"}
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-        if topic in admin.list_topics():
+        try:
+            admin.create_topics([NewTopic(topic, partitions, replication_factor, configs=settings)])
+        except KafkaError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # the controller knows; a broker may hear of a topic later
+                raise
             return False
-        settings = {"cleanup.policy": "compact"}
-        admin.create_topics([NewTopic(topic, partitions, replication_factor, configs=settings)])
     return True
 
 

@@ -7,8 +7,6 @@ with ComposeCluster(repository) as cluster:
 Needs the docker and testcontainers packages, which are development dependencies, and an engine.
 """
 
-import re
-import socket
 import tempfile
 from pathlib import Path
 from types import TracebackType
@@ -18,11 +16,12 @@ from docker.models.containers import Container
 from testcontainers.compose import DockerCompose
 
 from odradek.local.ports import free_port_range
+from odradek.testing.zookeeper_process import zookeeper_mode
 
 BROKERS = ("broker-0", "broker-1", "broker-2")
 ZOOKEEPERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
 STOP_SECONDS = 30
-ANSWER_SECONDS = 5.0
+LAST_LINES = 60
 HOST = "127.0.0.1"
 
 
@@ -102,16 +101,10 @@ class ComposeCluster:
 
     def zookeeper_modes(self) -> dict[str, str]:
         """leader or follower, of the nodes that are in the quorum."""
-        answers = {name: self._srvr(port) for name, port in self._zookeeper_ports.items()}
-        found = {name: re.search(r"^Mode: (\w+)", answer, re.MULTILINE) for name, answer in answers.items()}
-        return {name: match[1] for name, match in found.items() if match is not None}
+        modes = {name: zookeeper_mode(port) for name, port in self._zookeeper_ports.items()}
+        return {name: mode for name, mode in modes.items() if mode is not None}
 
-    @staticmethod
-    def _srvr(port: int) -> str:
-        """What a node answers to the four letters; "" when it does not."""
-        try:
-            with socket.create_connection((HOST, port), ANSWER_SECONDS) as connection:
-                connection.sendall(b"srvr")
-                return b"".join(iter(lambda: connection.recv(4096), b"")).decode()
-        except OSError:
-            return ""
+    def last_words(self, service: str) -> str:
+        """Of its container: how it is, and what it said last."""
+        one = self.container(service)
+        return f"{service} is {one.status}:\n{one.logs(tail=LAST_LINES).decode()}"

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 TOPIC, PARTITIONS = "load", 6
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 150.0
 PACE_SECONDS = 0.002
 QUIET = {"log_level": 2}
 """Of librdkafka: a broker that is killed on purpose is no news."""
@@ -27,11 +27,11 @@ class Cluster(Protocol):
     def bootstrap(self) -> str: ...
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Ask again and again; the deadline is for a cluster that hangs, not a measurement."""
+def wait_until(condition: Callable[[], bool], what: str, evidence: Callable[[], str] = str) -> None:
+    """Ask again and again; the deadline is for a cluster that hangs, not a measurement. `evidence` is asked then."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS:.0f} s: {what}"
+        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS:.0f} s: {what}\n{evidence()}"
         time.sleep(0.05)
 
 
@@ -46,6 +46,8 @@ class Load:
     """How long a broker may leave a request unanswered before it is sent again, to whoever leads by then."""
     acknowledged: dict[tuple[int, int], str] = field(default_factory=dict)
     """(partition, offset) → value."""
+    unplaced: list[str] = field(default_factory=list)
+    """Values that were acknowledged without an offset, as a repeated batch is that is no longer remembered."""
     failed: list[str] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     sent: int = 0
@@ -67,7 +69,7 @@ class Load:
 
     @property
     def in_flight(self) -> int:
-        return self.sent - len(self.acknowledged) - len(self.failed)
+        return self.sent - len(self.acknowledged) - len(self.unplaced) - len(self.failed)
 
     def _run(self, number: int) -> None:
         producer = Producer(
@@ -78,7 +80,7 @@ class Load:
                 "acks": "all",
                 "max.in.flight": 5,
                 "linger.ms": 1,
-                "message.timeout.ms": 60_000,
+                "message.timeout.ms": int(DEADLINE_SECONDS * 1000),
                 "socket.timeout.ms": self.answer_ms,
                 "batch.num.messages": 20,
             }
@@ -90,13 +92,16 @@ class Load:
             count += 1
             self.sent += 1
             producer.poll(PACE_SECONDS)
-        producer.flush(60)
+        producer.flush(DEADLINE_SECONDS)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.failed.append(str(error))
             return
         self.times.append(time.monotonic())
+        if message.offset() is None:
+            self.unplaced.append((message.value() or b"").decode())
+            return
         partition, offset, value = row_of(message)
         self.acknowledged[(partition, offset)] = value
 
@@ -141,6 +146,8 @@ def check_nothing_lost(load: Load, bootstrap: str) -> None:
     assert not lost, (
         f"{len(lost)} of {len(load.acknowledged)} acknowledged records lost or moved: {list(lost.items())[:5]}"
     )
+    missing = set(load.unplaced) - set(held.values())
+    assert not missing, f"{len(missing)} records acknowledged without an offset lost: {sorted(missing)[:5]}"
     for partition, rows in log.items():
         last: dict[str, int] = {}
         for offset, value in rows:

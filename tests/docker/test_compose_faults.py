@@ -43,7 +43,11 @@ def test_the_leader_of_zookeeper_is_killed(cluster: ComposeCluster, observer: Ob
         later.create_topic()
         wait_until(later.in_sync, "a topic made after it")
         cluster.start(leader)
-        wait_until(lambda: len(cluster.zookeeper_modes()) == len(ZOOKEEPERS), "three ZooKeeper nodes")
+        wait_until(
+            lambda: len(cluster.zookeeper_modes()) == len(ZOOKEEPERS),
+            "three ZooKeeper nodes",
+            lambda: "\n".join(map(cluster.last_words, ZOOKEEPERS)),
+        )
         wait_until(observer.in_sync, "all replicas in sync")
     check_nothing_lost(load, cluster.bootstrap)
 
