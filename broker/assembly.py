@@ -72,7 +72,14 @@ def assemble(
     replicas.proposals = altering
     internal_topics = InternalTopics()
     control = ReplicaControl(
-        replicas, logs, metadata, followings, internal_topics, world.clock, broker_epoch, logs.read_high_watermarks()
+        replicas,
+        logs,
+        metadata,
+        followings,
+        internal_topics,
+        world.clock,
+        broker_epoch,
+        logs.checkpointing.read_high_watermarks(),
     )
     groups = GroupCoordinator(
         world.clock,

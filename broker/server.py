@@ -91,7 +91,7 @@ class BrokerServer:
         await self._open_logs(logs, identity)
         self._assembly = assemble(self._dynamic, self._world, store, identity, logs, self._sockets)
         services = self._assembly.services
-        logs.high_watermark_of = self._high_watermark_of
+        logs.protect_from(self._high_watermark_of)
         services.groups.start()
         await self._join(store, identity, endpoints)
         # Not before: a controller that has not seen us go would have us lead as the broker that we were.
@@ -229,7 +229,7 @@ class BrokerServer:
 
     def _checkpoint_watermarks(self) -> None:
         assert self._logs is not None and self._assembly is not None
-        self._logs.write_high_watermarks(self._assembly.services.replicas.high_watermarks())
+        self._logs.checkpointing.write_high_watermarks(self._assembly.services.replicas.high_watermarks())
 
     def _high_watermark_of(self, replica_log: Log) -> int:
         assert self._assembly is not None

@@ -7,7 +7,7 @@ Source of the behaviour: UnifiedLog.scala and LocalLog.scala of Kafka 3.9.
 
 from bisect import bisect_right
 
-from odradek.broker.log import appending, flushing, listing, retention, rewriting, truncation
+from odradek.broker.log import appending, flushing, listing, reading, retention, rewriting, truncation
 from odradek.broker.log.append import Appended, Origin
 from odradek.broker.log.checkpoints import LEADER_EPOCHS, encode_epochs
 from odradek.broker.log.config import LogConfig
@@ -15,7 +15,7 @@ from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.producer_state import ProducerState
 from odradek.broker.log.segment import Segment
-from odradek.broker.log.slices import EMPTY, LogSlice, slice_of
+from odradek.broker.log.slices import EMPTY, LogSlice
 from odradek.broker.log.snapshots import Snapshots
 from odradek.broker.log.storage import Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
@@ -35,7 +35,6 @@ class Log:
 
     __slots__ = (
         "_base_offsets",
-        "_known_positions",
         "clean_end_offset",
         "cleaned_to",
         "closed",
@@ -43,6 +42,7 @@ class Log:
         "directory",
         "epochs",
         "epochs_unsynced",
+        "known_positions",
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
@@ -88,7 +88,7 @@ class Log:
         self.last_flush_ms = storage.clock.now_ms()
         self.rewrites = rewriting.needed(config)
         self._base_offsets = [segment.base_offset for segment in segments]
-        self._known_positions: dict[int, int] = {}
+        self.known_positions: dict[int, int] = {}
         self.truncations = 0
         self.closed = False
         self.clean_end_offset = -1
@@ -154,7 +154,7 @@ class Log:
 
     def know_position(self, offset: int, position: int) -> None:
         """The batch that begins with `offset` is at `position` of the active segment: spares its readers a scan."""
-        known = self._known_positions
+        known = self.known_positions
         if len(known) >= KNOWN_POSITIONS:
             known.clear()
         known[offset] = position
@@ -172,7 +172,7 @@ class Log:
         self.segments.append(segment)
         self._base_offsets.append(base_offset)
         self.use(self.segments[-2])
-        self._known_positions.clear()
+        self.known_positions.clear()
         flushing.in_background(self)
         return segment
 
@@ -193,44 +193,11 @@ class Log:
         if offset >= end_offset:
             return EMPTY
         try:
-            return self._read(offset, max_bytes, end_offset, whole_first_batch)
+            return reading.read(self, offset, max_bytes, end_offset, whole_first_batch)
         except CorruptBatch as bad:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.partition}: {bad}") from bad
         except OSError as error:
             raise self.failed(error) from error
-
-    def _read(self, offset: int, max_bytes: int, end_offset: int, whole_first_batch: bool) -> LogSlice:
-        segments = self.segments
-        number = self.segment_number(offset)
-        while number < len(segments):
-            segment = segments[number]
-            position = self._position(segment, offset)
-            end = self._end_position(number, end_offset)
-            if position < end:
-                return slice_of(segment, position, end - position, max_bytes, whole_first_batch)
-            if end < segment.size_bytes:
-                return EMPTY
-            number += 1
-        return EMPTY
-
-    def _position(self, segment: Segment, offset: int) -> int:
-        """`Segment.locate`, remembering the answer in the active segment, whose end most readers follow."""
-        if segment is not self.segments[-1]:
-            self.use(segment)
-            return segment.locate(offset)
-        position = self._known_positions.get(offset)
-        if position is None:
-            position = segment.locate(offset)
-            self.know_position(offset, position)
-        return position
-
-    def _end_position(self, number: int, end_offset: int) -> int:
-        """Where a reader who may see offsets before `end_offset` has to stop in that segment."""
-        segment = self.segments[number]
-        last = number + 1 == len(self.segments)
-        if end_offset >= (self.log_end_offset if last else self._base_offsets[number + 1]):
-            return segment.size_bytes
-        return self._position(segment, end_offset) if end_offset > segment.base_offset else 0
 
     # epochs, transactions and offsets by time
 
@@ -258,15 +225,8 @@ class Log:
         return high_watermark if unstable is None else min(high_watermark, max(unstable, self.log_start_offset))
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Those that readers of [offset, end_offset) have to skip (LocalLog.collectAbortedTransactions)."""
-        found: list[AbortedTransaction] = []
-        for segment in self.segments[max(0, self.segment_number(offset)) :]:
-            for aborted in segment.aborted_transactions():
-                if aborted.last_offset >= offset and aborted.first_offset < end_offset:
-                    found.append(aborted)
-                if aborted.last_stable_offset >= end_offset:
-                    return found
-        return found
+        """Those that readers of [offset, end_offset) have to skip."""
+        return reading.aborted_transactions(self, offset, end_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or after that time; None when there is none."""
@@ -293,7 +253,7 @@ class Log:
     def segments_changed(self) -> None:
         """Called by whoever changed `segments`."""
         self._base_offsets = [segment.base_offset for segment in self.segments]
-        self._known_positions.clear()
+        self.known_positions.clear()
 
     def went_back_to(self, offset: int) -> None:
         """Called after a truncation: nothing from `offset` on is on the disk, whatever a running flush believes."""

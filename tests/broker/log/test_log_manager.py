@@ -102,20 +102,20 @@ def test_checkpoints_survive_a_crash() -> None:
     assert log is not None
     log.flush()
     log.advance_log_start_offset(5)
-    broker.logs.write_high_watermarks({("t", 0): 9, ("gone", 0): 1})
+    broker.logs.checkpointing.write_high_watermarks({("t", 0): 9, ("gone", 0): 1})
     broker.clock.advance(60_000)
     broker.files.crash()
     broker.start()
     recovered = broker.logs.get("t", 0)
     assert recovered is not None
     assert (recovered.log_start_offset, recovered.log_end_offset, recovered.recovery_point) == (5, 10, 10)
-    assert broker.logs.read_high_watermarks() == {("t", 0): 9}
+    assert broker.logs.checkpointing.read_high_watermarks() == {("t", 0): 9}
 
 
 def test_retention_runs_from_time_to_time_up_to_the_high_watermark() -> None:
     broker = Broker().start()
     broker.write("t", 0, 10)
-    broker.logs.high_watermark_of = lambda log: 5
+    broker.logs.protect_from(lambda log: 5)
     broker.clock.advance(100)
     log = broker.logs.get("t", 0)
     assert log is not None
@@ -228,7 +228,7 @@ def test_truncation_below_the_recovery_point_is_checkpointed_at_once() -> None:
     log = broker.logs.get("t", 0)
     assert log is not None
     log.flush()
-    broker.logs.checkpoint_recovery_points()
+    broker.logs.checkpointing.recovery_points()
     log.truncate_to(1)
     broker.clock.advance(0)
     assert broker.files.read("/a/recovery-point-offset-checkpoint") == b"0\n1\nt 0 1\n"

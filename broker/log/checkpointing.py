@@ -1,0 +1,79 @@
+"""When and what is written to the checkpoint files of the log directories (checkpoints.py has their format)."""
+
+from odradek.broker.log import checkpoints
+from odradek.broker.log.checkpoints import Offsets
+from odradek.broker.log.going_offline import Directories
+from odradek.broker.log.live_logs import LiveLogs
+from odradek.broker.log.log import Log
+from odradek.broker.log.log_directory import start_offsets
+from odradek.world.clock import Clock
+
+
+class Checkpointing:
+    """Each directory has the offsets of the logs in it. Nothing is written any more once `stopped`."""
+
+    def __init__(self, clock: Clock, directories: Directories, logs: LiveLogs) -> None:
+        self._clock = clock
+        self._directories = directories
+        self._logs = logs
+        self._soon: set[str] = set()
+        self.stopped = False
+
+    def read_high_watermarks(self) -> Offsets:
+        """Of all directories. A failing directory goes offline."""
+        found: Offsets = {}
+        for directory in self._directories.online():
+            try:
+                found |= directory.read_offsets(checkpoints.HIGH_WATERMARKS)
+            except OSError as error:
+                self._directories.fail(directory.path, error)
+        return found
+
+    def write_high_watermarks(self, offsets: Offsets) -> None:
+        """Write each partition's to the directory of its log, in the background."""
+        for directory in self._directories.online():
+            here = self._logs.in_directory(directory.path)
+            mine = {key: offset for key, offset in offsets.items() if key in here}
+            directory.write_offsets(checkpoints.HIGH_WATERMARKS, mine)
+
+    def recovery_points(self) -> None:
+        """Write up to where each log is on the disk."""
+        for path in self._directories.by_path:
+            self._recovery_points(path)
+
+    def _recovery_points(self, path: str) -> None:
+        directory = self._directories.by_path[path]
+        if directory.offline is None and not self.stopped:
+            points = {key: log.recovery_point for key, log in self._logs.in_directory(path).items()}
+            directory.write_offsets(checkpoints.RECOVERY_POINTS, points)
+
+    def log_starts(self) -> None:
+        """Write the log start offsets that segments do not say."""
+        for directory in self._directories.online():
+            logs = list(self._logs.in_directory(directory.path).values())
+            directory.write_offsets(checkpoints.LOG_START_OFFSETS, start_offsets(logs))
+
+    def cleaned(self, path: str) -> None:
+        """Up to where each log is compacted. Never more than once per compaction, truncation or deletion."""
+        directory = self._directories.by_path[path]
+        if directory.offline is None and not self.stopped:
+            here = self._logs.in_directory(path)
+            directory.write_offsets(
+                checkpoints.CLEANER_OFFSETS, {key: log.cleaned_to for key, log in here.items() if log.cleaned_to}
+            )
+
+    def truncated(self, log: Log) -> None:
+        """Its recovery point went back."""
+        self.soon(log.log_directory)
+
+    def soon(self, path: str) -> None:
+        """Recovery points and compaction, once for all logs there that this loop turn changes."""
+
+        def write() -> None:
+            self._soon.discard(path)
+            self._recovery_points(path)
+            self.cleaned(path)
+
+        if path not in self._soon:
+            self._soon.add(path)
+            self._clock.call_soon(write)

@@ -1,0 +1,94 @@
+"""The start: directories are locked, their owner is checked, and all logs are loaded, directories in parallel.
+
+One that fails goes offline as long as another one works.
+"""
+
+import errno
+import logging
+from collections.abc import Callable
+
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.directory_files import Identity
+from odradek.broker.log.failure import UnusableDirectory
+from odradek.broker.log.going_offline import Directories
+from odradek.broker.log.live_logs import LiveLogs
+from odradek.broker.log.log_directory import Loaded, LogDirectory
+from odradek.broker.log.removal import remove_directory
+from odradek.broker.log.storage import Storage
+
+logger = logging.getLogger(__name__)
+
+
+class Opening:
+    """Fills `logs` from `directories`."""
+
+    def __init__(self, storage: Storage, directories: Directories, logs: LiveLogs) -> None:
+        self._storage = storage
+        self._directories = directories
+        self._logs = logs
+
+    def owner(self) -> Identity | None:
+        """See LogManager.owner."""
+        owners = {}
+        for directory in self._directories.by_path.values():
+            try:
+                directory.take()
+                owners[directory.path] = directory.owner()
+            except OSError as error:
+                self._unusable(directory, error)
+        known = {owner for owner in owners.values() if owner is not None}
+        if len(known) > 1:
+            path = next(path for path, owner in owners.items() if owner is not None)
+            raise UnusableDirectory(path, f"log.dirs belong to different brokers: {sorted(known)}")
+        return known.pop() if known else None
+
+    def open(self, identity: Identity, config_of: Callable[[str], LogConfig], ready: Callable[[], object]) -> None:
+        """See LogManager.open."""
+        for directory in self._directories.online():
+            try:
+                if not directory.taken:
+                    directory.take()
+                directory.claim(identity)
+            except OSError as error:
+                self._unusable(directory, error)
+        left = len(self._directories.online())
+
+        def loaded(directory: LogDirectory, result: Loaded | OSError) -> None:
+            nonlocal left
+            left -= 1
+            if isinstance(result, OSError):
+                self._directories.fail(directory.path, result)
+            else:
+                self._take(directory, result)
+            if left == 0:
+                ready()
+
+        for directory in self._directories.online():
+            self._load(directory, config_of, loaded)
+
+    def _load(
+        self,
+        directory: LogDirectory,
+        config_of: Callable[[str], LogConfig],
+        loaded: Callable[[LogDirectory, Loaded | OSError], None],
+    ) -> None:
+        self._storage.background.run(lambda: directory.load(config_of), lambda result: loaded(directory, result))
+
+    def _unusable(self, directory: LogDirectory, error: OSError) -> None:
+        if len(self._directories.online()) <= 1:
+            raise UnusableDirectory(directory.path, str(error)) from error
+        logger.error("log directory %s cannot be used: %s", directory.path, error)
+        self._directories.fail(directory.path, error)
+
+    def _take(self, directory: LogDirectory, loaded: Loaded) -> None:
+        """Take its logs over. One that another directory has too (a move that was interrupted) sets this one aside."""
+        for log, _ in loaded.logs:
+            other = self._logs.get((log.topic, log.partition))
+            if other is not None:
+                error = OSError(errno.EEXIST, f"{log.directory} is in {other.directory} too: delete one of them")
+                self._directories.fail(directory.path, error)
+                return
+        for log, topic_id in loaded.logs:
+            self._logs.add(log, topic_id)
+        for path in loaded.to_delete:
+            remove_directory(self._storage, path)

@@ -1,0 +1,79 @@
+"""What is done to all logs from time to time: retention, flushes by age, producers that are gone.
+
+Source: LogManager.startup and the tasks it schedules.
+"""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from odradek.broker.log.checkpointing import Checkpointing
+from odradek.broker.log.chores import Chores
+from odradek.broker.log.config import NO_LIMIT_MS
+from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.live_logs import LiveLogs
+from odradek.broker.log.log import Log
+from odradek.world.clock import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """Kafka's broker settings of the same names, in milliseconds."""
+
+    log_initial_task_delay_ms: int = 30_000
+    log_retention_check_interval_ms: int = 300_000
+    log_flush_scheduler_interval_ms: int = NO_LIMIT_MS
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+
+
+class Upkeep:
+    """In slices: a log that went meanwhile is skipped; one whose disk fails has reported it already."""
+
+    def __init__(self, clock: Clock, intervals: Intervals, logs: LiveLogs, checkpointing: Checkpointing) -> None:
+        self._clock = clock
+        self._intervals = intervals
+        self._logs = logs
+        self._checkpointing = checkpointing
+        self._chores = Chores(clock)
+        self.high_watermark_of: Callable[[Log], int] = lambda log: log.log_start_offset
+
+    def start(self) -> None:
+        """Begin with the timers."""
+        every, checkpointing = self._intervals, self._checkpointing
+        self._repeat("retention", every.log_retention_check_interval_ms, self._apply_retention)
+        self._repeat("flush", every.log_flush_scheduler_interval_ms, self._flush_overdue)
+        self._repeat("recovery points", every.log_flush_offset_checkpoint_interval_ms, checkpointing.recovery_points)
+        self._repeat("log starts", every.log_flush_start_offset_checkpoint_interval_ms, checkpointing.log_starts)
+        self._repeat("producers", every.producer_id_expiration_check_interval_ms, self._expire_producers)
+
+    def stop(self) -> None:
+        """Harmless twice."""
+        self._chores.stop()
+
+    def _repeat(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
+        delay_ms = min(interval_ms, self._intervals.log_initial_task_delay_ms)
+        self._chores.repeat(name, delay_ms, interval_ms, action)
+
+    def _for_each_log(self, action: Callable[[Log], object]) -> None:
+        def act(log: Log) -> None:
+            if self._logs.is_live(log):
+                with contextlib.suppress(StorageFailure):
+                    action(log)
+
+        self._chores.for_each(self._logs.all(), act)
+
+    def _apply_retention(self) -> None:
+        self._for_each_log(lambda log: log.delete_old_segments(self.high_watermark_of(log)))
+
+    def _flush_overdue(self) -> None:
+        """Logs whose `flush.ms` has passed."""
+        now_ms = self._clock.now_ms()
+        self._for_each_log(
+            lambda log: log.flush_in_background() if now_ms - log.last_flush_ms >= log.config.flush_ms else None
+        )
+
+    def _expire_producers(self) -> None:
+        self._for_each_log(Log.expire_producers)
