@@ -14,6 +14,8 @@ from odradek.protocol.record_batch import (
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC_AT,
+    MIN_BATCH_LENGTH,
+    PRODUCER_ID_AT,
     TRANSACTIONAL_BIT,
     CorruptBatch,
     compute_crc,
@@ -28,6 +30,10 @@ SMALLEST_LENGTH = {0: 14, 1: 22}
 """By magic: the least that the length field may say."""
 
 SCAN_CHUNK_BYTES = 16 * 1024
+LENGTH, LENGTH_AT = struct.Struct(">i"), 8
+NEGATIVE = 0x80
+"""The first byte of a producer id that is not one."""
+HEADERS_CHUNK_BYTES = 64 * 1024
 VALIDATE_CHUNK_BYTES = 1024 * 1024
 
 
@@ -72,10 +78,10 @@ def decode_header(data: Buffer, at: int, position: int) -> Batch:
         ) = HEADER.unpack_from(data, at)  # fmt: skip
         if length < HEADER_BYTES - LOG_OVERHEAD or delta < 0:
             raise CorruptBatch(position, f"batch of length {length} with last offset delta {delta}")
-        return Batch(
+        return tuple.__new__(Batch, (
             position, length + LOG_OVERHEAD, base, base + delta, epoch, magic, crc, attributes, first, largest,
             producer_id, producer_epoch, sequence, count,
-        )  # fmt: skip
+        ))  # fmt: skip
     if magic > 2:
         raise CorruptBatch(position, f"magic {magic}")
     offset, length, crc, _, attributes = OLD_HEADER.unpack_from(data, at)
@@ -104,21 +110,53 @@ def iterate_headers(file: File, position: int, end: int) -> Iterator[Batch]:
         position += at
 
 
+def iterate_of_producers(file: File, position: int, end: int) -> Iterator[Batch]:
+    """Like `iterate_headers`, and quicker: only the batches that carry a producer id."""
+    while position < end:
+        data = file.pread(min(HEADERS_CHUNK_BYTES, end - position), position)
+        at, size = 0, len(data)
+        while at + HEADER_BYTES <= size and data[at + MAGIC_AT] == 2:
+            (length,) = LENGTH.unpack_from(data, at + LENGTH_AT)
+            if length < MIN_BATCH_LENGTH or position + at + length + LOG_OVERHEAD > end:
+                break
+            if data[at + PRODUCER_ID_AT] < NEGATIVE:
+                yield decode_header(data, at, position + at)
+            at += length + LOG_OVERHEAD
+        if at == 0:  # an old message, or damage: which of the two, and where, is said there
+            yield from (batch for batch in iterate_headers(file, position, end) if batch.producer_id >= 0)
+            return
+        position += at
+
+
 def iterate_valid(file: File, position: int, end: int) -> Iterator[tuple[Batch, bytes]]:
     """The batches with their bytes, each CRC checked. Raises CorruptBatch at the first that does not pass."""
-    data, begin = b"", position
-    for batch in iterate_headers(file, position, end):
-        at = batch.position - begin
-        if at + batch.size_bytes > len(data):
-            begin, at = batch.position, 0
-            data = file.pread(max(min(VALIDATE_CHUNK_BYTES, end - begin), batch.size_bytes), begin)
-        content = data[at : at + batch.size_bytes]
-        if len(content) < batch.size_bytes:
-            raise CorruptBatch(batch.position, "the file ends within the batch")
-        computed = checksum_of(content)
-        if computed != batch.crc:
-            raise CorruptBatch(batch.position, f"checksum is {computed}, stored {batch.crc}")
-        yield batch, content
+    wanted = VALIDATE_CHUNK_BYTES
+    while position < end:
+        asked = min(wanted, end - position)
+        data = file.pread(asked, position)
+        at, size = 0, len(data)
+        if not size:
+            raise CorruptBatch(position, f"the file ends before byte {end}")
+        last = size < asked or position + size == end
+        if last:
+            data += bytes(HEADER_BYTES)
+        wanted = VALIDATE_CHUNK_BYTES
+        while at < size if last else at + HEADER_BYTES <= size:
+            batch = decode_header(data, at, position + at)
+            following = at + batch.size_bytes
+            if following > size:
+                if last:
+                    reason = f"batch of {batch.size_bytes} bytes goes past byte {position + size}"
+                    raise CorruptBatch(position + at, reason)
+                wanted = max(wanted, batch.size_bytes)
+                break
+            content = data[at:following]
+            computed = checksum_of(content)
+            if computed != batch.crc:
+                raise CorruptBatch(position + at, f"checksum is {computed}, stored {batch.crc}")
+            yield batch, content
+            at = following
+        position += at
 
 
 def checksum_of(batch: Buffer) -> int:

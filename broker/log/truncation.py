@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from odradek.broker.log import listing
-from odradek.broker.log.batches import iterate_headers
+from odradek.broker.log.batches import iterate_headers, iterate_of_producers
 from odradek.broker.log.control import learn
 from odradek.broker.log.producer_state import ProducerState
 from odradek.broker.log.retention import remove_segments
@@ -133,7 +133,8 @@ def _recall_batches(state: ProducerState, segments: list[Segment], now_ms: int) 
 def _learn_segment(state: ProducerState, segment: Segment, offset: int) -> None:
     """All batches from `offset` on; aborted transactions that the segment's index has not are added to it."""
     known = {aborted.last_offset for aborted in segment.aborted_transactions()}
-    for batch in segment.batches_from(max(offset, segment.base_offset)) if segment.size_bytes else ():
+    position = segment.locate(max(offset, segment.base_offset)) if segment.size_bytes else 0
+    for batch in iterate_of_producers(segment.file, position, segment.size_bytes) if segment.size_bytes else ():
         content = segment.file.pread(batch.size_bytes, batch.position) if batch.is_control else b""
         completed = learn(state, batch, content)
         if completed is None:
