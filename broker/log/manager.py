@@ -171,6 +171,9 @@ class LogManager:
         path = f"{log_directory}/{partition_name(topic, partition)}"
         log = open_log(self._storage, path, topic, partition, self.config_of(topic), clean=True)
         self._logs.add(log)
+        # With the checkpoint the directory's name gets onto the disk: a replica that is gone after a power failure
+        # would be taken for one that never was, in sync and maybe leading.
+        self.checkpointing.soon(log_directory)
         logger.info("made %s", path)
         return log
 
