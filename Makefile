@@ -19,7 +19,7 @@ demo: setup
 test: lint unit integration
 
 unit: setup
-	$(BIN)/python -m pytest -q -m 'not zookeeper and not cluster and not docker'
+	$(BIN)/python -m pytest -q -n 2 -m 'not zookeeper and not cluster and not docker'
 
 # two at a time: most of these wait for sessions to expire rather than for the processor
 integration: setup
