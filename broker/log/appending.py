@@ -49,7 +49,7 @@ def as_leader(log: "Log", records: memoryview | bytearray, leader_epoch: int, or
         if producer_id >= 0:
             duplicate = _check_producer(log, fields, view[at : at + size], origin, len(view) == size)
             if duplicate is not None:
-                return Appended(duplicate.first_offset, duplicate.last_offset, -1, log.log_start_offset, True)
+                return Appended(*duplicate[2:], log.log_start_offset, True)
         PATCH.pack_into(view, at, next_offset, length, leader_epoch)
         last_offset = next_offset + delta
         batches.append(
@@ -161,7 +161,7 @@ def _complete(log: "Log", segment: Segment, completed: CompletedTransaction) -> 
     if completed.aborted:
         stable = log.producers.stable_offset_after(completed)
         try:
-            segment.append_aborted(AbortedTransaction(*completed[:3], stable))
+            segment.transactions.append(AbortedTransaction(*completed[:3], stable))
         except OSError as error:
             raise log.failed(error) from error
     log.producers.complete(completed)

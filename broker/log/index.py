@@ -133,6 +133,11 @@ class OffsetIndex(_IndexFile):
         slot = bisect_right(self._positions, position) - 1
         return self._positions[slot] if slot >= 0 else 0
 
+    def offset_at(self, position: int) -> int | None:
+        """The offset of the first entry at or after that byte; None when there is none."""
+        slot = bisect_left(self._positions, position)
+        return self.base_offset + self._relative_offsets[slot] if slot < len(self._positions) else None
+
     def truncate_to(self, offset: int) -> None:
         """Forget entries at or after `offset`."""
         slot = bisect_left(self._relative_offsets, max(offset - self.base_offset, 0))

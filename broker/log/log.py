@@ -11,7 +11,7 @@ from odradek.broker.log import appending, flushing, listing, reading, retention,
 from odradek.broker.log.append import Appended, Origin
 from odradek.broker.log.checkpoints import LEADER_EPOCHS, encode_epochs
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.failure import CorruptFile, StorageFailure
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.producer_state import ProducerState
 from odradek.broker.log.segment import Segment
@@ -225,8 +225,20 @@ class Log:
         return high_watermark if unstable is None else min(high_watermark, max(unstable, self.log_start_offset))
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Those that readers of [offset, end_offset) have to skip."""
-        return reading.aborted_transactions(self, offset, end_offset)
+        """Those that readers of [offset, end_offset) have to skip.
+
+        Raises KafkaError UNKNOWN_SERVER_ERROR when an index of them is damaged, as Kafka does; StorageFailure.
+        """
+        try:
+            return reading.aborted_transactions(self, offset, end_offset)
+        except CorruptFile as bad:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{self.topic}-{self.partition}: {bad}") from bad
+        except OSError as error:
+            raise self.failed(error) from error
+
+    def aborted_within(self, offset: int, found: LogSlice, stable_offset: int) -> list[AbortedTransaction]:
+        """Those that readers of what `read(offset, …)` gave have to skip. Raises as `aborted_transactions`."""
+        return self.aborted_transactions(offset, min(stable_offset, reading.end_of(self, found)))
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or after that time; None when there is none."""

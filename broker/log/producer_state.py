@@ -212,6 +212,8 @@ class ProducerState:
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Where readers of committed data have to stop; None when nothing is open."""
+        if not self._ongoing and not self._unreplicated:
+            return None
         for first_offset, last_offset in list(self._unreplicated.items()):
             if last_offset < high_watermark:
                 del self._unreplicated[first_offset]

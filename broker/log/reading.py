@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.slices import EMPTY, LogSlice, slice_of
 from odradek.broker.log.transaction_index import AbortedTransaction
+from odradek.world.files import FileRange
 
 if TYPE_CHECKING:
     from odradek.broker.log.log import Log
@@ -51,11 +52,24 @@ def _end_position(log: "Log", number: int, end_offset: int) -> int:
     return _position(log, segment, end_offset) if end_offset > segment.base_offset else 0
 
 
+def end_of(log: "Log", found: LogSlice) -> int:
+    """An offset after the last of the records, from the index alone (LogSegment.fetchUpperBoundOffset)."""
+    assert isinstance(found.records, FileRange) and found.segment is not None, found
+    indexed = found.segment.offset_index.offset_at(found.records.position + found.records.length)
+    if indexed is not None:
+        return indexed
+    number = log.segment_number(found.segment.base_offset)
+    return log.log_end_offset if number + 1 >= len(log.segments) else log.segments[number + 1].base_offset
+
+
 def aborted_transactions(log: "Log", offset: int, end_offset: int) -> list[AbortedTransaction]:
-    """Those that readers of [offset, end_offset) have to skip (LocalLog.collectAbortedTransactions)."""
+    """Those that readers of [offset, end_offset) have to skip (LocalLog.collectAbortedTransactions). CorruptFile."""
     found: list[AbortedTransaction] = []
     for segment in log.segments[max(0, log.segment_number(offset)) :]:
-        for aborted in segment.aborted_transactions():
+        entries = segment.aborted_transactions()
+        if entries:
+            log.use(segment)
+        for aborted in entries:
             if aborted.last_offset >= offset and aborted.first_offset < end_offset:
                 found.append(aborted)
             if aborted.last_stable_offset >= end_offset:

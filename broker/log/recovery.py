@@ -6,6 +6,7 @@ Source: LogLoader.scala of Kafka 3.9.
 """
 
 import logging
+from bisect import bisect_right
 from typing import NamedTuple
 
 from odradek.broker.log.batches import Batch, iterate_headers, iterate_valid
@@ -16,10 +17,10 @@ from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.listing import new_segment
 from odradek.broker.log.log import Log
+from odradek.broker.log.producer_replay import first_damaged_index, rebuild_producers
 from odradek.broker.log.segment import CLEANED, DELETED, LOG, SUFFIXES, SWAP, Segment
 from odradek.broker.log.snapshots import Snapshots
 from odradek.broker.log.storage import Storage
-from odradek.broker.log.truncation import rebuild_producers
 from odradek.protocol.record_batch import CorruptBatch
 
 logger = logging.getLogger(__name__)
@@ -42,22 +43,25 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     clean: bool = False,
+    validated: bool = False,
 ) -> Log:
     """Open the log in `directory`, which is made when it is missing.
 
     `recovery_point` and `log_start_offset` come from the checkpoints, 0 when they have none; `clean`: the directory
-    had the marker of a clean shutdown. Raises OSError.
+    had the marker of a clean shutdown; `validated`: it had not, but all has been repaired. Raises OSError.
     """
     storage.files.make_directory(directory)
     names = finish_interrupted_changes(storage, directory)
     segments = _load_segments(storage, directory, config, names)
     epochs, epochs_lost = _load_epochs(storage, directory, bool(segments))
     epochs_in_file = epochs.entries()
-    if not clean:
+    doubtful = not clean
+    if not clean and not validated:
         _recover(storage, segments, epochs, 0 if epochs_lost else recovery_point, directory)
     elif segments and not _readable_to_the_end(segments[-1]):
         recover_segments(storage, segments, len(segments) - 1, epochs)
         recovery_point = min(recovery_point, segments[-1].base_offset)
+        doubtful = True
     end_offset = segments[-1].next_offset() if segments else log_start_offset
     if end_offset < log_start_offset:
         logger.warning("%s: ends at %d before its start %d: dropped", directory, end_offset, log_start_offset)
@@ -74,7 +78,8 @@ def open_log(
         path = f"{directory}/{LEADER_EPOCHS}"
         storage.files.write_atomically(path, encode_epochs(epochs.entries()), sync=False)
     snapshots = Snapshots(storage.files, directory, names)
-    producers = rebuild_producers(storage, segments, snapshots, start_offset, end_offset)
+    doubtful_from = _doubtful_from(segments, names, min(recovery_point, end_offset) if doubtful else None)
+    producers = rebuild_producers(storage, segments, snapshots, start_offset, end_offset, doubtful_from)
     log = Log(
         storage,
         directory,
@@ -94,6 +99,17 @@ def open_log(
     for segment in segments[:-1]:
         segment.release()
     return log
+
+
+def _doubtful_from(segments: list[Segment], names: list[str], recovered_from: int | None) -> int | None:
+    """The first segment whose transaction index may not be what its batches say; None when all are right."""
+    trusted = segments
+    doubtful = None
+    if recovered_from is not None:
+        number = max(0, bisect_right([one.base_offset for one in segments], recovered_from) - 1)
+        doubtful, trusted = segments[number].base_offset, segments[:number]
+    damaged = first_damaged_index(trusted, names)
+    return doubtful if damaged is None else damaged
 
 
 def finish_interrupted_changes(storage: Storage, directory: str) -> list[str]:

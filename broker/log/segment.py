@@ -7,7 +7,7 @@ import errno
 import logging
 from collections.abc import Iterator
 
-from odradek.broker.log.batches import SCAN_CHUNK_BYTES, Batch, iterate_headers
+from odradek.broker.log.batches import SCAN_CHUNK_BYTES, Batch, first_offset_of, iterate_headers
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.index import (
@@ -18,8 +18,8 @@ from odradek.broker.log.index import (
     TimeEntry,
     TimeIndex,
 )
-from odradek.broker.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
-from odradek.protocol.record_batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC_AT, CorruptBatch
+from odradek.broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from odradek.protocol.record_batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
 from odradek.world.clock import Clock
 from odradek.world.files import Buffer, File, Files
 
@@ -43,6 +43,7 @@ class Segment:
     """
 
     __slots__ = (
+        "_begins_with_messages",
         "_bytes_since_index_entry",
         "_created_ms",
         "_file",
@@ -56,6 +57,7 @@ class Segment:
         "base_offset",
         "roll_jitter_ms",
         "size_bytes",
+        "transactions",
     )
 
     def __init__(self, files: Files, directory: str, base_offset: int, config: LogConfig, created_ms: int) -> None:
@@ -65,8 +67,10 @@ class Segment:
         self.roll_jitter_ms = 0
         self._files = files
         self._prefix = f"{directory}/{base_offset:020d}"
+        self.transactions = TransactionIndex(files, self.path(TRANSACTION_INDEX))
         self._index_interval_bytes = config.index_interval_bytes
         self._created_ms = created_ms
+        self._begins_with_messages: bool | None = None
         self._file: File | None = None
         self._offset_index: OffsetIndex | None = OffsetIndex(base_offset)
         self._time_index: TimeIndex | None = TimeIndex(base_offset)
@@ -241,6 +245,20 @@ class Segment:
         data = self.file.pread(LOG_OVERHEAD, position)
         return int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD
 
+    @property
+    def begins_with_messages(self) -> bool:
+        """Whether its first batch is a message of format 0 or 1: as formats rise, none is without that.
+
+        Kafka's may fall for a while when a cluster's brokers are upgraded one by one; what is passed over here goes
+        to readers as it is, as it does in Kafka.
+        """
+        if self._begins_with_messages is None:
+            head = self.file.pread(MAGIC_AT + 1, 0)
+            if len(head) <= MAGIC_AT:
+                return False
+            self._begins_with_messages = head[MAGIC_AT] < MAGIC_V2
+        return self._begins_with_messages
+
     def next_offset(self) -> int:
         """One after the last batch; the base offset when empty. Also learns the largest timestamp on its way."""
         position = self.offset_index.position_before(self.base_offset + LARGEST_RELATIVE_OFFSET)
@@ -283,24 +301,9 @@ class Segment:
 
     # transactions
 
-    def append_aborted(self, aborted: AbortedTransaction) -> None:
-        """To the transaction index, which begins to exist with its first entry."""
-        self._files.open(self.path(TRANSACTION_INDEX), create=True).append(encode_aborted(aborted))
-
     def aborted_transactions(self) -> list[AbortedTransaction]:
-        """All of this segment; empty when there is no file."""
-        try:
-            return decode_aborted(self._files.read(self.path(TRANSACTION_INDEX)))
-        except FileNotFoundError:
-            return []
-
-    def keep_aborted_before(self, offset: int) -> None:
-        """Forget those whose marker is at or after `offset`."""
-        entries = self.aborted_transactions()
-        kept = [entry for entry in entries if entry.last_offset < offset]
-        if len(kept) < len(entries):
-            path = self.path(TRANSACTION_INDEX)
-            self._files.write_atomically(path, b"".join(map(encode_aborted, kept)), sync=False)
+        """Those whose marker lies in this segment. Raises CorruptFile."""
+        return self.transactions.entries()
 
     # ending
 
@@ -309,14 +312,15 @@ class Segment:
         position = self.locate(offset)
         end = offset
         if position < self.size_bytes:
-            end = min(offset, next(iterate_headers(self.file, position, self.size_bytes)).base_offset)
+            first = next(iterate_headers(self.file, position, self.size_bytes))
+            end = min(offset, first_offset_of(self.file, first))
         self.offset_index.truncate_to(end)
         self.time_index.truncate_to(end)
-        self.keep_aborted_before(end)
+        self.transactions.keep_before(end)
         self.file.truncate(position)
         self.size_bytes = position
         if position == 0:
-            self._created_ms, self._first_timestamp_ms = now_ms, None
+            self._created_ms, self._first_timestamp_ms, self._begins_with_messages = now_ms, None, None
         self.next_offset()
         self._bytes_since_index_entry = 0
         return end
@@ -330,6 +334,7 @@ class Segment:
         """Give up the descriptor and the indexes; whoever still sends from the file keeps it."""
         self._file = None
         self._offset_index = self._time_index = None
+        self.transactions.release()
 
     def sync(self) -> None:
         """The `.log` to the disk."""

@@ -12,6 +12,8 @@ class LogSlice(NamedTuple):
     records: FileRange | bytes
     first_batch_incomplete: bool = False
     """The first batch is larger than `max_bytes` and was cut: the reader needs a larger limit."""
+    segment: Segment | None = None
+    """Where the records lie; None when there are none."""
 
 
 EMPTY = LogSlice(b"")
@@ -26,4 +28,4 @@ def slice_of(segment: Segment, position: int, length: int, max_bytes: int, whole
         length = min(length, max(max_bytes, first) if whole_first_batch else max_bytes)
         if length <= 0:
             return LogSlice(b"", incomplete)
-    return LogSlice(FileRange(segment.file, position, length), incomplete)
+    return LogSlice(FileRange(segment.file, position, length), incomplete, segment)

@@ -2,6 +2,7 @@
 
 import logging
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection
 
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.producer_snapshot import decode_snapshot, encode_snapshot
@@ -58,6 +59,15 @@ class Snapshots:
         """Drop those at or before the log's start and those after its end."""
         kept = slice(bisect_right(self._offsets, start_offset), bisect_right(self._offsets, end_offset))
         self._remove(self._offsets[: kept.start] + self._offsets[kept.stop :])
+
+    def keep_of_segments(self, base_offsets: Collection[int]) -> None:
+        """Drop those at which no segment begins, except the newest when it is after all of these: the one of a clean
+        shutdown (ProducerStateManager.removeStraySnapshots)."""
+        begins = set(base_offsets)
+        stray = [offset for offset in self._offsets if offset not in begins]
+        if stray and stray[-1] > max(begins, default=-1):
+            stray.pop()
+        self._remove(stray)
 
     def remove_before(self, offset: int) -> None:
         """Drop those before it."""

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from odradek.broker.log.failure import CorruptFile
+from odradek.world.files import Files
 
 VERSION = 0
 ENTRY = struct.Struct(">hqqqq")
@@ -39,3 +40,46 @@ def decode_aborted(data: bytes) -> list[AbortedTransaction]:
     if any(a.last_offset >= b.last_offset for a, b in pairwise(entries)):
         raise CorruptFile("transaction index does not rise")
     return entries
+
+
+class TransactionIndex:
+    """The file of one segment, read once and then kept in memory. Methods raise OSError as the disk does."""
+
+    __slots__ = ("_entries", "_files", "_path")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files, self._path = files, path
+        self._entries: list[AbortedTransaction] | None = None
+
+    def entries(self) -> list[AbortedTransaction]:
+        """In the order of their markers; not to be changed. Raises CorruptFile."""
+        if self._entries is None:
+            try:
+                self._entries = decode_aborted(self._files.read(self._path))
+            except FileNotFoundError:
+                self._entries = []
+        return self._entries
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """The file begins to exist with its first entry."""
+        entries = self.entries()
+        self._files.open(self._path, create=True).append(encode_aborted(aborted))
+        entries.append(aborted)
+
+    def keep_before(self, offset: int) -> None:
+        """Forget those whose marker is at or after `offset`."""
+        entries = self.entries()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) < len(entries):
+            self._files.write_atomically(self._path, b"".join(map(encode_aborted, kept)), sync=False)
+            self._entries = kept
+
+    def clear(self) -> None:
+        """Forget all, readable or not: the batches will tell again."""
+        if self._files.exists(self._path):
+            self._files.remove(self._path)
+        self._entries = []
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self._entries = None

@@ -171,7 +171,7 @@ class Writer:
     def note_aborted(self, kept: Filter) -> None:
         """Take over what the transaction index has to say of the segment that was just read."""
         for aborted in kept.aborted:
-            self._segment.append_aborted(aborted)
+            self._segment.transactions.append(aborted)
         kept.aborted.clear()
 
     def finish(self, modified_ms: int) -> int:

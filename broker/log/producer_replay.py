@@ -1,0 +1,117 @@
+"""The producer state at an offset: the newest snapshot, and every batch since.
+
+Source: UnifiedLog.rebuildProducerState of Kafka 3.9. Beyond Kafka, the last batches before the snapshot are looked at,
+so that a producer that was interrupted by a restart is known by all of its last five batches.
+"""
+
+import logging
+
+from odradek.broker.log.batches import iterate_headers, iterate_of_producers
+from odradek.broker.log.control import learn
+from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.producer_state import ProducerState
+from odradek.broker.log.segment import LOG, TRANSACTION_INDEX, Segment
+from odradek.broker.log.snapshots import Snapshots
+from odradek.broker.log.storage import Storage
+from odradek.broker.log.transaction_index import AbortedTransaction
+from odradek.protocol.record_batch import CorruptBatch
+
+logger = logging.getLogger(__name__)
+
+RECALL_BYTES = 1024 * 1024
+"""So much of a log's end is looked at for batches that a snapshot does not name."""
+RECALL_AGE_MS = 10 * 60 * 1000
+"""Into a log that was written to before that nobody repeats anything (delivery.timeout.ms is 2 minutes by default)."""
+
+
+def rebuild_producers(
+    storage: Storage,
+    segments: list[Segment],
+    snapshots: Snapshots,
+    start_offset: int,
+    end_offset: int,
+    doubtful_from: int | None = None,
+) -> ProducerState:
+    """The state at `end_offset`, and snapshots at the last two segments and there. Raises OSError, CorruptBatch.
+
+    What was derived from the segments from `doubtful_from` on, snapshots and transaction indexes, is made anew: they
+    were recovered, so it may tell of batches that are not there any more.
+    """
+    snapshots.keep_of_segments([segment.base_offset for segment in segments])
+    trusted_until = end_offset if doubtful_from is None else min(doubtful_from, end_offset)
+    snapshots.remove_outside(start_offset, trusted_until)
+    state = snapshots.load(start_offset, storage.clock.now_ms(), storage.producer_expiration_ms)
+    _recall_batches(state, segments, storage.clock.now_ms())
+    loaded_to = state.map_end_offset
+    for number, segment in enumerate(segments):
+        last = number + 1 == len(segments)
+        if doubtful_from is not None and segment.base_offset >= doubtful_from:
+            segment.transactions.clear()
+        if (end_offset if last else segments[number + 1].base_offset) <= loaded_to:
+            continue
+        state.map_end_offset = max(segment.base_offset, loaded_to)
+        if segment.base_offset > max(start_offset, loaded_to) and number + 2 >= len(segments):
+            snapshots.write(state)
+        _learn_segment(state, segment, state.map_end_offset)
+        if not last:
+            segment.release()
+    state.map_end_offset = end_offset
+    if end_offset > max(start_offset, loaded_to):
+        snapshots.write(state)
+    return state
+
+
+def first_damaged_index(segments: list[Segment], names: list[str]) -> int | None:
+    """The base offset of the first segment whose transaction index cannot be read; `names` are the files there are."""
+    present = {name for name in names if name.endswith(TRANSACTION_INDEX)}
+    for segment in segments:
+        if segment.path(TRANSACTION_INDEX).rpartition("/")[2] not in present:
+            continue
+        try:
+            segment.aborted_transactions()
+        except CorruptFile as bad:
+            logger.warning("%s: %s; it is made anew from the batches", segment.path(TRANSACTION_INDEX), bad)
+            return segment.base_offset
+    return None
+
+
+def _recall_batches(state: ProducerState, segments: list[Segment], now_ms: int) -> None:
+    """A snapshot names a producer's newest batch alone, but a producer may repeat any of its last five.
+
+    A broker that does not know those again answers OUT_OF_ORDER_SEQUENCE_NUMBER, and the producer numbers them anew:
+    duplicates. So the last batches before the snapshot are looked at, when a producer may still be repeating.
+    """
+    segment = next((s for s in reversed(segments) if s.base_offset < state.map_end_offset and s.size_bytes), None)
+    waiting = {producer_id: producer for producer_id, producer in state.producers.items() if len(producer.batches) == 1}
+    if not waiting or segment is None or now_ms - segment.modified_ms() >= RECALL_AGE_MS:
+        return
+    earlier = ProducerState()
+    try:
+        end = segment.locate(state.map_end_offset)
+        begin = segment.offset_index.batch_at_or_before(max(end - RECALL_BYTES, 0))
+        for batch in iterate_headers(segment.file, begin, end):
+            if batch.producer_id in waiting and not batch.is_control:
+                learn(earlier, batch, b"")
+    except CorruptBatch as bad:  # old damage: whoever reads there is told; the snapshot does for the producers
+        logger.warning("%s: %s; earlier batches of its producers are not known", segment.path(LOG), bad)
+        return
+    for producer_id, found in earlier.producers.items():
+        producer = waiting[producer_id]
+        if found.epoch == producer.epoch and found.batches[-1][:4] == producer.batches[0][:4]:
+            producer.batches[:] = found.batches
+
+
+def _learn_segment(state: ProducerState, segment: Segment, offset: int) -> None:
+    """All batches from `offset` on; aborted transactions that the segment's index has not are added to it."""
+    if not segment.size_bytes:
+        return
+    known = {aborted.last_offset for aborted in segment.aborted_transactions()}
+    position = segment.locate(max(offset, segment.base_offset))
+    for batch in iterate_of_producers(segment.file, position, segment.size_bytes):
+        content = segment.file.pread(batch.size_bytes, batch.position) if batch.is_control else b""
+        completed = learn(state, batch, content)
+        if completed is None:
+            continue
+        if completed.aborted and completed.last_offset not in known:
+            segment.transactions.append(AbortedTransaction(*completed[:3], state.stable_offset_after(completed)))
+        state.complete(completed)
