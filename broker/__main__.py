@@ -25,6 +25,7 @@ from odradek.world.background import ThreadBackground
 from odradek.world.children import ProcessChildren
 from odradek.world.clock import Clock, LoopClock
 from odradek.world.os_files import OsFiles
+from odradek.world.stderr_log import log_to_stderr
 from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import Store, StoreError
@@ -40,11 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.add_argument("file", help="a server.properties file with Kafka's own names")
     arguments.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
     options = arguments.parse_args(argv)
-    logging.basicConfig(
-        level=os.environ.get("ODRADEK_LOG_LEVEL", "INFO"),
-        format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-    )
+    log_to_stderr()
     logging.getLogger("kazoo").setLevel(logging.ERROR)
     try:
         config = load_config(options.file, options.override)

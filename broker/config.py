@@ -122,6 +122,7 @@ class BrokerConfig:
     log_message_timestamp_after_max_ms: int
     log_message_downconversion_enable: bool
     log_initial_task_delay_ms: int
+    num_recovery_threads_per_data_dir: int
     num_partitions: int
     auto_create_topics_enable: bool
     min_insync_replicas: int

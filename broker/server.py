@@ -182,7 +182,10 @@ class BrokerServer:
 
     async def _open_logs(self, logs: LogManager, identity: Identity) -> None:
         opened = asyncio.Event()
-        logs.open(DirectoryOwner(identity.broker_id, identity.cluster_id), opened.set)
+        assert self._dynamic is not None
+        processes = self._dynamic.config.num_recovery_threads_per_data_dir
+        owner = DirectoryOwner(identity.broker_id, identity.cluster_id)
+        logs.open(owner, opened.set, recovery_processes=processes)
         await opened.wait()
         if not logs.online():
             causes = "; ".join(f"{path}: {one.offline}" for path, one in logs.directories.items())

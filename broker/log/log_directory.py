@@ -2,7 +2,7 @@
 
 import logging
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import NamedTuple
 
 from odradek.broker.log import checkpoints
@@ -109,8 +109,11 @@ class LogDirectory:
 
     # loading
 
-    def load(self, config_of: Callable[[str], LogConfig]) -> Loaded:
-        """Open all logs; blocks, and runs in the background when the broker starts. Raises OSError."""
+    def load(self, config_of: Callable[[str], LogConfig], validated: Set[str] = frozenset()) -> Loaded:
+        """Open all logs; blocks, and runs in the background when the broker starts. Raises OSError.
+
+        `validated`: directories of logs that have been repaired after an unclean stop.
+        """
         files = self._storage.files
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         clean = files.exists(marker)
@@ -139,6 +142,7 @@ class LogDirectory:
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=starts.get(key, 0),
                     clean=clean,
+                    validated=path in validated,
                 )
                 log.cleaned_to = cleaned.get(key, 0)
                 loaded.logs.append((log, self._topic_id(path)))

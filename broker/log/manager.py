@@ -43,7 +43,8 @@ class LogManager:
     """Owns the logs; runs on the loop. `background` is its own: `close` waits for it.
 
     `config_of(topic)` gives a topic's settings. `directory_failed(path, cause, partitions)` hears once of each log
-    directory that goes offline, after its logs have gone from here. Compaction runs in `children`; without, not at all.
+    directory that goes offline, after its logs have gone from here. Compaction and recovery run in `children`;
+    without, compaction does not run, and recovery in a thread.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class LogManager:
         )
         entries = [LogDirectory(self._storage, path) for path in directories]
         self._directories = Directories(entries, self._logs, self._abandon, directory_failed)
-        self._opening = Opening(self._storage, self._directories, self._logs)
+        self._opening = Opening(self._storage, self._directories, self._logs, children)
         self.checkpointing = Checkpointing(clock, self._directories, self._logs)
         self._upkeep = Upkeep(clock, intervals, self._logs, self.checkpointing)
         self._closed = False
@@ -98,11 +99,11 @@ class LogManager:
         """
         return self._opening.owner()
 
-    def open(self, identity: Identity, ready: Callable[[], object]) -> None:
+    def open(self, identity: Identity, ready: Callable[[], object], *, recovery_processes: int = 1) -> None:
         """Take and load all directories in parallel, then call `ready` on the loop. Raises UnusableDirectory.
 
         A directory that fails goes offline as long as another one works; when loading fails in all of them `ready` is
-        called and `online()` is empty.
+        called and `online()` is empty. `recovery_processes`: how many repair one directory after an unclean stop.
         """
 
         def loaded() -> None:
@@ -111,7 +112,7 @@ class LogManager:
                 self._compaction.start()
             ready()
 
-        self._opening.open(identity, self.config_of, loaded)
+        self._opening.open(identity, self.config_of, loaded, recovery_processes)
 
     def protect_from(self, high_watermark_of: Callable[[Log], int]) -> None:
         """The replica layer knows how far a log is replicated: nothing at or beyond it is deleted or compacted.
@@ -221,6 +222,7 @@ class LogManager:
         if self._closed:
             return
         self._closed = self.checkpointing.stopped = True
+        self._opening.stop()
         self._upkeep.stop()
         if self._compaction is not None:
             self._compaction.stop()

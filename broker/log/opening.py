@@ -5,7 +5,8 @@ One that fails goes offline as long as another one works.
 
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from functools import partial
 
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directory_files import Identity
@@ -13,8 +14,11 @@ from odradek.broker.log.failure import UnusableDirectory
 from odradek.broker.log.going_offline import Directories
 from odradek.broker.log.live_logs import LiveLogs
 from odradek.broker.log.log_directory import Loaded, LogDirectory
+from odradek.broker.log.parallel_recovery import ParallelRecovery, torn_logs
+from odradek.broker.log.recovery_child import TornLog
 from odradek.broker.log.removal import remove_directory
 from odradek.broker.log.storage import Storage
+from odradek.world.children import Children
 
 logger = logging.getLogger(__name__)
 
@@ -22,10 +26,12 @@ logger = logging.getLogger(__name__)
 class Opening:
     """Fills `logs` from `directories`."""
 
-    def __init__(self, storage: Storage, directories: Directories, logs: LiveLogs) -> None:
+    def __init__(self, storage: Storage, directories: Directories, logs: LiveLogs, children: Children | None) -> None:
         self._storage = storage
         self._directories = directories
         self._logs = logs
+        self._children = children
+        self._recoveries: list[ParallelRecovery] = []
 
     def owner(self) -> Identity | None:
         """See LogManager.owner."""
@@ -42,7 +48,13 @@ class Opening:
             raise UnusableDirectory(path, f"log.dirs belong to different brokers: {sorted(known)}")
         return known.pop() if known else None
 
-    def open(self, identity: Identity, config_of: Callable[[str], LogConfig], ready: Callable[[], object]) -> None:
+    def open(
+        self,
+        identity: Identity,
+        config_of: Callable[[str], LogConfig],
+        ready: Callable[[], object],
+        recovery_processes: int,
+    ) -> None:
         """See LogManager.open."""
         for directory in self._directories.online():
             try:
@@ -64,15 +76,37 @@ class Opening:
                 ready()
 
         for directory in self._directories.online():
-            self._load(directory, config_of, loaded)
+            self._load(directory, config_of, partial(loaded, directory), recovery_processes)
 
     def _load(
         self,
         directory: LogDirectory,
         config_of: Callable[[str], LogConfig],
-        loaded: Callable[[LogDirectory, Loaded | OSError], None],
+        loaded: Callable[[Loaded | OSError], None],
+        recovery_processes: int,
     ) -> None:
-        self._storage.background.run(lambda: directory.load(config_of), lambda result: loaded(directory, result))
+        """First what children can repair after an unclean stop, then all of it."""
+        run = self._storage.background.run
+
+        def load(validated: Set[str]) -> None:
+            run(lambda: directory.load(config_of, validated), loaded)
+
+        def looked(torn: list[TornLog] | OSError) -> None:
+            if isinstance(torn, OSError):
+                loaded(torn)
+            elif self._children is not None and torn:
+                recovery = ParallelRecovery(self._children, self._storage, load)
+                self._recoveries.append(recovery)
+                recovery.begin(torn, recovery_processes)
+            else:
+                load(frozenset())
+
+        run(lambda: torn_logs(self._storage, directory, config_of), looked)
+
+    def stop(self) -> None:
+        """Nobody waits for it any more. Harmless twice, and after the end."""
+        for recovery in self._recoveries:
+            recovery.stop()
 
     def _unusable(self, directory: LogDirectory, error: OSError) -> None:
         if len(self._directories.online()) <= 1:

@@ -55,7 +55,7 @@ def open_log(
     segments = _load_segments(storage, directory, config, names)
     epochs, epochs_lost = _load_epochs(storage, directory, bool(segments))
     epochs_in_file = epochs.entries()
-    doubtful = not clean
+    doubtful = not clean and not validated
     if not clean and not validated:
         _recover(storage, segments, epochs, 0 if epochs_lost else recovery_point, directory)
     elif segments and not _readable_to_the_end(segments[-1]):

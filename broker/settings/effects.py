@@ -49,6 +49,7 @@ WORKS: Final = _names(
     log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
     log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
     log.segment.delete.delay.ms log.preallocate log.initial.task.delay.ms
+    num.recovery.threads.per.data.dir
     log.message.timestamp.type log.message.timestamp.difference.max.ms log.message.timestamp.before.max.ms
     log.message.timestamp.after.max.ms log.message.downconversion.enable
     group.min.session.timeout.ms group.max.session.timeout.ms group.initial.rebalance.delay.ms group.max.size

@@ -3,18 +3,24 @@
 Arguments: the parent's process id, and how many bytes a second the work may move (`inf`).
 """
 
+import ctypes
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 
 from odradek.world.files import Files
 from odradek.world.os_files import OsFiles
+from odradek.world.stderr_log import log_to_stderr
 
 LOWEST_PRIORITY = 19
 LEAST_PAUSE_SECONDS = 0.01
 ORPHANED = 3
 """Exit code when nobody waits for the result any more."""
+
+PR_SET_PDEATHSIG = 1
+"""prctl(2)."""
 
 Work = Callable[[Files, bytes, Callable[[int], None]], Iterator[bytes]]
 
@@ -42,10 +48,18 @@ class Pace:
             time.sleep(ahead)
 
 
+def _die_with_parent() -> None:
+    """At the same moment, where the system can do that: nobody may change a file that the next broker has opened."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main(work: Work) -> int:
     """What a child's module calls with its own `work`; the exit code."""
     pace = Pace(int(sys.argv[1]), float(sys.argv[2]))
+    _die_with_parent()
     os.nice(LOWEST_PRIORITY)
+    log_to_stderr()
     request = sys.stdin.buffer.read()
     try:
         pace(0)

@@ -29,6 +29,25 @@ class Clock(Protocol):
         """Run `callback` once, on the loop, after what is running now."""
 
 
+class StandingClock:
+    """Always the same time, no timers: for work that is done from beginning to end in one go."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> float:
+        return 0.0
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+        raise AssertionError(f"nobody would call {callback}")
+
+    def call_soon(self, callback: Callable[[], object]) -> Timer:
+        raise AssertionError(f"nobody would call {callback}")
+
+
 class LoopClock:
     """The real clock, with timers of one asyncio loop."""
 

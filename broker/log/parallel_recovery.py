@@ -1,0 +1,99 @@
+"""After an unclean stop: logs with much to validate are repaired by child processes, several at a time.
+
+A scan of small batches is Python work, and two threads of that were measured to be slower than one. A child repairs a
+log as the broker itself would (`recovery.open_log`), so what a child does not come to is done in this process.
+"""
+
+import heapq
+import logging
+from collections.abc import Callable
+
+from odradek.broker.log import checkpoints
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.directory_files import CLEAN_SHUTDOWN, parse_partition_name
+from odradek.broker.log.log_directory import LogDirectory
+from odradek.broker.log.recovery_child import TornLog, encode_request
+from odradek.broker.log.segment import LOG
+from odradek.broker.log.storage import Storage
+from odradek.world.children import Child, Children
+
+logger = logging.getLogger(__name__)
+
+CHILD = "odradek.broker.log.recovery_child"
+LEAST_BYTES = 64 * 1024 * 1024
+"""To be validated in a directory, before it is worth while to begin processes."""
+
+
+def torn_logs(storage: Storage, directory: LogDirectory, config_of: Callable[[str], LogConfig]) -> list[TornLog]:
+    """The logs of a directory that has no mark of a clean shutdown. Raises OSError."""
+    files = storage.files
+    if files.exists(f"{directory.path}/{CLEAN_SHUTDOWN}"):
+        return []
+    recovery_points = directory.read_offsets(checkpoints.RECOVERY_POINTS)
+    starts = directory.read_offsets(checkpoints.LOG_START_OFFSETS)
+    found = []
+    for name in files.list_directory(directory.path):
+        key, path = parse_partition_name(name), f"{directory.path}/{name}"
+        if key is not None and files.is_directory(path):
+            point, interval = recovery_points.get(key, 0), config_of(key[0]).index_interval_bytes
+            size = _unvalidated_bytes(storage, path, point)
+            found.append(TornLog(path, *key, point, starts.get(key, 0), interval, size))
+    return found
+
+
+def _unvalidated_bytes(storage: Storage, directory: str, recovery_point: int) -> int:
+    """Of the segment that holds the recovery point, and of those after it."""
+    names = sorted(name for name in storage.files.list_directory(directory) if name.endswith(LOG))
+    later = [name for name in names if name.removesuffix(LOG) > f"{recovery_point:020d}"]
+    first = max(len(names) - len(later) - 1, 0)
+    return sum(storage.files.size(f"{directory}/{name}") for name in names[first:])
+
+
+def shared_out(logs: list[TornLog], shares: int) -> list[list[TornLog]]:
+    """Into at most so many shares of about the same size: the largest first, each to whoever has least."""
+    heap: list[tuple[int, int, list[TornLog]]] = [(0, number, []) for number in range(shares)]
+    for log in sorted(logs, key=lambda log: -log.size_bytes):
+        size, number, share = heap[0]
+        share.append(log)
+        heapq.heapreplace(heap, (size + log.size_bytes, number, share))
+    return [share for _, _, share in sorted(heap) if share]
+
+
+class ParallelRecovery:
+    """Of one directory. `done(directories)` hears once, on the loop, which logs are repaired."""
+
+    def __init__(self, children: Children, storage: Storage, done: Callable[[frozenset[str]], object]) -> None:
+        self._children = children
+        self._storage = storage
+        self._done = done
+        self._repaired: set[str] = set()
+        self._running: list[Child] = []
+        self._left = 0
+
+    def begin(self, logs: list[TornLog], processes: int) -> None:
+        """`processes`: how many at most, `num.recovery.threads.per.data.dir`."""
+        total = sum(log.size_bytes for log in logs)
+        shares = shared_out(logs, processes) if total >= LEAST_BYTES else []
+        self._left = len(shares)
+        if not shares:
+            self._done(frozenset())
+            return
+        logger.info("validating %d bytes of %d logs in %d processes", total, len(logs), len(shares))
+        for share in shares:
+            request = encode_request(share, self._storage.clock.now_ms(), self._storage.producer_expiration_ms)
+            self._running.append(self._children.run(CHILD, request, self._heard, self._ended))
+
+    def _heard(self, line: bytes) -> None:
+        self._repaired.add(line.decode().removesuffix("\n"))
+
+    def _ended(self, well: bool) -> None:
+        if not well:
+            logger.warning("a process that validates logs has failed: this one does the rest")
+        self._left -= 1
+        if self._left == 0:
+            self._done(frozenset(self._repaired))
+
+    def stop(self) -> None:
+        """End the processes. Harmless twice."""
+        for child in self._running:
+            child.kill()
