@@ -114,12 +114,20 @@ def up_convert(
     columns = Columns([], [], [], [])
     room = decompressed_limit
     for message in messages(message_set, allow_partial_tail=allow_partial_tail):
-        if message.codec == compression.NONE:
-            value = None if message.value is None else bytes(message.value)
-            _add(columns, message.offset, message.timestamp, message.key, value)
-        else:
-            room -= _open_wrapper(columns, message, room)
+        room -= add_records(columns, message, room)
     return columns
+
+
+def add_records(columns: Columns, message: LegacyMessage, limit: int = compression.MAX_DECOMPRESSED_BYTES) -> int:
+    """Add the records of one message, opened if it is a wrapper; the size that it decompressed to, else 0.
+
+    Raises CorruptBatch.
+    """
+    if message.codec != compression.NONE:
+        return _open_wrapper(columns, message, limit)
+    value = None if message.value is None else bytes(message.value)
+    _add(columns, message.offset, message.timestamp, message.key, value)
+    return 0
 
 
 def _add(columns: Columns, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> None:

@@ -8,7 +8,9 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from odradek.protocol.conversion import records_of
 from odradek.protocol.record_batch import (
+    CODEC_MASK,
     CONTROL_BIT,
     HEADER,
     HEADER_BYTES,
@@ -157,6 +159,13 @@ def iterate_valid(file: File, position: int, end: int) -> Iterator[tuple[Batch, 
             yield batch, content
             at = following
         position += at
+
+
+def first_offset_of(file: File, batch: Batch) -> int:
+    """The offset of the first record: of a compressed v0/v1 message it lies inside. Raises CorruptBatch."""
+    if batch.magic == 2 or batch.attributes & CODEC_MASK == 0:
+        return batch.base_offset
+    return records_of(file.pread(batch.size_bytes, batch.position)).offsets[0]
 
 
 def checksum_of(batch: Buffer) -> int:

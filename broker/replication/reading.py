@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from odradek.broker.replication import conversion
 from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.broker.replication.sessions import WantedPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import EpochEndOffset, LeaderIdAndEpoch, PartitionData
 from odradek.protocol.primitives import ZERO_UUID, Records
+from odradek.world.files import FileRange
 
 CONSUMER = -1
-LAST_VERSION_OF_WHOLE_BATCHES = 2
-"""Up to this one every partition gives a whole batch: it is converted, and what is over the limit is cut then."""
 LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
 FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_LEADER_HINT = 16
@@ -31,6 +31,11 @@ class FetchParameters(NamedTuple):
     @property
     def as_follower(self) -> bool:
         return self.replica_id >= 0
+
+    @property
+    def wants_messages(self) -> bool:
+        """A reader of before Kafka 0.11, who does not know record batches."""
+        return self.version < conversion.FIRST_VERSION_WITH_BATCHES
 
 
 class PartitionsRead(NamedTuple):
@@ -60,9 +65,12 @@ def read_partitions(
         assert answer.records is not None
         size = len(answer.records)
         if size:
-            first = parameters.version <= LAST_VERSION_OF_WHOLE_BATCHES
+            # when what is over the limit is cut in the end, every partition gives a whole batch to be converted
+            first = parameters.version <= conversion.LAST_VERSION_WITH_HARD_LIMIT
             total += size
             left = max(left - size, 0)
+            if not first and not isinstance(answer.records, FileRange):
+                left = min(left, max(conversion.CONVERTED_BYTES_MAX - total, 0))
     return PartitionsRead(answers, total, failed)
 
 
@@ -85,20 +93,31 @@ def _read_one(
         return _refusal(wanted, error, parameters.version, partition)
     if parameters.version < FIRST_VERSION_WITH_ZSTD and partition.log.config.compression_type == "zstd":
         return _refusal(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if parameters.wants_messages and not (parameters.as_follower or partition.log.config.message_downconversion_enable):
+        return _refusal(wanted, ErrorCode.UNSUPPORTED_VERSION)
     try:
         if wanted.last_fetched_epoch != NO_EPOCH:
             diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
             if diverging is not None:
                 return _answer(partition, b"", EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]))
-        slice_ = partition.read(
-            wanted.fetch_offset,
-            min(wanted.max_bytes, left),
-            as_follower=parameters.as_follower,
-            whole_first_batch=whole_first_batch,
-        )
+        records = _records(partition, wanted, parameters, min(wanted.max_bytes, left), whole_first_batch)
     except KafkaError as refused:
         return _refusal(wanted, refused.code, parameters.version, partition)
-    return _answer(partition, slice_.records)
+    return _answer(partition, records)
+
+
+def _records(
+    partition: Partition, wanted: WantedPartition, parameters: FetchParameters, max_bytes: int, whole_first_batch: bool
+) -> FileRange | bytes:
+    """In a format that the reader knows. Raises KafkaError."""
+    offset, as_follower = wanted.fetch_offset, parameters.as_follower
+    found = partition.read(offset, max_bytes, as_follower=as_follower, whole_first_batch=whole_first_batch)
+    if parameters.wants_messages:
+        version = parameters.version
+        return conversion.as_messages(partition, found, offset, wanted.max_bytes, version, as_follower=as_follower)
+    if conversion.needs_batches(found.segment, parameters.version, as_follower=as_follower):
+        return conversion.as_batches(partition, found)
+    return found.records
 
 
 def _answer(partition: Partition, records: Records, diverging: EpochEndOffset | None = None) -> PartitionData:

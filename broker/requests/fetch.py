@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from odradek.broker.replication.delayed import DelayedFetch
 from odradek.broker.replication.reading import CONSUMER, FetchParameters, PartitionsRead
 from odradek.broker.replication.sessions import FetchSession, OpenedFetch, WantedPartition
-from odradek.broker.requests.old_formats import FIRST_FETCH_VERSION_WITH_BATCHES, convert_answer, refuse
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Wait
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -75,24 +74,12 @@ def _keys(broker: Services, wanted: Iterable[WantedPartition], parameters: Fetch
 
 
 def _response(broker: Services, opened: OpenedFetch, read: PartitionsRead, context: RequestContext) -> FetchResponse:
-    if context.api_version < FIRST_FETCH_VERSION_WITH_BATCHES:
-        _convert(broker, read, context.api_version)
     session = opened.session
     answers = read.answers if session is None else _told(session, read, opened.incremental)
     response = FetchResponse(session_id=0 if session is None else session.id, responses=_by_topic(answers))
     if read.failed and context.api_version >= FIRST_VERSION_WITH_ENDPOINTS:
         response.node_endpoints = _leaders_named(broker, answers, context.listener)
     return response
-
-
-def _convert(broker: Services, read: PartitionsRead, version: int) -> None:
-    for wanted, answer in read.answers:
-        if answer.records:
-            partition = broker.replicas.partitions[(wanted.topic, wanted.index)]
-            if partition.log.config.message_downconversion_enable:
-                convert_answer(answer, wanted.fetch_offset, wanted.max_bytes, version)
-            else:
-                refuse(answer, ErrorCode.UNSUPPORTED_VERSION)
 
 
 def _told(

@@ -1,0 +1,119 @@
+"""What a log holds, in the message format that the reader of a fetch answer knows (FEATURES L3).
+
+    Fetch 0, 1      magic 0
+    Fetch 2, 3      magic 0 and 1
+    Fetch 4 to 11   whatever the log holds: Kafka 3.9 converts downwards only (KafkaApis.maybeConvertFetchedData), and
+                    every client of these versions reads all three formats. The bytes go from the file to the socket
+    Fetch 12 to 17  record batches for consumers. In answers of the flexible versions librdkafka 2.5.0 to 2.15.0 takes
+                    keys and values of messages for null (librdkafka#5504), a loss of data that Kafka's own brokers
+                    cause; and the newest clients may know nothing but batches
+    followers       whatever the log holds, from version 4 on
+
+Messages lie only in segments that an older Kafka has begun. A conversion keeps the loop busy, so an answer with one
+ends after CONVERTED_BYTES_MAX, of which the reader notices nothing: it asks for the rest.
+"""
+
+from collections.abc import Iterator
+
+from odradek.broker.log.segment import Segment
+from odradek.broker.log.slices import LogSlice, slice_of
+from odradek.broker.replication.partition import Partition
+from odradek.protocol.compression import UnknownCodec
+from odradek.protocol.conversion import end_offset, has_messages, to_batches, to_messages
+from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from odradek.protocol.message_set import MAGIC_V0, MAGIC_V1
+from odradek.protocol.primitives import Buffer
+from odradek.world.files import FileRange
+
+FIRST_VERSION_WITH_TIMESTAMPS = 2
+LAST_VERSION_WITH_HARD_LIMIT = 2
+"""Up to this one an answer is cut at the limit: the client sees from the cut message that its limit is too small."""
+FIRST_VERSION_WITH_BATCHES = 4
+FIRST_VERSION_WITH_BATCHES_ONLY = 12
+CONVERTED_BYTES_MAX = 1024 * 1024
+"""Of one answer; the first batch of a partition is converted whole even if it is larger."""
+SKIPPED_BYTES_MAX = 64 * 1024 * 1024
+"""How much of what an old reader cannot be given (markers of transactions) is passed over for one answer."""
+
+
+def needs_batches(segment: Segment | None, version: int, *, as_follower: bool) -> bool:
+    """Whether what was read from there must not go out as it is to a reader of version 4 or later."""
+    if version < FIRST_VERSION_WITH_BATCHES_ONLY or as_follower or segment is None:
+        return False
+    return segment.begins_with_messages
+
+
+def as_batches(partition: Partition, found: LogSlice) -> FileRange | bytes:
+    """Record batches with what was found. Raises KafkaError: CORRUPT_MESSAGE; StorageFailure."""
+    data = _bytes_of(partition, found)
+    if not _has_messages(data):
+        return found.records
+    return _gathered(to_batches(data, compressed=True), CONVERTED_BYTES_MAX)
+
+
+def as_messages(
+    partition: Partition, found: LogSlice, offset: int, max_bytes: int, version: int, *, as_follower: bool
+) -> bytes:
+    """Messages of old formats with what was found from `offset` on, or behind it, where nothing of it is left.
+
+    So a reader gets past control batches, of which it never hears. Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE when
+    what comes next is compressed with zstd, CORRUPT_MESSAGE; StorageFailure.
+    """
+    magic = MAGIC_V0 if version < FIRST_VERSION_WITH_TIMESTAMPS else MAGIC_V1
+    position, skipped = offset, 0
+    while True:
+        data = _bytes_of(partition, found)
+        messages = _gathered(to_messages(data, magic, offset), max(max_bytes, 1))
+        if messages:
+            return messages[:max_bytes] if version <= LAST_VERSION_WITH_HARD_LIMIT else messages
+        following = _end_offset(data, position)
+        skipped += len(data)
+        if following == position or skipped > SKIPPED_BYTES_MAX:
+            return b""
+        position = following
+        found = partition.read(position, CONVERTED_BYTES_MAX, as_follower=as_follower, whole_first_batch=True)
+
+
+def _bytes_of(partition: Partition, found: LogSlice) -> bytes:
+    """At most CONVERTED_BYTES_MAX of them, but a whole batch."""
+    records = found.records
+    if isinstance(records, bytes):
+        return records
+    try:
+        if records.length > CONVERTED_BYTES_MAX and found.segment is not None:
+            less = slice_of(found.segment, records.position, records.length, CONVERTED_BYTES_MAX, True).records
+            return less.read() if isinstance(less, FileRange) else less
+        return records.read()
+    except OSError as error:
+        raise partition.log.failed(error) from error
+
+
+def _gathered(pieces: Iterator[Buffer], max_bytes: int) -> bytes:
+    """As many as `max_bytes` allows, at least one. What cannot be converted is an error only when it comes first."""
+    gathered = bytearray()
+    try:
+        for piece in pieces:
+            if gathered and len(gathered) + len(piece) > max_bytes:
+                break
+            gathered += piece
+    except UnknownCodec as refused:
+        if not gathered:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, str(refused)) from refused
+    except MalformedMessage as bad:
+        if not gathered:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(bad)) from bad
+    return bytes(gathered)
+
+
+def _has_messages(data: bytes) -> bool:
+    try:
+        return has_messages(data)
+    except MalformedMessage as bad:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(bad)) from bad
+
+
+def _end_offset(data: bytes, default: int) -> int:
+    try:
+        return end_offset(data, default)
+    except MalformedMessage as bad:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(bad)) from bad

@@ -1,0 +1,155 @@
+"""From message sets to record batches and back, for readers that know only one of them.
+
+What is given may hold all three formats, one behind the other: a log of an older Kafka goes on in the format of today.
+Offsets, keys, values and codecs stay. A conversion goes piece by piece, so that whoever has a limit can stop.
+
+Source of the downward rules: RecordsUtil.downConvert of Kafka 3.9. Upwards Kafka converts only when it appends.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+from odradek.protocol import compression
+from odradek.protocol.message_set import LegacyMessage, add_records, down_convert, read_message
+from odradek.protocol.primitives import Buffer
+from odradek.protocol.record_batch import (
+    CODEC_MASK,
+    MAGIC_V2,
+    MAX_INT32,
+    CorruptBatch,
+    Entry,
+    check_crc,
+    entries,
+    read_header,
+)
+from odradek.protocol.records import Columns, decode_records, encode_batch
+
+RUN_BYTES: Final = 64 * 1024
+"""So much of single messages becomes one batch."""
+
+
+def has_messages(records: Buffer) -> bool:
+    """Whether anything in there is older than record batches; a cut-off end is passed over. Raises CorruptBatch."""
+    return any(entry.magic != MAGIC_V2 for entry in entries(records, allow_partial_tail=True))
+
+
+def end_offset(records: Buffer, default: int) -> int:
+    """The offset behind the last whole batch or message; `default` when there is none. Raises CorruptBatch."""
+    last = deque(entries(records, allow_partial_tail=True), maxlen=1)
+    if not last:
+        return default
+    return (read_header(records, last[0].position).last_offset if last[0].magic == MAGIC_V2 else last[0].offset) + 1
+
+
+def records_of(batch: Buffer) -> Columns:
+    """The records of one batch, or of one message, of any format. Raises CorruptBatch."""
+    entry = next(entries(batch), None)
+    if entry is None or entry.magic == MAGIC_V2:
+        return decode_records(batch)
+    columns = Columns([], [], [], [])
+    add_records(columns, read_message(batch, 0, entry.size_bytes))
+    return columns
+
+
+# ---- upwards
+
+
+def to_batches(records: Buffer, *, compressed: bool) -> Iterator[Buffer]:
+    """Record batches with all that is in `records`, those that are there already as they are. A cut-off end is left.
+
+    `compressed`: a batch from a wrapper gets the wrapper's codec. Neighbours that are not compressed share a batch.
+    There are no leader epochs in old formats, so such batches have none (-1), and no timestamps in magic 0 (-1).
+    Raises CorruptBatch, also for a wrong checksum.
+    """
+    run: list[LegacyMessage] = []
+    run_bytes = 0
+    for entry in entries(records, allow_partial_tail=True):
+        message = None
+        if entry.magic != MAGIC_V2:
+            message = read_message(records, entry.position, entry.size_bytes)
+        if run and (message is None or run_bytes >= RUN_BYTES or not _same_batch(run, message)):
+            yield _batch(run, compression.NONE)
+            run, run_bytes = [], 0
+        if message is None:
+            yield memoryview(records)[entry.position : entry.position + entry.size_bytes]
+        elif message.codec != compression.NONE:
+            yield _batch([message], message.codec if compressed else compression.NONE)
+        else:
+            run.append(message)
+            run_bytes += message.size_bytes
+    if run:
+        yield _batch(run, compression.NONE)
+
+
+def _same_batch(run: list[LegacyMessage], message: LegacyMessage) -> bool:
+    """A batch has one kind of time, and when that is the broker's, one time."""
+    first = run[0]
+    same_time = not first.is_log_append_time or message.timestamp == first.timestamp
+    return (
+        message.codec == compression.NONE
+        and message.is_log_append_time == first.is_log_append_time
+        and same_time
+        and message.offset - first.offset <= MAX_INT32
+    )
+
+
+def _batch(run: list[LegacyMessage], codec: int) -> bytearray:
+    columns = Columns([], [], [], [])
+    for message in run:
+        add_records(columns, message)
+    offsets = columns.offsets
+    if any(one >= following for one, following in pairwise(offsets)):
+        raise CorruptBatch(run[0].position, f"offsets do not rise: {offsets[:10]}")
+    if offsets[-1] - offsets[0] > MAX_INT32:
+        raise CorruptBatch(run[0].position, f"offsets from {offsets[0]} to {offsets[-1]} in one message")
+    return encode_batch(
+        offsets[0],
+        columns.timestamps,
+        columns.keys,
+        columns.values,
+        offsets=offsets,
+        codec=codec,
+        log_append_time_ms=run[0].timestamp if run[0].is_log_append_time else None,
+    )
+
+
+# ---- downwards
+
+
+def to_messages(records: Buffer, magic: int, from_offset: int) -> Iterator[Buffer]:
+    """Messages of at most `magic` (0 or 1) with what such a reader can have, older ones as they are.
+
+    Headers, control batches, producer ids and epochs are dropped. A compressed batch stays one wrapper; of others the
+    records before `from_offset`, which is where the reader wants to begin, are left out: without wrapper each would be
+    a message of its own, and librdkafka relies on their absence. Raises CorruptBatch, and UnknownCodec for zstd.
+    """
+    for entry in entries(records, allow_partial_tail=True):
+        if entry.magic <= magic:
+            yield memoryview(records)[entry.position : entry.position + entry.size_bytes]
+        elif entry.magic == MAGIC_V2:
+            yield _messages_of_batch(records, entry, magic, from_offset)
+        else:
+            message = read_message(records, entry.position, entry.size_bytes)
+            columns = Columns([], [], [], [])
+            add_records(columns, message)
+            yield down_convert(columns, magic, message.codec)
+
+
+def _messages_of_batch(records: Buffer, entry: Entry, magic: int, from_offset: int) -> bytes:
+    header = read_header(records, entry.position)
+    if header.is_control:
+        return b""
+    if header.attributes & CODEC_MASK == compression.ZSTD:
+        raise compression.UnknownCodec("zstd does not exist in message sets")
+    check_crc(records, entry.position, header)
+    columns = decode_records(records, entry.position)
+    if header.codec == compression.NONE:
+        columns = _from_offset(columns, from_offset)
+    return down_convert(columns, magic, header.codec, log_append_time=header.is_log_append_time)
+
+
+def _from_offset(columns: Columns, offset: int) -> Columns:
+    skip = sum(1 for one in columns.offsets if one < offset)
+    return Columns(columns.offsets[skip:], columns.timestamps[skip:], columns.keys[skip:], columns.values[skip:])
