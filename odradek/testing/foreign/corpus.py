@@ -1,0 +1,204 @@
+"""What is written to one broker so that another one can be asked for it: of everything that a log can hold, some.
+
+Records come from librdkafka; batches with producer ids, whose sequences must be known, from requests of our own.
+"""
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.record_builder import BatchBuilder
+from odradek.testing.foreign.interface import Record
+from odradek.testing.foreign.raw import RawConnection
+from odradek.testing.foreign.seen import DEADLINE_SECONDS, read, segment_offsets, wait_for_leaders
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+BATCH_RECORDS = 7
+GROUP = "readers"
+SMALL_SEGMENTS = {"segment.bytes": "2000", "index.interval.bytes": "300"}
+CODEC_TOPICS = {f"codec-{codec}": codec for codec in CODECS}
+TOPICS: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(CODEC_TOPICS, SMALL_SEGMENTS),
+    "append-time": {**SMALL_SEGMENTS, "message.timestamp.type": "LogAppendTime"},
+    "trimmed": SMALL_SEGMENTS,
+    "sequenced": SMALL_SEGMENTS,
+    "compacted": {
+        "segment.bytes": "1000",
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+        "segment.ms": "1000",
+    },
+}
+TRIMMED_TO = 43
+
+
+@dataclass
+class SequencedProducer:
+    """An idempotent producer whose every number is known; writes one batch at a time to partition 0 of `topic`."""
+
+    topic: str
+    producer_id: int
+    epoch: int
+    sequence: int = 0
+    sent: list[tuple[int, int, int]] = field(default_factory=list)
+    """(first sequence, records, base offset) of the batches that were acknowledged."""
+
+    @classmethod
+    def begin(cls, address: str, topic: str) -> "SequencedProducer":
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        with RawConnection(address) as connection:
+            while True:
+                answer = connection.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
+                if not answer.error_code:
+                    return cls(topic, answer.producer_id, answer.producer_epoch)
+                assert time.monotonic() < deadline, answer
+                time.sleep(0.05)
+
+    def batch(self, sequence: int, count: int) -> bytearray:
+        builder = BatchBuilder()
+        for number in range(sequence, sequence + count):
+            builder.append(hour_ago_ms() + number, b"key", f"sequence {number}".encode())
+        return builder.build(producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence)
+
+    def send(self, address: str, count: int) -> None:
+        """The next batch; it must be taken."""
+        error, base_offset = self.offer(address, self.sequence, count)
+        assert not error, error
+        self.sent.append((self.sequence, count, base_offset))
+        self.sequence += count
+
+    def offer(self, address: str, sequence: int, count: int) -> tuple[int, int]:
+        """Error code and base offset of the answer, whatever the sequence."""
+        return produce_batch(address, self.topic, self.batch(sequence, count))
+
+
+def produce_batch(address: str, topic: str, batch: bytes | bytearray, version: int = 9) -> tuple[int, int]:
+    """Error code and base offset."""
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
+    with RawConnection(address) as connection:
+        answer = connection.ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data]), version)
+    [partition] = answer.responses[0].partition_responses
+    return partition.error_code, partition.base_offset
+
+
+_HOUR_AGO_MS = int(time.time() * 1000) - 3_600_000
+
+
+def hour_ago_ms() -> int:
+    """The same during one run: times by which nothing expires yet."""
+    return _HOUR_AGO_MS
+
+
+def make_records(topic: str, first: int, count: int, *, headers: bool = True) -> list[Record]:
+    """Text that compresses, in part; null keys, null values, empty ones, headers; times that go back now and then."""
+    records, choose = [], random.Random(topic)
+    for number in range(first, first + count):
+        key = None if number % 11 == 3 else f"key {number % 5}".encode()
+        value = (
+            None
+            if number % 13 == 5 and key
+            else b""
+            if number % 17 == 7
+            else f"{topic} {number} ".encode() * 3 + choose.randbytes(20)
+        )
+        lines = (("number", str(number).encode()), ("nothing", None), ("number", b"")) if headers else ()
+        records.append(Record(key, value, lines, hour_ago_ms() + (number - 4 * (number % 9 == 8)) * 1000))
+    return records
+
+
+def produce(address: str, topic: str, codec: str, records: Sequence[Record], **settings: Any) -> None:
+    """In batches of seven, all acknowledged."""
+    failures: list[str] = []
+    given = {"bootstrap.servers": address, "compression.type": codec, "linger.ms": 50, "acks": "all"}
+    producer = Producer({**given, "batch.num.messages": BATCH_RECORDS, "log_level": 2, **settings})
+    send_all(producer, topic, records, failures)
+    left = producer.flush(DEADLINE_SECONDS)
+    assert not left and not failures, (topic, left, failures[:3])
+
+
+def send_all(producer: Producer, topic: str, records: Sequence[Record], failures: list[str]) -> None:
+    for record in records:
+        producer.produce(
+            topic,
+            record.value,
+            record.key,
+            partition=0,
+            on_delivery=lambda error, _: failures.append(str(error)) if error else None,
+            timestamp=record.timestamp_ms,
+            headers=list(record.headers),
+        )
+
+
+def create_topics(address: str, topics: Mapping[str, Mapping[str, str]], replicas: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
+    wanted = [NewTopic(name, 1, replicas, config=dict(config)) for name, config in topics.items()]
+    for made in admin.create_topics(wanted).values():
+        made.result(DEADLINE_SECONDS)
+    wait_for_leaders(address, list(topics))
+
+
+@dataclass
+class Corpus:
+    """All of it, and what was written so far."""
+
+    address: str
+    sent: dict[str, list[Record]] = field(default_factory=dict)
+    producer: SequencedProducer = field(init=False)
+
+    def create(self) -> None:
+        create_topics(self.address, TOPICS)
+        self.producer = SequencedProducer.begin(self.address, "sequenced")
+
+    def write(self, count: int = 60) -> None:
+        """Another `count` records to each topic that takes such; then offsets are committed for a group."""
+        for topic in TOPICS:
+            if topic != "sequenced":
+                self._write(topic, count)
+        for size in (1, 2, 3, 4, 5, 6):
+            self.producer.send(self.address, size)
+        self.commit({topic: len(self.sent[topic]) - 3 for topic in CODEC_TOPICS})
+
+    def _write(self, topic: str, count: int) -> None:
+        before = self.sent.setdefault(topic, [])
+        records = make_records(topic, len(before), count)
+        if topic == "compacted":
+            records = [Record(record.key or b"no key", *_rest(record)) for record in records]
+        produce(self.address, topic, CODEC_TOPICS.get(topic, "none"), records)
+        before += records
+
+    def trim(self) -> None:
+        """DeleteRecords, in the midst of a batch; returns when the segments below are gone.
+
+        Until then Kafka finds no offset for a time that one of those segments has.
+        """
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2})
+        for deleted in admin.delete_records([TopicPartition("trimmed", 0, TRIMMED_TO)]).values():
+            assert deleted.result(DEADLINE_SECONDS).low_watermark == TRIMMED_TO
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        with RawConnection(self.address) as connection:
+            while sum(base <= TRIMMED_TO for base in segment_offsets(connection, "trimmed")) > 1:
+                assert time.monotonic() < deadline, "segments below the log start stay"
+                time.sleep(0.05)
+
+    def wait_compacted(self) -> None:
+        """Until a cleaner has left something out, whoever's."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while len(read(self.address, ["compacted"])["compacted"]) == len(self.sent["compacted"]):
+            assert time.monotonic() < deadline, "nothing is compacted"
+
+    def commit(self, offsets: Mapping[str, int]) -> None:
+        consumer = Consumer({"bootstrap.servers": self.address, "group.id": GROUP, "log_level": 2})
+        wanted = [TopicPartition(topic, 0, offset, metadata=f"at {offset}") for topic, offset in offsets.items()]
+        consumer.commit(offsets=wanted, asynchronous=False)
+        consumer.close()
+
+
+def _rest(record: Record) -> tuple[bytes | None, tuple[tuple[str, bytes | None], ...], int]:
+    return record.value, record.headers, record.timestamp_ms

@@ -1,0 +1,73 @@
+"""Apache Kafka 3.9.1 itself, from Maven Central: its broker, its tools, whatever is in its jars."""
+
+import fcntl
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+VERSION = "3.9.1"
+FETCH_SECONDS = 170
+TOOL_SECONDS = 120
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>odradek</groupId><artifactId>kafka</artifactId><version>1</version>
+<dependencies><dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
+<version>{VERSION}</version></dependency></dependencies></project>"""
+
+JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData")
+HEAP_MB = 192
+
+
+class NoKafka(Exception):  # noqa: N818 (a sentence for a person)
+    """Kafka cannot be run here; the text says why, in one line."""
+
+
+@dataclass(frozen=True)
+class KafkaJars:
+    """What Maven has put into `directory/jars`."""
+
+    directory: Path
+
+    @property
+    def archive(self) -> Path:
+        """The classes of a broker as the Java machine has loaded them, once a broker has left that: starts in 1.5 s."""
+        return self.directory / "broker.jsa"
+
+    def java(self, main: str, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
+        """The command that runs a main class."""
+        jars = [path for path in sorted((self.directory / "jars").glob("*.jar")) if "slf4j-simple" not in path.name]
+        class_path = ":".join(map(str, jars))
+        return ["java", *JVM_FLAGS, f"-Xmx{HEAP_MB}m", *flags, "-cp", class_path, main, *arguments]
+
+    def run(self, main: str, *arguments: str) -> str:
+        """What a tool says, on both outputs. Raises AssertionError when it fails."""
+        known = (f"-XX:SharedArchiveFile={self.archive}",) if self.archive.exists() else ()
+        command = self.java(main, *arguments, flags=known)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
+        assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+        return done.stdout + done.stderr
+
+
+def kafka_jars(directory: Path) -> KafkaJars:
+    """Fetches them the first time, which takes a minute. Raises NoKafka."""
+    java, maven = shutil.which("java"), shutil.which("mvn")
+    if java is None:
+        raise NoKafka("no java here to run Kafka")
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests of two processes may want them at the same time
+        if not (directory / "fetched").exists():
+            if maven is None:
+                raise NoKafka("no mvn here to fetch Kafka with")
+            _fetch(maven, directory)
+            (directory / "fetched").write_text(VERSION)
+    return KafkaJars(directory)
+
+
+def _fetch(maven: str, directory: Path) -> None:
+    (directory / "pom.xml").write_text(POM)
+    command = [maven, "-q", "-B", "-f", str(directory / "pom.xml"), "dependency:copy-dependencies"]
+    command.append(f"-DoutputDirectory={directory / 'jars'}")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+    if done.returncode:
+        raise NoKafka(f"Kafka's jars cannot be had: {done.stdout[-300:]}")

@@ -1,0 +1,83 @@
+"""A corpus that goes from broker to broker: each has to serve what the one before it has left, and then adds to it."""
+
+from dataclasses import dataclass, field
+
+from odradek.protocol.errors import ErrorCode
+from odradek.testing.foreign.corpus import CODEC_TOPICS, GROUP, TOPICS, TRIMMED_TO, Corpus, SequencedProducer
+from odradek.testing.foreign.interface import Record
+from odradek.testing.foreign.seen import SeenRecord, SeenTopic, committed_offsets, see
+
+OUR_GAPS = ("Error processing append operation on partition sequenced-0", "OutOfOrderSequenceException")
+"""What Kafka's log says of `check_producer`."""
+
+
+@dataclass
+class Relay:
+    """`note` when one broker has written, `check` when the next one has started."""
+
+    corpus: Corpus
+    topics: list[str] = field(default_factory=lambda: list(TOPICS))
+    loose: frozenset[str] = frozenset({"compacted"})
+    """Topics in which a cleaner may be at work."""
+    seen: dict[str, SeenTopic] = field(default_factory=dict)
+    committed: dict[str, tuple[int, int, str | None]] = field(default_factory=dict)
+
+    def note(self) -> None:
+        """What is to be found later; the records are those that were sent."""
+        self.seen = see(self.corpus.address, self.topics)
+        self.committed = committed_offsets(self.corpus.address, GROUP)
+        check_sent(self.corpus, self.seen)
+
+    def check(self, *, batches_known: int) -> None:
+        """`batches_known`: of the sequenced producer, at least."""
+        now = see(self.corpus.address, self.topics)
+        for topic in self.topics:
+            if topic in self.loose:
+                _check_compacted(topic, self.seen[topic], now[topic])
+            else:
+                assert now[topic] == self.seen[topic], topic
+        assert committed_offsets(self.corpus.address, GROUP) == self.committed
+        check_producer(self.corpus.address, self.corpus.producer, batches_known)
+
+
+def _check_compacted(topic: str, before: SeenTopic, after: SeenTopic) -> None:
+    """What a later record replaces may be gone, nothing else."""
+    assert set(after.records) <= set(before.records), topic
+    assert _latest(after.records) == _latest(before.records), topic
+    assert (after.start, after.end, after.last_stable) == (before.start, before.end, before.last_stable), topic
+    assert (after.epochs, after.producers) == (before.epochs, before.producers), topic
+
+
+def _latest(records: tuple[SeenRecord, ...]) -> dict[bytes | None, SeenRecord]:
+    return {record.key: record for record in records}
+
+
+def as_sent(records: tuple[SeenRecord, ...]) -> list[Record]:
+    return [Record(one.key, one.value, one.headers, one.timestamp_ms) for one in records]
+
+
+def check_sent(corpus: Corpus, seen: dict[str, SeenTopic]) -> None:
+    """What is read is what was written, whatever has become of it on its way."""
+    for topic in CODEC_TOPICS:
+        sent = corpus.sent[topic]
+        assert as_sent(seen[topic].records) == sent, topic
+        assert [record.offset for record in seen[topic].records] == list(range(len(sent))), topic
+        assert len(seen[topic].segments) > 2, topic
+    trimmed = seen["trimmed"]
+    assert trimmed.start == TRIMMED_TO and as_sent(trimmed.records) == corpus.sent["trimmed"][TRIMMED_TO:]
+    times_set = seen["append-time"].records
+    assert {record.timestamp_type for record in times_set} == {2}
+    assert [one.value for one in times_set] == [one.value for one in corpus.sent["append-time"]]
+    compacted = seen["compacted"].records
+    assert {one.key: one.value for one in compacted} == {one.key: one.value for one in corpus.sent["compacted"]}
+    sequences = [f"sequence {number}".encode() for number in range(corpus.producer.sequence)]
+    assert [record.value for record in seen["sequenced"].records] == sequences
+
+
+def check_producer(address: str, producer: SequencedProducer, batches_known: int) -> None:
+    """The last batches are known again and answered with their offsets; older ones and gaps are refused."""
+    for sequence, count, base_offset in producer.sent[-batches_known:]:
+        assert producer.offer(address, sequence, count) == (ErrorCode.NONE, base_offset), sequence
+    sequence, count, _ = producer.sent[-6]
+    assert producer.offer(address, sequence, count)[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producer.offer(address, producer.sequence + 1, 1)[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

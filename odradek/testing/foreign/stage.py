@@ -1,0 +1,98 @@
+"""One broker id with its properties and its directory, played by Kafka or by Odradek, in turns."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from odradek.local.ports import free_ports
+from odradek.testing.broker_process import BrokerProcess, OdradekBroker
+from odradek.testing.foreign.kafka_broker import KafkaBroker
+from odradek.testing.foreign.kafka_jars import KafkaJars
+
+SESSION_TIMEOUT_MS = 2000
+DEADLINE_SECONDS = 30.0
+SETTINGS = {
+    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.initial.task.delay.ms": "200",
+    "log.retention.check.interval.ms": "300",
+    "log.cleaner.backoff.ms": "200",
+    "log.cleaner.dedupe.buffer.size": "4000000",
+    "controlled.shutdown.retry.backoff.ms": "200",
+    "controlled.shutdown.max.retries": "1",
+    "num.network.threads": "1",
+    "num.io.threads": "2",
+    "background.threads": "2",
+}
+"""Of both alike: small, and quick to notice things."""
+
+
+class Stage:
+    """Both programs get the very same file."""
+
+    def __init__(
+        self, jars: KafkaJars, zookeeper: str, directory: Path, broker_id: int, settings: Mapping[str, str]
+    ) -> None:
+        self.broker_id = broker_id
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
+        self.logs = directory / "data"
+        self._zookeeper = zookeeper
+        self._directory = directory
+        self.logs.mkdir(parents=True)
+        own = {
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": str(self.logs),
+            "zookeeper.connect": zookeeper,
+        }
+        self._settings = {**own, **SETTINGS, **settings}
+        self._jars = jars
+        self._lives: list[BrokerProcess] = []
+
+    def kafka(self, **settings: str) -> BrokerProcess:
+        """Started. `settings`, with _ for a dot, hold for this life only."""
+        return self._start(KafkaBroker(self._jars, *self._life("kafka", settings)))
+
+    def odradek(self, **settings: str) -> BrokerProcess:
+        return self._start(OdradekBroker(*self._life("odradek", settings)))
+
+    def _life(self, name: str, settings: Mapping[str, str]) -> tuple[Path, str, Path]:
+        """Its properties file, its address and its log."""
+        number = len(self._lives)
+        file = self._directory / f"{number}-{name}.properties"
+        given = {**self._settings, **{key.replace("_", "."): value for key, value in settings.items()}}
+        file.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
+        return file, self.address, self._directory / f"{number}-{name}.log"
+
+    def _start(self, broker: BrokerProcess) -> BrokerProcess:
+        self._wait_gone()
+        self._lives.append(broker)
+        broker.start()
+        return broker
+
+    def _wait_gone(self) -> None:
+        """Until the session of a life that was killed has expired."""
+        host, _, chroot = self._zookeeper.partition("/")
+        client = KazooClient(host)
+        client.start(DEADLINE_SECONDS)
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while client.exists(f"/{chroot}/brokers/ids/{self.broker_id}"):
+            assert time.monotonic() < deadline, "a session that does not expire"
+            time.sleep(0.05)
+        client.stop()
+        client.close()
+
+    def files(self, topic: str, suffix: str) -> list[Path]:
+        """Of partition 0, in the order of their names."""
+        return sorted((self.logs / f"{topic}-0").glob(f"*{suffix}"))
+
+    def close(self) -> None:
+        for life in self._lives:
+            life.close()

@@ -1,0 +1,51 @@
+"""One ZooKeeper, Kafka's jars, and stages: a broker id whose directory Kafka and Odradek serve in turns."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.local.ports import free_ports
+from odradek.local.zookeeper import EmbeddedZooKeeper
+from odradek.testing.foreign.kafka_jars import KafkaJars, NoKafka, kafka_jars
+from odradek.testing.foreign.stage import Stage
+
+CACHE = Path(__file__).parents[2] / ".cache" / "kafka-3.9"
+
+
+@pytest.fixture(scope="session")
+def kafka() -> KafkaJars:
+    try:
+        return kafka_jars(CACHE)
+    except NoKafka as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """One real server for the whole run."""
+    server = EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"), free_ports(1)[0])
+    with asyncio.Runner() as runner:
+        runner.run(server.start())
+        yield server
+        runner.run(server.stop())
+
+
+_chroots = itertools.count()
+
+
+@pytest.fixture
+def new_stage(kafka: KafkaJars, zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Callable[..., Stage]]:
+    """Makes stages: of one test, all in one cluster."""
+    stages: list[Stage] = []
+    cluster = f"{zookeeper.connect}/witness-{next(_chroots)}"
+
+    def make(broker_id: int = 0, **settings: str) -> Stage:
+        stages.append(Stage(kafka, cluster, tmp_path / f"broker-{broker_id}", broker_id, settings))
+        return stages[-1]
+
+    yield make
+    for stage in stages:
+        stage.close()

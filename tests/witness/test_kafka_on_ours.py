@@ -1,0 +1,53 @@
+"""Kafka's broker is started on a directory that ours has written, and serves it; then ours again, and so on."""
+
+from collections.abc import Callable
+
+import pytest
+
+from odradek.testing.foreign.corpus import Corpus, SequencedProducer
+from odradek.testing.foreign.relay import OUR_GAPS, Relay
+from odradek.testing.foreign.stage import Stage
+
+pytestmark = pytest.mark.cluster
+
+ALL, LAST = 5, 1
+"""Batches of a producer that are known after a start: Kafka's snapshots name the last one, and we read the others."""
+
+
+def test_kafka_serves_what_odradek_wrote(new_stage: Callable[..., Stage]) -> None:
+    """Clean stops first: Kafka has nothing to complain of, nothing to repair."""
+    stage = new_stage()
+    ours = stage.odradek()
+    corpus = Corpus(stage.address)
+    corpus.create()
+    corpus.write()
+    corpus.trim()
+    corpus.wait_compacted()
+    relay = Relay(corpus)
+    relay.note()
+    ours.stop()
+
+    kafka = stage.kafka()
+    relay.check(batches_known=LAST)
+    assert SequencedProducer.begin(stage.address, "sequenced").producer_id > corpus.producer.producer_id
+    corpus.write()
+    relay.note()
+    kafka.stop()
+    assert not kafka.complaints(but=OUR_GAPS)
+    assert "Skipping recovery of" in kafka.said() and "Recovering" not in kafka.said()
+
+    ours = stage.odradek()
+    relay.check(batches_known=ALL)
+    corpus.write()
+    relay.note()
+    ours.kill()
+
+    kafka = stage.kafka()
+    relay.check(batches_known=LAST)
+    kafka.kill()
+    assert not kafka.complaints(but=OUR_GAPS)
+
+    ours = stage.odradek()
+    relay.check(batches_known=ALL)
+    ours.stop()
+    assert not ours.complaints()
