@@ -6,6 +6,7 @@ from odradek.broker.groups.offsets import OffsetTable
 from odradek.broker.groups.records import GroupKey, OffsetKey, read_group, read_key, read_offset
 from odradek.broker.groups.roster import Roster
 from odradek.protocol.control_records import ControlType, control_type
+from odradek.protocol.conversion import has_messages, to_batches
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.primitives import Buffer
 from odradek.protocol.record_batch import BatchHeader, batches
@@ -26,6 +27,8 @@ class Replay:
 
     def steps(self, data: Buffer) -> Iterator[None]:
         """Take in the whole batches of `data`, pausing after every few records. Raises MalformedMessage."""
+        if has_messages(data):  # of an older Kafka's directory
+            data = b"".join(to_batches(data, compressed=False))
         for position, header in batches(data, allow_partial_tail=True):
             records = decode_records(data, position)
             if header.is_control:

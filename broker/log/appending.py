@@ -130,7 +130,8 @@ def _write(log: "Log", view: memoryview, batches: list[Batch]) -> None:
     try:
         segment = log.segments[-1]
         if segment.should_roll(log.config, size, last.last_offset, max_timestamp_ms, log.storage.clock):
-            segment = log.roll(first.base_offset)
+            # of a compressed message only the last offset is known; what comes next is at the log end or after it
+            segment = log.roll(first.base_offset if first.magic == 2 else 0)
         position = segment.size_bytes
         segment.append(view)
     except OSError as error:
@@ -143,6 +144,8 @@ def _write(log: "Log", view: memoryview, batches: list[Batch]) -> None:
         segment.note(batch.last_offset, position + batch.position, batch.size_bytes, batch.max_timestamp_ms)
         if batch.leader_epoch > log.epochs.latest:
             log.assign_epoch(batch.leader_epoch, batch.base_offset)
+        elif batch.magic != 2:
+            log.forget_epochs()
         if batch.producer_id >= 0:
             _learn(log, segment, batch, view)
     log.producers.map_end_offset = log.log_end_offset

@@ -13,8 +13,9 @@ from odradek.broker.log.index import OffsetIndex, TimeIndex
 from odradek.broker.log.producer_snapshot import decode_snapshot
 from odradek.broker.log.segment import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
 from odradek.broker.log.transaction_index import decode_aborted
+from odradek.protocol.conversion import records_of
 from odradek.protocol.record_batch import CorruptBatch
-from odradek.protocol.records import Columns, decode_records
+from odradek.protocol.records import Columns
 from odradek.world.files import Files
 
 Row = dict[str, object]
@@ -44,8 +45,8 @@ def dump(files: Files, path: str, *, records: bool = False) -> Iterator[Row]:
     file = files.open(path)
     for batch in iterate_headers(file, 0, file.size()):
         yield batch._asdict() | {"transactional": batch.is_transactional, "control": batch.is_control}
-        if records and batch.magic == 2:
-            yield from _record_rows(decode_records(file.pread(batch.size_bytes, batch.position)))
+        if records:
+            yield from _record_rows(records_of(file.pread(batch.size_bytes, batch.position)))
 
 
 def _base_offset(name: str) -> int:
@@ -142,11 +143,10 @@ def _verify_batches(files: Files, path: str) -> None:
     for batch, content in iterate_valid(file, 0, file.size()):
         if batch.base_offset <= previous:
             raise CorruptBatch(batch.position, f"offset {batch.base_offset} after {previous}")
-        if batch.magic == 2:
-            try:
-                decode_records(content)
-            except CorruptBatch as bad:
-                raise CorruptBatch(batch.position, bad.reason) from None
+        try:
+            records_of(content)
+        except CorruptBatch as bad:
+            raise CorruptBatch(batch.position, bad.reason) from None
         previous = batch.last_offset
 
 

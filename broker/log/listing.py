@@ -6,9 +6,9 @@ from odradek.broker.log.batches import Batch
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.segment import SUFFIXES, Segment
 from odradek.broker.log.storage import Storage
+from odradek.protocol.conversion import records_of
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import CorruptBatch
-from odradek.protocol.records import decode_records
 
 if TYPE_CHECKING:
     from odradek.broker.log.log import Log
@@ -35,7 +35,7 @@ def first_at_or_after(log: "Log", timestamp_ms: int) -> TimestampedOffset | None
     """The first record of the log, by offset, whose timestamp is not before `timestamp_ms`."""
     try:
         for segment in log.segments[max(0, log.segment_number(log.log_start_offset)) :]:
-            if segment.retention_timestamp_ms() >= timestamp_ms:
+            if segment.largest_timestamp.timestamp_ms >= timestamp_ms:
                 found = _in_segment(log, segment, timestamp_ms)
                 if found is not None:
                     return found
@@ -58,9 +58,7 @@ def _in_segment(log: "Log", segment: Segment, timestamp_ms: int) -> TimestampedO
 
 
 def _in_batch(segment: Segment, batch: Batch, timestamp_ms: int, start_offset: int) -> TimestampedOffset | None:
-    if batch.magic != 2:
-        return (batch.max_timestamp_ms, batch.last_offset, -1) if batch.last_offset >= start_offset else None
-    records = decode_records(segment.file.pread(batch.size_bytes, batch.position))
+    records = records_of(segment.file.pread(batch.size_bytes, batch.position))
     for timestamp, offset in zip(records.timestamps, records.offsets, strict=True):
         if timestamp >= timestamp_ms and offset >= start_offset:
             return timestamp, offset, batch.leader_epoch

@@ -206,6 +206,15 @@ class Log:
         if self.epochs.assign(epoch, start_offset):
             self.write_epochs()
 
+    def forget_epochs(self) -> None:
+        """A message of format 0 or 1 was appended, which has no epoch: from here on histories cannot be compared.
+
+        So a follower goes back to its high watermark (UnifiedLog.append). Raises StorageFailure.
+        """
+        if self.epochs.latest >= 0:
+            self.epochs.clear()
+            self.write_epochs()
+
     def write_epochs(self) -> None:
         """Bring the checkpoint up to date. It is synced with the next flush, before the recovery point moves."""
         try:

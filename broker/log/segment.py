@@ -284,7 +284,9 @@ class Segment:
         if self._time_index is None and self._files.exists(self.path(TIME_INDEX)):
             file = self._files.open(self.path(TIME_INDEX))
             size = file.size()
-            if size and size % TIME_ENTRY.size == 0:
+            if size == 0:  # messages of format 0 have no timestamps
+                return TimeEntry(-1, self.base_offset)
+            if size % TIME_ENTRY.size == 0:
                 timestamp_ms, offset = TIME_ENTRY.unpack(file.pread(TIME_ENTRY.size, size - TIME_ENTRY.size))
                 if timestamp_ms >= 0 and offset >= 0:
                     return TimeEntry(timestamp_ms, self.base_offset + offset)

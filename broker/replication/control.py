@@ -100,10 +100,13 @@ class ReplicaControl:
             removing_replicas=tuple(state.removing_replicas),
             recovering=state.leader_recovery_state != 0,
         )
-        if view.leader == self._replicas.broker_id:
-            self._lead(partition, view)
-        else:
-            self._follow(partition, view)
+        try:
+            if view.leader == self._replicas.broker_id:
+                self._lead(partition, view)
+            else:
+                self._follow(partition, view)
+        except KafkaError as failed:
+            return failed.code
         return ErrorCode.NONE
 
     def _partition(self, topic: str, index: int, topic_id: bytes, *, is_new: bool) -> Partition:
@@ -148,6 +151,7 @@ class ReplicaControl:
         if view.leader == NO_LEADER:
             self._followings.leave(partition)
         else:
+            partition.drop_unconfirmed()
             self._followings.follow(partition)
         if was_leader:
             self._coordinators.on_resigned(partition.topic, partition.index)

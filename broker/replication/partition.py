@@ -180,6 +180,12 @@ class Partition:
         self.log.truncate_to(offset)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
 
+    def drop_unconfirmed(self) -> None:
+        """A new follower whose log has no leader epochs (message formats 0 and 1) cannot find out where it leaves the
+        leader's: it keeps what is replicated for certain (Kafka: truncateToHighWatermark). Raises StorageFailure."""
+        if self.log.latest_epoch == NO_EPOCH and self.high_watermark < self.log.log_end_offset:
+            self.truncate_to(max(self.high_watermark, self.log.log_start_offset))
+
     def start_over_at(self, offset: int) -> None:
         """Drop everything: the leader's log begins above our end."""
         self.log.truncate_fully_and_start_at(offset)

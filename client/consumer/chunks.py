@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from odradek.client.consumer.config import Deserializer
 from odradek.client.errors import ClientError, DeserializationError
 from odradek.client.records import ConsumerRecord, TopicPartition
+from odradek.protocol.conversion import has_messages, to_batches
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.record_batch import BatchHeader, check_crc, entries, read_header
 from odradek.protocol.records import Columns, decode_records
 
 CHUNKS_PER_PARTITION = 2
 """How many answers of one partition are kept: the one being read, and one ahead."""
-MAGIC_V2 = 2
 ABORT_MARKER = 0
 Aborted = Sequence[tuple[int, int]]
 """(producer id, first offset) of aborted transactions, by first offset."""
@@ -23,7 +23,8 @@ Aborted = Sequence[tuple[int, int]]
 class Chunk:
     """What one answer has of one partition, from `fetch_offset` on.
 
-    `version` is that of the position when it was asked for; `next_offset` where the answer ends.
+    `version` is that of the position when it was asked for; `next_offset` where the answer ends. Messages of formats 0
+    and 1, which a broker may have from an older Kafka, become batches at once. Raises MalformedMessage.
     """
 
     def __init__(
@@ -37,14 +38,12 @@ class Chunk:
         self.topic_partition = topic_partition
         self.version = version
         self.next_offset = fetch_offset
-        self.records = records
+        self.records = records if not has_messages(records) else _as_batches(records)
         self._aborted = sorted(aborted or (), key=lambda one: one[1])
         self._read_committed = aborted is not None
         self._batches: list[int] = []
-        for entry in entries(records, allow_partial_tail=True):
-            if entry.magic != MAGIC_V2:
-                raise ClientError(f"{topic_partition}: message format {entry.magic} in the answer; only 2 is read")
-            header = read_header(records, entry.position)
+        for entry in entries(self.records, allow_partial_tail=True):
+            header = read_header(self.records, entry.position)
             self._batches.append(entry.position)
             self.next_offset = max(self.next_offset, header.next_offset)
 
@@ -91,6 +90,18 @@ class Chunk:
         key = decode_records(self.records, position).keys[0]
         if key is not None and int.from_bytes(key[2:4], "big", signed=True) == ABORT_MARKER:
             aborted_producers.discard(header.producer_id)
+
+
+def _as_batches(records: memoryview) -> memoryview:
+    """What is good before damage counts: the next answer begins with the damage."""
+    gathered = bytearray()
+    try:
+        for batch in to_batches(records, compressed=False):
+            gathered += batch
+    except MalformedMessage:
+        if not gathered:
+            raise
+    return memoryview(gathered)
 
 
 class Reader:

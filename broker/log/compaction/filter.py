@@ -10,7 +10,8 @@ from odradek.broker.log.compaction.messages import Request
 from odradek.broker.log.compaction.offset_map import OffsetMap
 from odradek.broker.log.compaction.transactions import WalkedTransactions
 from odradek.broker.log.transaction_index import AbortedTransaction
-from odradek.protocol.message_set import down_convert, up_convert
+from odradek.protocol.conversion import records_of
+from odradek.protocol.message_set import down_convert
 from odradek.protocol.record_batch import (
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
@@ -24,11 +25,6 @@ from odradek.protocol.records import Columns, assemble, decode_records, encode_b
 
 KEPT_ATTRIBUTES = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 """Of a batch that is emptied."""
-
-
-def records_of(batch: Batch, content: bytes) -> Columns:
-    """Of any message format. Raises CorruptBatch."""
-    return decode_records(content) if batch.magic == MAGIC_V2 else up_convert(content)
 
 
 class Filter:
@@ -50,7 +46,7 @@ class Filter:
             return self._keep_marker(batch, content)
         if self._transactions.data(batch):
             return self._emptied(batch, content)
-        columns = records_of(batch, content)
+        columns = records_of(content)
         horizon_ms = read_header(content).delete_horizon_ms if batch.magic == MAGIC_V2 else None
         kept = self._kept(batch, columns, horizon_ms)
         if not kept:

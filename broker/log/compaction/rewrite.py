@@ -6,13 +6,14 @@ Runs in the child, on paths alone; it reads files that no longer change and writ
 from collections.abc import Callable, Iterator, Sequence
 
 from odradek.broker.log.batches import Batch, decode_header, iterate_valid
-from odradek.broker.log.compaction.filter import Filter, end_mark, records_of
+from odradek.broker.log.compaction.filter import Filter, end_mark
 from odradek.broker.log.compaction.messages import Cleaned, Finished, Request
 from odradek.broker.log.compaction.offset_map import OffsetMap
 from odradek.broker.log.compaction.plan import Piece, group_segments
 from odradek.broker.log.compaction.transactions import WalkedTransactions
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.segment import CLEANED, LOG, SUFFIXES, TRANSACTION_INDEX, Segment
+from odradek.protocol.conversion import records_of
 from odradek.protocol.record_batch import HEADER_BYTES, NO_TIMESTAMP
 from odradek.world.files import Files
 
@@ -124,7 +125,7 @@ def fill_map(
 
 def _put(offset_map: OffsetMap, batch: Batch, content: bytes, start: int) -> bool:
     """Whether all records of the batch found room."""
-    columns = records_of(batch, content)
+    columns = records_of(content)
     for key, offset in zip(columns.keys, columns.offsets, strict=True):
         if key is None or offset < start:
             continue
