@@ -214,6 +214,18 @@ class GroupCoordinator:
             self._drop_if_dead(group)
         return ErrorCode.NONE, errors
 
+    # transactions
+
+    def serves_partition(self, partition: int) -> bool:
+        """Whether the groups of that partition of `__consumer_offsets` are all loaded here."""
+        return self._active and self._ownership.check(partition) is ErrorCode.NONE
+
+    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
+        """Its marker is in the log of that partition: what it committed there becomes visible, or never was."""
+        for group in self._groups.values():
+            if group.partition == partition:
+                group.offsets.end_transaction(producer_id, committed=committed)
+
     # administration
 
     def list_groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[GroupListing]]:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from odradek.broker.log.log import Appended
+from odradek.broker.log.log import Appended, Origin
 from odradek.broker.log.manager import LogManager
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
@@ -74,9 +74,9 @@ class ReplicaManager:
 
     # ---- writing
 
-    def append(self, partition: Partition, records: Buffer, acks: int) -> Appended:
+    def append(self, partition: Partition, records: Buffer, acks: int, origin: Origin = Origin.CLIENT) -> Appended:
         """Append as the leader and wake whoever waits for it. Raises KafkaError."""
-        appended, advanced = partition.append_as_leader(records, acks)
+        appended, advanced = partition.append_as_leader(records, acks, origin)
         self.purgatory.touch(partition.appended)
         if advanced:
             self.purgatory.touch(partition.advanced)
@@ -87,7 +87,7 @@ class ReplicaManager:
     ) -> None:
         """Append with acks=all on behalf of a coordinator; `done` is called once, possibly before this returns."""
         try:
-            appended = self.append(partition, records, -1)
+            appended = self.append(partition, records, -1, Origin.COORDINATOR)
         except KafkaError as error:
             done(error.code)
             return
@@ -128,7 +128,8 @@ class ReplicaManager:
             except KafkaError as error:
                 answer.error_code, answer.records = error.code, b""
                 continue
-            answer.high_watermark = answer.last_stable_offset = partition.high_watermark
+            answer.high_watermark = partition.high_watermark
+            answer.last_stable_offset = partition.last_stable_offset
             if advanced:
                 moved.append(partition.advanced)
             if trimmed:

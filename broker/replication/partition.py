@@ -8,7 +8,7 @@ znode: which ISR). A request that carries an older one changes nothing.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from odradek.broker.log.log import Appended, Log, LogSlice
+from odradek.broker.log.log import Appended, Log, LogSlice, Origin
 from odradek.broker.replication.progress import FollowerProgress
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
@@ -149,8 +149,8 @@ class Partition:
 
     # ---- writing and reading
 
-    def append_as_leader(self, records: Buffer, acks: int) -> tuple[Appended, bool]:
-        """Append a client's batches; also whether the high watermark moved.
+    def append_as_leader(self, records: Buffer, acks: int, origin: Origin = Origin.CLIENT) -> tuple[Appended, bool]:
+        """Append a client's or a coordinator's batches; also whether the high watermark moved.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all with fewer in the committed ISR than
         `min.insync.replicas`: nothing is written), and what the log refuses.
@@ -163,7 +163,7 @@ class Partition:
                 f"{self.topic}-{self.index} has {len(self.committed_isr)} replicas in sync, "
                 f"min.insync.replicas is {self.log.config.min_insync_replicas}",
             )
-        appended = self.log.append_as_leader(records, self.leader_epoch)  # type: ignore[arg-type]
+        appended = self.log.append_as_leader(records, self.leader_epoch, origin=origin)  # type: ignore[arg-type]
         return appended, self.advance_high_watermark()
 
     def append_as_follower(self, records: Buffer, leader_high_watermark: int, leader_log_start: int) -> None:
@@ -191,9 +191,21 @@ class Partition:
         self.log.truncate_fully_and_start_at(offset)
         self.high_watermark = offset
 
-    def read(self, offset: int, max_bytes: int, *, as_follower: bool, whole_first_batch: bool) -> LogSlice:
-        """A follower reads to the end of the log, a client to the high watermark. Raises OffsetOutOfRange."""
-        end = self.log.log_end_offset if as_follower else self.high_watermark
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where the outcome of every transaction is known, and replicated."""
+        return self.log.last_stable_offset(self.high_watermark)
+
+    def read(
+        self, offset: int, max_bytes: int, *, as_follower: bool, whole_first_batch: bool, committed: bool = False
+    ) -> LogSlice:
+        """A follower reads to the end of the log, a client to the high watermark, one who wants only what is `committed`
+        to the last stable offset. Raises KafkaError, as Log.read does."""
+        end = self.high_watermark
+        if as_follower:
+            end = self.log.log_end_offset
+        elif committed:
+            end = self.last_stable_offset
         return self.log.read(offset, max_bytes, end, whole_first_batch=whole_first_batch)
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:

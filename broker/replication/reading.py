@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from odradek.broker.log.slices import LogSlice
 from odradek.broker.replication import conversion
 from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.broker.replication.sessions import WantedPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.fetch import EpochEndOffset, LeaderIdAndEpoch, PartitionData
+from odradek.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 from odradek.protocol.primitives import ZERO_UUID, Records
 from odradek.world.files import FileRange
 
@@ -27,6 +28,8 @@ class FetchParameters(NamedTuple):
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
+    committed: bool = False
+    """Isolation level read_committed: nothing of open transactions, and told which were aborted (KIP-98)."""
 
     @property
     def as_follower(self) -> bool:
@@ -100,33 +103,50 @@ def _read_one(
             diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
             if diverging is not None:
                 return _answer(partition, b"", EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]))
-        records = _records(partition, wanted, parameters, min(wanted.max_bytes, left), whole_first_batch)
+        records, aborted = _records(partition, wanted, parameters, min(wanted.max_bytes, left), whole_first_batch)
     except KafkaError as refused:
         return _refusal(wanted, refused.code, parameters.version, partition)
-    return _answer(partition, records)
+    return _answer(partition, records, aborted=aborted)
 
 
 def _records(
     partition: Partition, wanted: WantedPartition, parameters: FetchParameters, max_bytes: int, whole_first_batch: bool
-) -> FileRange | bytes:
-    """In a format that the reader knows. Raises KafkaError."""
-    offset, as_follower = wanted.fetch_offset, parameters.as_follower
-    found = partition.read(offset, max_bytes, as_follower=as_follower, whole_first_batch=whole_first_batch)
+) -> tuple[FileRange | bytes, list[AbortedTransaction] | None]:
+    """In a format that the reader knows; and which transactions in them were aborted. Raises KafkaError."""
+    offset, as_follower, committed = wanted.fetch_offset, parameters.as_follower, parameters.committed
+    found = partition.read(
+        offset, max_bytes, as_follower=as_follower, whole_first_batch=whole_first_batch, committed=committed
+    )
     if parameters.wants_messages:
         version = parameters.version
-        return conversion.as_messages(partition, found, offset, wanted.max_bytes, version, as_follower=as_follower)
+        return conversion.as_messages(
+            partition, found, offset, wanted.max_bytes, version, as_follower=as_follower
+        ), None
+    aborted = _aborted(partition, offset, found) if committed else None
     if conversion.needs_batches(found.segment, parameters.version, as_follower=as_follower):
-        return conversion.as_batches(partition, found)
-    return found.records
+        return conversion.as_batches(partition, found), aborted
+    return found.records, aborted
 
 
-def _answer(partition: Partition, records: Records, diverging: EpochEndOffset | None = None) -> PartitionData:
-    high_watermark = partition.high_watermark
+def _aborted(partition: Partition, offset: int, found: LogSlice) -> list[AbortedTransaction]:
+    if found.segment is None:
+        return []
+    within = partition.log.aborted_within(offset, found, partition.last_stable_offset)
+    return [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in within]
+
+
+def _answer(
+    partition: Partition,
+    records: Records,
+    diverging: EpochEndOffset | None = None,
+    aborted: list[AbortedTransaction] | None = None,
+) -> PartitionData:
     return PartitionData(
         partition_index=partition.index,
-        high_watermark=high_watermark,
-        last_stable_offset=high_watermark,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.log.log_start_offset,
+        aborted_transactions=aborted,
         diverging_epoch=diverging,
         records=records,
     )

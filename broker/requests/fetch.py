@@ -5,8 +5,10 @@ over. Sessions (KIP-227) from version 7, topic ids from 13. A follower's fetch a
 moves the high watermark and the ISR. Records are ranges of files, sent with sendfile; for versions 0 to 3 they are read
 and converted to message sets (`message.downconversion.enable`). zstd is refused below version 10.
 
-Not done: rack-aware replica selection (the preferred replica is always -1), read_committed's list of aborted
-transactions (there are no transactions yet, so the last stable offset is the high watermark).
+A read_committed consumer (version 4 on) is given nothing at or after the last stable offset, and the aborted
+transactions in what it is given, so that it can leave their records out.
+
+Not done: rack-aware replica selection (the preferred replica is always -1).
 """
 
 from collections.abc import Callable, Iterable
@@ -30,6 +32,7 @@ REQUEST = FetchRequest
 VERSIONS = (0, 17)
 
 FIRST_VERSION_WITH_ENDPOINTS = 16
+READ_COMMITTED = 1
 
 
 def handle(broker: Services, request: FetchRequest, context: RequestContext) -> Outcome:
@@ -63,7 +66,10 @@ def _parameters(broker: Services, request: FetchRequest, version: int) -> FetchP
     max_bytes = request.max_bytes
     if replica_id == CONSUMER:
         max_bytes = min(max_bytes, broker.config.fetch_max_bytes)
-    return FetchParameters(version, replica_id, replica_epoch, request.max_wait_ms, request.min_bytes, max_bytes)
+    committed = replica_id == CONSUMER and request.isolation_level == READ_COMMITTED
+    return FetchParameters(
+        version, replica_id, replica_epoch, request.max_wait_ms, request.min_bytes, max_bytes, committed
+    )
 
 
 def _keys(broker: Services, wanted: Iterable[WantedPartition], parameters: FetchParameters) -> list[object]:

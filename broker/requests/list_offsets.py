@@ -4,7 +4,8 @@ Timestamps: -1 the end that a client may read (the high watermark; the log end f
 record with the largest timestamp (from version 7), else the first record at or after it. -4 and -5 (tiered storage,
 versions 8 and 9): the local log start, and none. After a change of leader the end is not told until the high watermark
 has reached the new epoch, so that it never goes back (KAFKA-7703): OFFSET_NOT_AVAILABLE, below version 5
-LEADER_NOT_AVAILABLE. Version 0 answers a list of offsets, newest first.
+LEADER_NOT_AVAILABLE. For a read_committed consumer (version 2 on) a partition ends at the last stable offset. Version 0
+answers a list of offsets, newest first.
 """
 
 from odradek.broker.replication.partition import Partition
@@ -25,6 +26,7 @@ VERSIONS = (0, 9)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 CONSUMER = -1
 DEBUGGING_CONSUMER = -2
+READ_COMMITTED = 1
 FIRST_VERSION_OF = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 NOTHING = (-1, -1, -1)
@@ -35,8 +37,7 @@ def handle(broker: Services, request: ListOffsetsRequest, context: RequestContex
         ListOffsetsTopicResponse(
             name=topic.name,
             partitions=[
-                _partition(broker, topic.name, asked, request.replica_id, context.api_version)
-                for asked in topic.partitions
+                _partition(broker, topic.name, asked, request, context.api_version) for asked in topic.partitions
             ],
         )
         for topic in request.topics
@@ -45,7 +46,7 @@ def handle(broker: Services, request: ListOffsetsRequest, context: RequestContex
 
 
 def _partition(
-    broker: Services, topic: str, asked: ListOffsetsPartition, replica_id: int, version: int
+    broker: Services, topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     partition = broker.replicas.partition(topic, asked.partition_index)
@@ -56,17 +57,17 @@ def _partition(
     assert isinstance(partition, Partition)
     try:
         if version == 0:
-            answer.old_style_offsets = _old_style(partition, asked, replica_id)
+            answer.old_style_offsets = _old_style(partition, asked, request.replica_id)
         else:
             answer.timestamp, answer.offset, answer.leader_epoch = _look_up(
-                partition, asked.timestamp, replica_id, version
+                partition, asked.timestamp, request, version
             )
     except KafkaError as refused:
         answer.error_code = refused.code
     return answer
 
 
-def _look_up(partition: Partition, timestamp: int, replica_id: int, version: int) -> tuple[int, int, int]:
+def _look_up(partition: Partition, timestamp: int, request: ListOffsetsRequest, version: int) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch); -1 each where there is none. Raises KafkaError."""
     if timestamp < 0 and version < FIRST_VERSION_OF.get(timestamp, 99):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {version}")
@@ -76,7 +77,7 @@ def _look_up(partition: Partition, timestamp: int, replica_id: int, version: int
         return -1, start, replica_log.epochs.epoch_at(start)
     if timestamp == LATEST_TIERED:
         return -1, -1, -1
-    end = _readable_end(partition, replica_id, version)
+    end = _readable_end(partition, request, version)
     if timestamp == LATEST:
         return -1, end, partition.leader_epoch
     found = (
@@ -87,7 +88,8 @@ def _look_up(partition: Partition, timestamp: int, replica_id: int, version: int
     return found if found is not None and found[1] < end else NOTHING
 
 
-def _readable_end(partition: Partition, replica_id: int, version: int) -> int:
+def _readable_end(partition: Partition, request: ListOffsetsRequest, version: int) -> int:
+    replica_id = request.replica_id
     if replica_id not in (CONSUMER, DEBUGGING_CONSUMER):
         return partition.log.log_end_offset
     if replica_id == CONSUMER and partition.high_watermark < partition.leader_epoch_start_offset:
@@ -97,7 +99,8 @@ def _readable_end(partition: Partition, replica_id: int, version: int) -> int:
             else ErrorCode.LEADER_NOT_AVAILABLE
         )
         raise KafkaError(code, f"{partition}: the high watermark has not reached the leader's epoch")
-    return partition.high_watermark
+    committed = replica_id == CONSUMER and request.isolation_level == READ_COMMITTED
+    return partition.last_stable_offset if committed else partition.high_watermark
 
 
 def _old_style(partition: Partition, asked: ListOffsetsPartition, replica_id: int) -> list[int]:

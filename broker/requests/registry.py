@@ -44,6 +44,7 @@ from odradek.broker.requests import (
     stop_replica,
     sync_group,
     update_metadata,
+    write_txn_markers,
 )
 from odradek.broker.requests.modules import by_key, served_versions
 
@@ -85,6 +86,7 @@ MODULES: Sequence[ModuleType] = (
     stop_replica,
     sync_group,
     update_metadata,
+    write_txn_markers,
 )
 
 HANDLERS = by_key(MODULES)

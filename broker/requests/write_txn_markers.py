@@ -1,0 +1,92 @@
+"""WriteTxnMarkers (key 27), versions 0 and 1: a transaction coordinator ends transactions in partitions led here.
+
+A marker is appended to each partition, with acks=all, and answered when every replica in sync has it: whether the
+partition had data of the transaction or not, and as often as it is asked. An epoch older than the producer's is
+INVALID_PRODUCER_EPOCH, a coordinator epoch older than in its last marker TRANSACTION_COORDINATOR_FENCED;
+what is not led here NOT_LEADER_OR_FOLLOWER, and the coordinator asks elsewhere. A marker in `__consumer_offsets` makes
+the offsets of its transaction visible; while their groups are being loaded it is NOT_LEADER_OR_FOLLOWER too.
+
+Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 3.9.
+"""
+
+from typing import NamedTuple
+
+from odradek.broker.log.append import Origin
+from odradek.broker.metadata import CONSUMER_OFFSETS
+from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Wait
+from odradek.broker.services import Services
+from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+REQUEST = WriteTxnMarkersRequest
+VERSIONS = (0, 1)
+
+TIMEOUT_MS = 30_000
+"""The default of `request.timeout.ms`, after which the coordinator asks again."""
+
+
+class Written(NamedTuple):
+    """A marker that is in the log of the leader, and its answer to be."""
+
+    marker: WritableTxnMarker
+    result: WritableTxnMarkerPartitionResult
+    append: AwaitedAppend
+
+
+def handle(broker: Services, request: WriteTxnMarkersRequest, context: RequestContext) -> Outcome:
+    written: list[Written] = []
+    results: dict[int, WritableTxnMarkerResult] = {}
+    for marker in request.markers:
+        result = results.setdefault(marker.producer_id, WritableTxnMarkerResult(producer_id=marker.producer_id))
+        for topic in marker.topics:
+            partitions = [_write(broker, marker, topic.name, index, written) for index in topic.partition_indexes]
+            result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+    response = WriteTxnMarkersResponse(markers=list(results.values()))
+    if not written:
+        return Reply(response)
+
+    def start(respond: Respond) -> DelayedProduce:
+        def settled() -> None:
+            for one in written:
+                _settle(broker, one)
+            respond(response)
+
+        return DelayedProduce([one.append for one in written], settled)
+
+    return Wait(start, [one.append.partition.advanced for one in written], TIMEOUT_MS)
+
+
+def _write(
+    broker: Services, marker: WritableTxnMarker, topic: str, index: int, written: list[Written]
+) -> WritableTxnMarkerPartitionResult:
+    result = WritableTxnMarkerPartitionResult(partition_index=index)
+    try:
+        partition = broker.replicas.led(topic, index)
+        if topic == CONSUMER_OFFSETS and not broker.groups.serves_partition(index):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the groups of {topic}-{index} are being loaded")
+        end = EndTxnMarker(marker.transaction_result, marker.coordinator_epoch)
+        batch = encode_end_txn_marker(end, broker.clock.now_ms(), marker.producer_id, marker.producer_epoch)
+        appended = broker.replicas.append(partition, batch, -1, Origin.COORDINATOR)
+    except KafkaError as error:
+        result.error_code = error.code
+        return result
+    written.append(Written(marker, result, AwaitedAppend(partition, appended.last_offset + 1)))
+    return result
+
+
+def _settle(broker: Services, written: Written) -> None:
+    partition, error = written.append.partition, written.append.error
+    assert error is not None, written
+    written.result.error_code = error
+    if error is ErrorCode.NONE and partition.topic == CONSUMER_OFFSETS:
+        marker = written.marker
+        broker.groups.transaction_ended(partition.index, marker.producer_id, committed=marker.transaction_result)
