@@ -245,7 +245,8 @@ class Connection:
 
     def _read_or_pause(self) -> None:
         buffer = self._buffer
-        readable = not self._held or (not self._closing and buffer.end - buffer.start < READ_AHEAD_BYTES)
+        ahead = buffer.has_room and buffer.end - buffer.start < READ_AHEAD_BYTES
+        readable = not self._held or (ahead and not self._closing)
         if readable != self._reading:
             self._reading = readable
             self._endpoint.on_readable(self._on_readable if readable else None)

@@ -37,6 +37,11 @@ class ReceiveBuffer:
         """Whether this connection has a buffer for itself."""
         return self.view is not self._shared
 
+    @property
+    def has_room(self) -> bool:
+        """Whether bytes can be received: into no room nothing comes, which would look like the peer's end."""
+        return self.end < len(self.view)
+
     def next_frame(self) -> memoryview | None:
         """The next whole frame, without its size; None when there is none yet.
 

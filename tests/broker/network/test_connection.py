@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.network import connection as connection_module
+from odradek.broker.network.limits import UNANSWERED_REQUESTS_MAX
 from odradek.protocol.headers import decode_response
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.metadata import MetadataRequest
@@ -264,6 +265,27 @@ def test_what_is_read_ahead_while_a_request_waits_is_limited(play: Any) -> None:
         for _ in range(count + 1):
             await client.number()
         assert task.done()
+
+    play(scenario)
+
+
+def test_a_full_buffer_behind_handled_requests_is_not_the_clients_end(play: Any) -> None:
+    """What is read ahead is below its limit, since requests in front have been handled; but there is no room for more."""
+
+    async def scenario(harness: Any) -> None:
+        client = await harness.connect()
+        handled = [client.heartbeat("overtaken", number) for number in range(UNANSWERED_REQUESTS_MAX)]
+        waiting = [client.heartbeat("x" * 1000, number) for number in range(1000, 1200)]
+        sending = asyncio.ensure_future(client.send(b"".join([*handled, *waiting])))
+        await harness.settle(1000)
+        assert len(harness.handlers.handled) == UNANSWERED_REQUESTS_MAX
+        for number in range(UNANSWERED_REQUESTS_MAX):
+            harness.finish(number)
+            await harness.settle()
+            assert not client.ended
+        await sending
+        numbers = [await client.number() for _ in range(UNANSWERED_REQUESTS_MAX + len(waiting))]
+        assert numbers == [*range(UNANSWERED_REQUESTS_MAX), *range(1000, 1200)]
 
     play(scenario)
 
