@@ -20,13 +20,18 @@ class Checkpointing:
         self.stopped = False
 
     def read_high_watermarks(self) -> Offsets:
-        """Of all directories. A failing directory goes offline."""
+        """Of all current logs, as the directory says that each is in. A failing directory goes offline."""
         found: Offsets = {}
         for directory in self._directories.online():
             try:
-                found |= directory.read_offsets(checkpoints.HIGH_WATERMARKS)
+                offsets = directory.read_offsets(checkpoints.HIGH_WATERMARKS)
             except OSError as error:
                 self._directories.fail(directory.path, error)
+                continue
+            for key, offset in offsets.items():
+                log = self._logs.get(key)
+                if log is not None and log.log_directory == directory.path:
+                    found[key] = offset
         return found
 
     def write_high_watermarks(self, offsets: Offsets) -> None:

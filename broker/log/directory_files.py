@@ -16,7 +16,8 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 PARTITION_METADATA = "partition.metadata"
 DELETE_SUFFIX = "-delete"
-SET_ASIDE_SUFFIXES = (DELETE_SUFFIX, "-future", "-stray")
+FUTURE_SUFFIX = "-future"
+SET_ASIDE_SUFFIXES = (DELETE_SUFFIX, FUTURE_SUFFIX, "-stray")
 LONGEST_NAME = 255
 
 
@@ -88,6 +89,22 @@ def deleted_name(topic: str, partition: int, unique: int) -> str:
     """What a partition's directory is called while it waits for its removal; `unique` has 128 bits."""
     suffix = f"-{partition}.{unique:032x}{DELETE_SUFFIX}"
     return topic[: LONGEST_NAME - len(suffix)] + suffix
+
+
+def future_name(topic: str, partition: int, unique: int) -> str:
+    """A log that is to take the place of the partition's in another directory. May be longer than LONGEST_NAME."""
+    return f"{topic}-{partition}.{unique:032x}{FUTURE_SUFFIX}"
+
+
+def replaced_name(name: str) -> str:
+    """What the log is renamed to whose place the future log of that name takes: the two are known by each other."""
+    return name.removesuffix(FUTURE_SUFFIX) + DELETE_SUFFIX
+
+
+def parse_future_name(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of a future log, None when it is not one."""
+    live, _, unique = name.removesuffix(FUTURE_SUFFIX).rpartition(".")
+    return parse_partition_name(live) if name.endswith(FUTURE_SUFFIX) and unique else None
 
 
 def parse_partition_name(name: str) -> tuple[str, int] | None:

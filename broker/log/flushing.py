@@ -5,6 +5,7 @@ crash could take away.
 """
 
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.broker.log.checkpoints import LEADER_EPOCHS
@@ -71,8 +72,11 @@ def now(log: "Log") -> None:
     _done(log, flush)
 
 
-def in_background(log: "Log") -> None:
-    """Flush while the loop goes on; a failure goes to the log manager. Raises OSError when it cannot even begin."""
+def in_background(log: "Log", then: Callable[[], object] | None = None) -> None:
+    """Flush while the loop goes on, then call `then`; a failure goes to the log manager.
+
+    Raises OSError when it cannot even begin.
+    """
     flush = Flush(log)
 
     def done(result: OSError | None) -> None:
@@ -80,6 +84,8 @@ def in_background(log: "Log") -> None:
             log.failed(result)
         else:
             _done(log, flush)
+            if then is not None:
+                then()
 
     log.storage.background.run(flush.sync, done)
 

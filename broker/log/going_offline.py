@@ -13,7 +13,7 @@ from odradek.broker.log.log_directory import LogDirectory
 logger = logging.getLogger(__name__)
 
 Failed = Callable[[str, OSError, list[Key]], object]
-"""Path of a directory, what failed, the partitions that went with it."""
+"""Path of a directory, what failed, the partitions whose current log went with it."""
 
 
 class Directories:
@@ -48,7 +48,8 @@ class Directories:
         directory.offline = cause
         logger.error("log directory %s goes offline: %s", path, cause)
         lost = self._logs.in_directory(path)
-        for key, log in lost.items():
-            self._logs.remove(key)
+        current = [key for key, log in lost.items() if self._logs.get(key) is log]
+        for log in lost.values():
+            self._logs.remove(log)
             self._abandon(log)
-        self._failed(path, cause, list(lost))
+        self._failed(path, cause, current)

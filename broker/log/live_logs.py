@@ -10,10 +10,14 @@ Key = tuple[str, int]
 
 
 class LiveLogs:
-    """The logs of all directories that work, and their topic ids."""
+    """The logs of all directories that work, and their topic ids.
+
+    A partition has one current log; while that moves to another directory, also a future one there.
+    """
 
     def __init__(self) -> None:
         self._logs: dict[Key, Log] = {}
+        self._futures: dict[Key, Log] = {}
         self._topic_ids: dict[Key, bytes] = {}
 
     def __contains__(self, key: Key) -> bool:
@@ -22,24 +26,39 @@ class LiveLogs:
     def get(self, key: Key) -> Log | None:
         return self._logs.get(key)
 
-    def all(self) -> list[Log]:
+    def future(self, key: Key) -> Log | None:
+        return self._futures.get(key)
+
+    def current(self) -> list[Log]:
         return list(self._logs.values())
+
+    def futures(self) -> list[Log]:
+        return list(self._futures.values())
+
+    def all(self) -> list[Log]:
+        return [*self._logs.values(), *self._futures.values()]
+
+    def to_compact(self) -> list[Log]:
+        """A log that moves is left as it is."""
+        return [log for key, log in self._logs.items() if key not in self._futures]
 
     def is_live(self, log: Log) -> bool:
         """False once it has gone from here."""
-        return self._logs.get((log.topic, log.partition)) is log
+        key = (log.topic, log.partition)
+        return self._logs.get(key) is log or self._futures.get(key) is log
 
     def in_directory(self, path: str) -> dict[Key, Log]:
-        """Those in that entry of `log.dirs`."""
-        return {key: log for key, log in self._logs.items() if log.log_directory == path}
+        """Those in that entry of `log.dirs`; no partition is there twice."""
+        return {(log.topic, log.partition): log for log in self.all() if log.log_directory == path}
 
-    def emptiest(self, paths: Iterable[str]) -> str:
-        """The one of these directories with the fewest logs, the first of several (LogManager.nextLogDirs)."""
+    def emptiest_first(self, paths: Iterable[str]) -> list[str]:
+        """These directories, those with the fewest logs first (LogManager.nextLogDirs)."""
         counts = dict.fromkeys(paths, 0)
-        for log in self._logs.values():
-            if log.log_directory in counts:
-                counts[log.log_directory] += 1
-        return min(counts, key=counts.__getitem__)
+        if len(counts) > 1:
+            for log in self.all():
+                if log.log_directory in counts:
+                    counts[log.log_directory] += 1
+        return sorted(counts, key=counts.__getitem__)
 
     def topic_id(self, key: Key) -> bytes:
         """Zeros when it was never said."""
@@ -54,7 +73,18 @@ class LiveLogs:
     def set_topic_id(self, key: Key, topic_id: bytes) -> None:
         self._topic_ids[key] = topic_id
 
-    def remove(self, key: Key) -> Log | None:
-        """The log that was there."""
-        self._topic_ids.pop(key, None)
-        return self._logs.pop(key, None)
+    def add_future(self, log: Log) -> None:
+        self._futures[log.topic, log.partition] = log
+
+    def promote(self, key: Key) -> None:
+        """The future log is the current one from now on."""
+        self._logs[key] = self._futures.pop(key)
+
+    def remove(self, log: Log) -> None:
+        """Harmless when it has gone."""
+        key = (log.topic, log.partition)
+        if self._futures.get(key) is log:
+            del self._futures[key]
+        elif self._logs.get(key) is log:
+            del self._logs[key]
+            self._topic_ids.pop(key, None)

@@ -5,7 +5,9 @@ StorageFailure after the log manager has heard of it; trouble with what a client
 Source of the behaviour: UnifiedLog.scala and LocalLog.scala of Kafka 3.9.
 """
 
+import sys
 from bisect import bisect_right
+from collections.abc import Callable
 
 from odradek.broker.log import appending, flushing, listing, reading, retention, rewriting, truncation
 from odradek.broker.log.append import Appended, Origin
@@ -25,13 +27,15 @@ from odradek.world.files import Buffer, FileRange
 
 __all__ = ["Appended", "FileRange", "Log", "LogConfig", "LogSlice", "Origin"]
 
+NEVER_TRUNCATED = sys.maxsize
 KNOWN_POSITIONS = 64
 """Offsets of the active segment whose position is remembered."""
 
 
 class Log:
     """Opened by `recovery.open_log`. All offsets are absolute; `recovery_point` is what the disk has for certain, and
-    before `cleaned_to` the log is compacted."""
+    before `cleaned_to` the log is compacted. Who copies the log sets `lowest_end`, the lowest offset that a truncation
+    went back to, to NEVER_TRUNCATED, and looks again."""
 
     __slots__ = (
         "_base_offsets",
@@ -46,6 +50,7 @@ class Log:
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
+        "lowest_end",
         "partition",
         "producers",
         "recovery_point",
@@ -90,6 +95,7 @@ class Log:
         self._base_offsets = [segment.base_offset for segment in segments]
         self.known_positions: dict[int, int] = {}
         self.truncations = 0
+        self.lowest_end = NEVER_TRUNCATED
         self.closed = False
         self.clean_end_offset = -1
         self.cleaned_to = 0
@@ -185,11 +191,7 @@ class Log:
         of [log start, log end], CORRUPT_MESSAGE when the segment is damaged there; StorageFailure.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} of {self.topic}-{self.partition}, which has "
-                f"{self.log_start_offset} to {self.log_end_offset}",
-            )
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {self}")
         if offset >= end_offset:
             return EMPTY
         try:
@@ -279,6 +281,7 @@ class Log:
     def went_back_to(self, offset: int) -> None:
         """Called after a truncation: nothing from `offset` on is on the disk, whatever a running flush believes."""
         self.truncations += 1
+        self.lowest_end = min(self.lowest_end, offset)
         if self.recovery_point > offset or self.cleaned_to > offset:
             self.recovery_point = min(self.recovery_point, offset)
             self.cleaned_to = min(self.cleaned_to, offset)
@@ -306,6 +309,14 @@ class Log:
         """Forget producers that were silent for `producer.id.expiration.ms`."""
         self.producers.expire(self.storage.clock.now_ms(), self.storage.producer_expiration_ms)
 
+    def moved_to(self, directory: str) -> None:
+        """The log's directory was renamed. A flush that is under way had the old names, so it does not count."""
+        self.directory = directory
+        self.truncations += 1
+        self.snapshots.moved_to(directory)
+        for segment in self.segments:
+            segment.moved_to(directory)
+
     def configure(self, config: LogConfig) -> None:
         """Take other settings from now on."""
         self.config = config
@@ -317,10 +328,10 @@ class Log:
         """Return when everything is on the disk. Raises StorageFailure."""
         flushing.now(self)
 
-    def flush_in_background(self) -> None:
-        """Begin to bring everything to the disk; `recovery_point` moves when it is there."""
+    def flush_in_background(self, then: Callable[[], object] | None = None) -> None:
+        """Begin to bring everything to the disk; when it is there `recovery_point` moves, and `then` is called."""
         try:
-            flushing.in_background(self)
+            flushing.in_background(self, then)
         except OSError as error:
             raise self.failed(error) from error
 

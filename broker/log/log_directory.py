@@ -19,6 +19,7 @@ from odradek.broker.log.directory_files import (
     decode_partition_metadata,
     encode_clean_shutdown,
     encode_meta,
+    parse_future_name,
     parse_partition_name,
 )
 from odradek.broker.log.failure import DISK_FULL, CorruptFile, StorageFailure, UnusableDirectory
@@ -35,6 +36,8 @@ class Loaded(NamedTuple):
 
     logs: list[tuple[Log, bytes | None]]
     """With the topic id, where there is one."""
+    futures: list[tuple[Log, bytes | None]]
+    """Logs that were on their way into this directory."""
     to_delete: list[str]
 
 
@@ -123,10 +126,10 @@ class LogDirectory:
         recovery_points = self.read_offsets(checkpoints.RECOVERY_POINTS)
         starts = self.read_offsets(checkpoints.LOG_START_OFFSETS)
         cleaned = self.read_offsets(checkpoints.CLEANER_OFFSETS)
-        loaded = Loaded([], [])
+        loaded = Loaded([], [], [])
         for name in files.list_directory(self.path):
             path = f"{self.path}/{name}"
-            key = parse_partition_name(name)
+            key = parse_partition_name(name) or parse_future_name(name)
             if not files.is_directory(path):
                 continue
             if name.endswith(DELETE_SUFFIX):
@@ -145,7 +148,8 @@ class LogDirectory:
                     validated=path in validated,
                 )
                 log.cleaned_to = cleaned.get(key, 0)
-                loaded.logs.append((log, self._topic_id(path)))
+                found = loaded.logs if parse_partition_name(name) else loaded.futures
+                found.append((log, self._topic_id(path)))
         how = "after a clean shutdown" if clean else "with recovery, there is no mark of a clean shutdown"
         logger.info("%s: loaded %d logs %s", self.path, len(loaded.logs), how)
         return loaded

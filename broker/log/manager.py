@@ -4,26 +4,20 @@
 it, `going_offline` when a disk fails. Source: LogManager.scala of Kafka 3.9.
 """
 
-import logging
 import random
 from collections.abc import Callable, Iterable
 
 from odradek.broker.log.checkpointing import Checkpointing
 from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettings
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directory_files import (
-    PARTITION_METADATA,
-    Identity,
-    encode_partition_metadata,
-    partition_name,
-)
-from odradek.broker.log.failure import DISK_FULL
+from odradek.broker.log.creation import Creation
+from odradek.broker.log.directory_files import Identity
+from odradek.broker.log.future_logs import FutureLogs
 from odradek.broker.log.going_offline import Directories, Failed
 from odradek.broker.log.live_logs import Key, LiveLogs
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_directory import LogDirectory
 from odradek.broker.log.opening import Opening
-from odradek.broker.log.recovery import open_log
 from odradek.broker.log.removal import set_aside
 from odradek.broker.log.storage import Storage
 from odradek.broker.log.upkeep import Intervals, Upkeep
@@ -35,8 +29,6 @@ from odradek.world.clock import Clock
 from odradek.world.files import Files
 
 __all__ = ["Intervals", "Key", "LogManager"]
-
-logger = logging.getLogger(__name__)
 
 
 class LogManager:
@@ -75,8 +67,12 @@ class LogManager:
         )
         entries = [LogDirectory(self._storage, path) for path in directories]
         self._directories = Directories(entries, self._logs, self._abandon, directory_failed)
-        self._opening = Opening(self._storage, self._directories, self._logs, children)
+        self._future_logs = FutureLogs(self._storage, self._directories, self._logs, config_of, self._abandon)
+        self._opening = Opening(self._storage, self._directories, self._logs, self._future_logs, children)
         self.checkpointing = Checkpointing(clock, self._directories, self._logs)
+        self._creation = Creation(
+            self._storage, self._directories, self._logs, self._future_logs, self.checkpointing, config_of
+        )
         self._upkeep = Upkeep(clock, intervals, self._logs, self.checkpointing)
         self._closed = False
         self._compaction: Compaction | None = None
@@ -85,7 +81,7 @@ class LogManager:
                 clock,
                 children,
                 compaction or CompactionSettings(),
-                self._logs.all,
+                self._logs.to_compact,
                 lambda log: self._upkeep.high_watermark_of(log),
                 lambda log: self.checkpointing.cleaned(log.log_directory),
             )
@@ -133,7 +129,8 @@ class LogManager:
         return self._directories.online()
 
     def all_logs(self) -> list[Log]:
-        return self._logs.all()
+        """One of each partition."""
+        return self._logs.current()
 
     def get(self, topic: str, partition: int) -> Log | None:
         """The log, None when this broker has none (or its directory is offline)."""
@@ -144,53 +141,66 @@ class LogManager:
         return self._logs.topic_id((topic, partition))
 
     def get_or_create(self, topic: str, partition: int, topic_id: bytes = ZERO_UUID, *, is_new: bool = False) -> Log:
-        """The log, made in the directory with the fewest logs when there is none.
+        """The log, made when there is none, in the directory that was preferred or that has the fewest.
 
         `is_new`: the controller says that no replica has existed here; without it a log that is missing while a
         directory is offline may be in there. Raises KafkaError INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR.
         """
-        key = (topic, partition)
-        log, known = self._logs.get(key), self._logs.topic_id(key)
-        if log is not None and ZERO_UUID != known != topic_id != ZERO_UUID:
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic}-{partition} has another topic id on the disk")
-        online = [directory.path for directory in self.online()]
-        if log is None and (not online or not (is_new or self._directories.all_online())):
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} may be in an offline log directory")
-        path = self._logs.emptiest(online) if log is None else log.log_directory
-        try:
-            if log is None:
-                log = self._create(path, topic, partition)
-            if topic_id not in (ZERO_UUID, known):
-                self._write_topic_id(log, topic_id)
-        except OSError as error:
-            if error.errno not in DISK_FULL:
-                self._directories.fail(path, error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition}: {error}") from error
+        return self._creation.get_or_create((topic, partition), topic_id, is_new)
+
+    def prefer(self, topic: str, partition: int, path: str) -> None:
+        """When that partition, which is not here, is made, it shall be in that directory."""
+        self._creation.prefer((topic, partition), path)
+
+    # moves to another directory
+
+    def future_logs(self) -> list[Log]:
+        """Of the partitions that move."""
+        return self._logs.futures()
+
+    def future_log(self, topic: str, partition: int) -> Log | None:
+        """What is to take the place of the partition's log, in another directory."""
+        return self._logs.future((topic, partition))
+
+    def create_future_log(self, topic: str, partition: int, path: str) -> Log:
+        """An empty one in that directory. Raises KafkaError KAFKA_STORAGE_ERROR, also while any directory is offline:
+        there may be another one in that."""
+        if not self._directories.all_online():
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "there may be a future log in an offline log directory")
+        log = self._future_logs.create((topic, partition), path)
+        current = self._logs.get((topic, partition))
+        if current is not None and self._compaction is not None:
+            self._compaction.abandon(current)
+        self.checkpointing.soon(path)
         return log
 
-    def _create(self, log_directory: str, topic: str, partition: int) -> Log:
-        path = f"{log_directory}/{partition_name(topic, partition)}"
-        log = open_log(self._storage, path, topic, partition, self.config_of(topic), clean=True)
-        self._logs.add(log)
-        # With the checkpoint the directory's name gets onto the disk: a replica that is gone after a power failure
-        # would be taken for one that never was, in sync and maybe leading.
-        self.checkpointing.soon(log_directory)
-        logger.info("made %s", path)
+    def discard_future_log(self, topic: str, partition: int) -> None:
+        """Give the move up. No future log is no error."""
+        self._future_logs.discard((topic, partition))
+
+    def promote_future_log(self, topic: str, partition: int) -> Log:
+        """It takes the place of the log that it is a copy of, which is deleted. Raises StorageFailure."""
+        former = self._logs.get((topic, partition))
+        assert former is not None, (topic, partition)
+        log = self._future_logs.promote((topic, partition))
+        self.checkpointing.soon(former.log_directory)
+        self.checkpointing.soon(log.log_directory)
+        self.checkpointing.log_starts()
         return log
 
-    def _write_topic_id(self, log: Log, topic_id: bytes) -> None:
-        path = f"{log.directory}/{PARTITION_METADATA}"
-        self._storage.files.write_atomically(path, encode_partition_metadata(topic_id), sync=False)
-        self._logs.set_topic_id((log.topic, log.partition), topic_id)
+    # letting go, and settings
 
     def delete(self, topic: str, partition: int) -> None:
         """Drop a log: its directory is renamed at once and removed after `file.delete.delay.ms`. None is no error.
+        A future log goes first.
 
         Raises StorageFailure.
         """
-        log = self._logs.remove((topic, partition))
+        self._future_logs.discard((topic, partition))
+        log = self._logs.get((topic, partition))
         if log is None:
             return
+        self._logs.remove(log)
         self._abandon(log)
         try:
             set_aside(self._storage, log)

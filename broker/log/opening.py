@@ -11,12 +11,13 @@ from functools import partial
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directory_files import Identity
 from odradek.broker.log.failure import UnusableDirectory
+from odradek.broker.log.future_logs import FutureLogs
 from odradek.broker.log.going_offline import Directories
 from odradek.broker.log.live_logs import LiveLogs
+from odradek.broker.log.log import Log
 from odradek.broker.log.log_directory import Loaded, LogDirectory
 from odradek.broker.log.parallel_recovery import ParallelRecovery, torn_logs
 from odradek.broker.log.recovery_child import TornLog
-from odradek.broker.log.removal import remove_directory
 from odradek.broker.log.storage import Storage
 from odradek.world.children import Children
 
@@ -26,10 +27,20 @@ logger = logging.getLogger(__name__)
 class Opening:
     """Fills `logs` from `directories`."""
 
-    def __init__(self, storage: Storage, directories: Directories, logs: LiveLogs, children: Children | None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        directories: Directories,
+        logs: LiveLogs,
+        future_logs: FutureLogs,
+        children: Children | None,
+    ) -> None:
         self._storage = storage
         self._directories = directories
         self._logs = logs
+        self._future_logs = future_logs
+        self._found_futures: list[tuple[Log, bytes | None]] = []
+        self._found_deleted: list[str] = []
         self._children = children
         self._recoveries: list[ParallelRecovery] = []
 
@@ -73,6 +84,7 @@ class Opening:
             else:
                 self._take(directory, result)
             if left == 0:
+                self._future_logs.settle(self._found_futures, self._found_deleted)
                 ready()
 
         for directory in self._directories.online():
@@ -115,7 +127,7 @@ class Opening:
         self._directories.fail(directory.path, error)
 
     def _take(self, directory: LogDirectory, loaded: Loaded) -> None:
-        """Take its logs over. One that another directory has too (a move that was interrupted) sets this one aside."""
+        """Take its logs over. One that another directory has too (Kafka ended amid a move) sets this one aside."""
         for log, _ in loaded.logs:
             other = self._logs.get((log.topic, log.partition))
             if other is not None:
@@ -124,5 +136,5 @@ class Opening:
                 return
         for log, topic_id in loaded.logs:
             self._logs.add(log, topic_id)
-        for path in loaded.to_delete:
-            remove_directory(self._storage, path)
+        self._found_futures += loaded.futures
+        self._found_deleted += loaded.to_delete

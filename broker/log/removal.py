@@ -14,8 +14,13 @@ def set_aside(storage: Storage, log: Log) -> None:
     unique = storage.random.getrandbits(128)
     path = f"{log.log_directory}/{deleted_name(log.topic, log.partition, unique)}"
     storage.files.rename(log.directory, path)
+    remove_later(storage, log, path)
+
+
+def remove_later(storage: Storage, log: Log, path: str) -> None:
+    """The log has been renamed to `path`."""
     delay_ms = log.config.file_delete_delay_ms
-    logger.info("%s-%d is deleted, %s goes in %d ms", log.topic, log.partition, path, delay_ms)
+    logger.info("%s is deleted, %s goes in %d ms", log.directory, path, delay_ms)
     storage.clock.call_later(delay_ms, lambda: remove_directory(storage, path))
 
 

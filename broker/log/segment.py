@@ -78,6 +78,11 @@ class Segment:
         self._first_timestamp_ms: int | None = None
         self._bytes_since_index_entry = 0
 
+    def moved_to(self, directory: str) -> None:
+        """The directory was renamed; open files stay open."""
+        self._prefix = f"{directory}/{self.base_offset:020d}"
+        self.transactions = TransactionIndex(self._files, self.path(TRANSACTION_INDEX))
+
     def load_size(self) -> None:
         """Take the file as it is on the disk, indexes to be loaded when needed."""
         self.size_bytes = self._files.size(self.path(LOG))

@@ -24,6 +24,10 @@ class Snapshots:
         self._directory = directory
         self._offsets = sorted(int(name.removesuffix(SNAPSHOT)) for name in names if is_snapshot(name))
 
+    def moved_to(self, directory: str) -> None:
+        """The directory was renamed."""
+        self._directory = directory
+
     @property
     def latest(self) -> int | None:
         return self._offsets[-1] if self._offsets else None

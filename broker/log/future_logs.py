@@ -1,0 +1,172 @@
+"""Logs that are to take the place of their partition's log in another directory (KIP-113), as the disk sees them.
+
+A future log's directory is called `<topic>-<partition>.<unique>-future`. When it has caught up, the present log is
+renamed to `<topic>-<partition>.<unique>-delete`, with the same `unique`, and then the future one to
+`<topic>-<partition>`. A broker that died in between finds the future log, and its name with `-delete` instead: then,
+and only then, the future log is whole. Source: LogManager.replaceCurrentWithFutureLog of Kafka 3.9, which renames in
+the other order and does not start when it died in between.
+"""
+
+import logging
+import posixpath
+from collections.abc import Callable, Iterable
+
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.directory_files import (
+    PARTITION_METADATA,
+    encode_partition_metadata,
+    future_name,
+    partition_name,
+    replaced_name,
+)
+from odradek.broker.log.failure import DISK_FULL
+from odradek.broker.log.going_offline import Directories
+from odradek.broker.log.leader_epochs import LeaderEpochs
+from odradek.broker.log.live_logs import Key, LiveLogs
+from odradek.broker.log.log import Log
+from odradek.broker.log.recovery import open_log
+from odradek.broker.log.removal import remove_directory, remove_later, set_aside
+from odradek.broker.log.retention import remove_later as remove_files_later
+from odradek.broker.log.segment import DELETED
+from odradek.broker.log.storage import Storage
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.primitives import ZERO_UUID
+
+logger = logging.getLogger(__name__)
+
+
+class FutureLogs:
+    """Makes them, gives them up, puts them in their place. `abandon(log)` ends what is done to a log that goes."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        directories: Directories,
+        logs: LiveLogs,
+        config_of: Callable[[str], LogConfig],
+        abandon: Callable[[Log], object],
+    ) -> None:
+        self._storage = storage
+        self._directories = directories
+        self._logs = logs
+        self._config_of = config_of
+        self._abandon = abandon
+
+    def create(self, key: Key, log_directory: str) -> Log:
+        """An empty one. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        assert self._logs.future(key) is None, key
+        path = f"{log_directory}/{future_name(*key, self._storage.random.getrandbits(128))}"
+        try:
+            log = open_log(self._storage, path, *key, self._config_of(key[0]), clean=True)
+            topic_id = self._logs.topic_id(key)
+            if topic_id != ZERO_UUID:
+                self._storage.files.write_atomically(
+                    f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), sync=False
+                )
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                self._directories.fail(log_directory, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {error}") from error
+        self._logs.add_future(log)
+        return log
+
+    def discard(self, key: Key) -> None:
+        """Give it up. None is no error. Raises StorageFailure."""
+        log = self._logs.future(key)
+        if log is not None:
+            self._logs.remove(log)
+            self._set_aside(log)
+
+    def _set_aside(self, log: Log) -> None:
+        self._abandon(log)
+        try:
+            set_aside(self._storage, log)
+        except OSError as error:
+            self._directories.fail(log.log_directory, error)
+
+    def promote(self, key: Key) -> Log:
+        """The future log, which holds all that the current one does, takes its place. Raises StorageFailure.
+
+        The first renaming is durable before the second is begun; that the second is durable too does not matter.
+        """
+        current, future = self._logs.get(key), self._logs.future(key)
+        assert current is not None and future is not None, key
+        assert future.log_end_offset == current.log_end_offset, (current, future)
+        future.epochs = LeaderEpochs(current.epochs.entries())  # those without a batch, too
+        future.write_epochs()
+        future.cleaned_to = current.cleaned_to
+        files = self._storage.files
+        gone = f"{current.log_directory}/{replaced_name(posixpath.basename(future.directory))}"
+        try:
+            files.rename(current.directory, gone)
+            files.sync_directory(current.log_directory)
+        except OSError as error:
+            raise current.failed(error) from error
+        try:
+            self._rename_to_live(future)
+        except OSError as error:
+            try:
+                files.rename(gone, current.directory)
+            except OSError as second:
+                current.failed(second)
+            raise future.failed(error) from error
+        self._logs.promote(key)
+        self._abandon(current)
+        remove_later(self._storage, current, gone)
+        return future
+
+    def _rename_to_live(self, future: Log) -> None:
+        files = self._storage.files
+        former, path = future.directory, f"{future.log_directory}/{partition_name(future.topic, future.partition)}"
+        deleted = [name for name in files.list_directory(former) if name.endswith(DELETED)]
+        files.rename(former, path)
+        future.moved_to(path)
+        remove_files_later(self._storage, [f"{path}/{name}" for name in deleted], future.config.file_delete_delay_ms)
+        logger.info("%s has taken the place of %s-%d", former, future.topic, future.partition)
+
+    # after the start
+
+    def settle(self, found: Iterable[tuple[Log, bytes | None]], deleted: list[str]) -> None:
+        """Sort out what was found when all directories were loaded: future logs, and directories set aside.
+
+        While a directory is offline nothing is removed: what was set aside may be all that is left of a replica whose
+        new log is in there.
+        """
+        names = {posixpath.basename(path) for path in deleted}
+        for log, topic_id in sorted(found, key=lambda one: not self._replaces(one[0], names)):
+            key = (log.topic, log.partition)
+            current = self._logs.get(key)
+            if current is None and self._replaces(log, names):
+                self._finish(log, topic_id)
+            elif self._is_of_use(log, topic_id, current):
+                self._logs.add_future(log)
+            else:
+                logger.info("%s is of no use any more", log.directory)
+                self._set_aside(log)
+        if self._directories.all_online():
+            for path in deleted:
+                remove_directory(self._storage, path)
+        elif deleted:
+            logger.warning("a log directory is offline: %s not removed", ", ".join(deleted))
+
+    def _replaces(self, log: Log, deleted_names: set[str]) -> bool:
+        return replaced_name(posixpath.basename(log.directory)) in deleted_names
+
+    def _finish(self, log: Log, topic_id: bytes | None) -> None:
+        try:
+            self._rename_to_live(log)
+        except OSError as error:
+            self._abandon(log)
+            self._directories.fail(log.log_directory, error)
+        else:
+            self._logs.add(log, topic_id)
+
+    def _is_of_use(self, log: Log, topic_id: bytes | None, current: Log | None) -> bool:
+        """Without a current log it waits for that one's directory to come back."""
+        key = (log.topic, log.partition)
+        if self._logs.future(key) is not None:
+            return False
+        if current is None:
+            return not self._directories.all_online()
+        known = self._logs.topic_id(key)
+        return current.log_directory != log.log_directory and known in (ZERO_UUID, topic_id or known)
