@@ -270,7 +270,7 @@ def test_what_is_read_ahead_while_a_request_waits_is_limited(play: Any) -> None:
 
 
 def test_a_full_buffer_behind_handled_requests_is_not_the_clients_end(play: Any) -> None:
-    """What is read ahead is below its limit, since requests in front have been handled; but there is no room for more."""
+    """What is read ahead is below its limit, since requests in front are handled; but there is no room for more."""
 
     async def scenario(harness: Any) -> None:
         client = await harness.connect()
