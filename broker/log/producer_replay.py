@@ -6,7 +6,7 @@ so that a producer that was interrupted by a restart is known by all of its last
 
 import logging
 
-from odradek.broker.log.batches import iterate_headers, iterate_of_producers
+from odradek.broker.log.batches import iterate_of_producers
 from odradek.broker.log.control import learn
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.producer_state import ProducerState
@@ -81,24 +81,38 @@ def _recall_batches(state: ProducerState, segments: list[Segment], now_ms: int) 
     A broker that does not know those again answers OUT_OF_ORDER_SEQUENCE_NUMBER, and the producer numbers them anew:
     duplicates. So the last batches before the snapshot are looked at, when a producer may still be repeating.
     """
-    segment = next((s for s in reversed(segments) if s.base_offset < state.map_end_offset and s.size_bytes), None)
     waiting = {producer_id: producer for producer_id, producer in state.producers.items() if len(producer.batches) == 1}
-    if not waiting or segment is None or now_ms - segment.modified_ms() >= RECALL_AGE_MS:
+    if not waiting:
         return
     earlier = ProducerState()
-    try:
-        end = segment.locate(state.map_end_offset)
-        begin = segment.offset_index.batch_at_or_before(max(end - RECALL_BYTES, 0))
-        for batch in iterate_headers(segment.file, begin, end):
-            if batch.producer_id in waiting and not batch.is_control:
-                learn(earlier, batch, b"")
-    except CorruptBatch as bad:  # old damage: whoever reads there is told; the snapshot does for the producers
-        logger.warning("%s: %s; earlier batches of its producers are not known", segment.path(LOG), bad)
-        return
+    for segment, begin, end in _lately_written(segments, state.map_end_offset, now_ms):
+        try:
+            for batch in iterate_of_producers(segment.file, begin, end):
+                if batch.producer_id in waiting and not batch.is_control:
+                    learn(earlier, batch, b"")
+        except CorruptBatch as bad:  # old damage: whoever reads there is told; the snapshot does for the producers
+            logger.warning("%s: %s; earlier batches of its producers are not known", segment.path(LOG), bad)
+            return
     for producer_id, found in earlier.producers.items():
         producer = waiting[producer_id]
         if found.epoch == producer.epoch and found.batches[-1][:4] == producer.batches[0][:4]:
             producer.batches[:] = found.batches
+
+
+def _lately_written(segments: list[Segment], end_offset: int, now_ms: int) -> list[tuple[Segment, int, int]]:
+    """The last bytes before `end_offset`, in order: segments with the positions where to begin and to end."""
+    found: list[tuple[Segment, int, int]] = []
+    left = RECALL_BYTES
+    for segment in reversed(segments):
+        if segment.base_offset >= end_offset or not segment.size_bytes:
+            continue
+        if left <= 0 or now_ms - segment.modified_ms() >= RECALL_AGE_MS:
+            break
+        end = segment.locate(end_offset)
+        begin = segment.offset_index.batch_at_or_before(max(end - left, 0))
+        found.append((segment, begin, end))
+        left -= end - begin
+    return found[::-1]
 
 
 def _learn_segment(state: ProducerState, segment: Segment, offset: int) -> None:

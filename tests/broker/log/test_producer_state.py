@@ -47,6 +47,12 @@ TABLE = [
     ([(0, LARGEST_SEQUENCE, 3)], (0, 2, 1), OK),
     ([(0, LARGEST_SEQUENCE, 3)], (0, LARGEST_SEQUENCE, 3), DUPLICATE),
     ([(0, LARGEST_SEQUENCE, 3)], (0, 0, 1), OUT_OF_ORDER),
+    ([(0, LARGEST_SEQUENCE, 1)], (0, LARGEST_SEQUENCE, 1), DUPLICATE),
+    ([(0, LARGEST_SEQUENCE, 1)], (0, 1, 1), OUT_OF_ORDER),  # a gap across the wrap
+    ([(0, LARGEST_SEQUENCE - 1, 1)], (0, 0, 1), OUT_OF_ORDER),
+    ([(0, LARGEST_SEQUENCE - 3, 2), (0, LARGEST_SEQUENCE - 1, 4), (0, 2, 1)], (0, LARGEST_SEQUENCE - 1, 4), DUPLICATE),
+    ([(0, LARGEST_SEQUENCE - 3, 2), (0, LARGEST_SEQUENCE - 1, 4), (0, 2, 1)], (0, LARGEST_SEQUENCE - 3, 2), DUPLICATE),
+    ([(0, i, 1) for i in range(7)], (0, 0, 1), OUT_OF_ORDER),
 ]
 
 

@@ -1,0 +1,208 @@
+"""Idempotent producers and the log: duplicates across restarts, leaders and the wrap of sequences; snapshots kept."""
+
+import pytest
+
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log import Appended, Log
+from odradek.broker.log.producer_state import LARGEST_SEQUENCE, sequence_after
+from odradek.broker.log.recovery import open_log
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log
+from odradek.testing.simulated_files import SimulatedFiles
+from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
+
+PRODUCER = 7
+ROLLING = LogConfig(segment_bytes=230)
+"""Segments of three batches of one short record."""
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+IN_FLIGHT = 5
+
+
+def time_of(sequence: int) -> int:
+    """So that a batch that is sent again is the same."""
+    return FIRST_WALL_CLOCK_MS + sequence % 256
+
+
+def append(log: Log, sequence: int, count: int = 1, *, epoch: int = 0, leader_epoch: int = 0) -> Appended:
+    batch = make_batch(
+        [b"value"] * count,
+        producer_id=PRODUCER,
+        producer_epoch=epoch,
+        sequence=sequence,
+        timestamp_ms=time_of(sequence),
+    )
+    return log.append_as_leader(batch, leader_epoch)
+
+
+def refusal(log: Log, sequence: int, count: int = 1, *, epoch: int = 0) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        append(log, sequence, count, epoch=epoch)
+    return refused.value.code
+
+
+def check_repeated(log: Log, first: list[Appended], sequences: list[int], counts: list[int]) -> None:
+    """Each is answered as the first time, with the largest timestamp in place of the append time, as in Kafka."""
+    end = log.log_end_offset
+    for appended, sequence, count in zip(first, sequences, counts, strict=True):
+        again = append(log, sequence, count)
+        assert again.duplicate
+        assert again[:2] == appended[:2]
+        assert again.log_append_time_ms == time_of(sequence) + count - 1
+    assert log.log_end_offset == end
+
+
+def restarted(log: Log, how: str, files: SimulatedFiles) -> Log:
+    if how == "clean":
+        log.close()
+        return open_test_log(make_storage(files), ROLLING, clean=True)
+    log.flush()
+    files.kill()
+    return open_test_log(make_storage(files), ROLLING, recovery_point=log.recovery_point)
+
+
+@pytest.mark.parametrize("how", ["no restart", "clean", "killed"])
+@pytest.mark.parametrize("first_sequence", [0, LARGEST_SEQUENCE - 6])
+@pytest.mark.parametrize("batches", range(6, 10))
+def test_each_of_the_last_five_batches_is_known_again(how: str, first_sequence: int, batches: int) -> None:
+    """Wherever in a segment the log ends; also across the wrap, which one batch spans."""
+    files = SimulatedFiles(now_ms=ManualClock().now_ms)
+    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    counts = [2 if number % 3 else 1 for number in range(batches)]
+    sequences = [sequence_after(first_sequence, sum(counts[:number])) for number in range(batches)]
+    done = [append(log, sequence, count) for sequence, count in zip(sequences, counts, strict=True)]
+    if how != "no restart":
+        log = restarted(log, how, files)
+    check_repeated(log, done[-IN_FLIGHT:], sequences[-IN_FLIGHT:], counts[-IN_FLIGHT:])
+    sixth = batches - IN_FLIGHT - 1
+    assert refusal(log, sequences[sixth], counts[sixth]) is OUT_OF_ORDER  # Kafka 3.9 too has no other word for it
+    following = sequence_after(first_sequence, sum(counts))
+    assert refusal(log, sequence_after(following, 1)) is OUT_OF_ORDER
+    assert not append(log, following).duplicate
+
+
+def test_a_batch_across_the_wrap_is_repeated_as_a_whole_or_not_at_all() -> None:
+    log = open_test_log(make_storage(), clean=True)
+    first = append(log, LARGEST_SEQUENCE - 1, 4)
+    assert append(log, LARGEST_SEQUENCE - 1, 4)[:2] == first[:2]
+    assert [refusal(log, sequence) for sequence in (LARGEST_SEQUENCE, 0, 1, 3)] == [OUT_OF_ORDER] * 4
+    assert append(log, 2).first_offset == 4
+
+
+@pytest.mark.parametrize("kept", range(1, 8))
+def test_a_new_leader_knows_what_it_has_and_takes_what_it_lost(kept: int) -> None:
+    """A follower that was cut back to offset `kept` becomes the leader; the producer repeats its last five batches."""
+    leader = open_test_log(make_storage(), ROLLING, clean=True)
+    follower = open_test_log(make_storage(), ROLLING, clean=True)
+    for sequence in range(7):
+        append(leader, sequence)
+    for segment in leader.segments:
+        follower.append_as_follower(memoryview(bytearray(segment.file.pread(segment.size_bytes, 0))))
+    follower.truncate_to(kept)
+    repeated = [append(follower, sequence, leader_epoch=1) for sequence in range(min(2, kept), 7)]
+    assert [one.first_offset for one in repeated] == list(range(min(2, kept), 7))
+    assert sum(one.duplicate for one in repeated) == max(0, kept - 2)
+    assert follower.log_end_offset == 7
+
+
+def test_a_gap_in_flight_is_refused_until_it_is_filled() -> None:
+    log = open_test_log(make_storage(), clean=True)
+    append(log, 0)
+    assert [refusal(log, sequence) for sequence in (2, 3, 4)] == [OUT_OF_ORDER] * 3
+    assert [append(log, sequence).first_offset for sequence in (1, 2, 3, 4)] == [1, 2, 3, 4]
+
+
+def test_a_newer_epoch_fences_the_older_and_begins_at_zero() -> None:
+    log = open_test_log(make_storage(), clean=True)
+    append(log, 0, epoch=4)
+    assert refusal(log, 1, epoch=3) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refusal(log, 1, epoch=5) is OUT_OF_ORDER
+    append(log, 0, epoch=5)
+    assert refusal(log, 0, epoch=4) is ErrorCode.INVALID_PRODUCER_EPOCH  # not even a duplicate counts then
+    assert append(log, 0, epoch=5).duplicate
+
+
+@pytest.mark.parametrize("forgotten", ["expired", "records deleted"])
+def test_a_producer_that_nobody_remembers_may_go_on_anywhere(forgotten: str) -> None:
+    """Since Kafka 2.5 there is no UNKNOWN_PRODUCER_ID: what it wrote may have been deleted, which is not its fault."""
+    clock = ManualClock()
+    files = SimulatedFiles(now_ms=clock.now_ms)
+    log = open_test_log(make_storage(files, clock), clean=True)
+    for sequence in range(3):
+        batch = make_batch(producer_id=PRODUCER, sequence=sequence, timestamp_ms=clock.now_ms())
+        log.append_as_leader(batch, 0)
+    if forgotten == "expired":
+        clock.advance(log.storage.producer_expiration_ms - 1)
+        log.expire_producers()
+        assert refusal(log, 9) is OUT_OF_ORDER
+        clock.advance(1)
+        log.expire_producers()
+    else:
+        log.advance_log_start_offset(3)
+        assert append(log, 2).duplicate  # as long as the broker runs
+        log.close()
+        storage = make_storage(files, clock)
+        log = open_log(storage, DIRECTORY, "topic", 0, LogConfig(), recovery_point=3, log_start_offset=3, clean=True)
+    assert append(log, 9).first_offset == 3
+    assert refusal(log, 9, 2) is OUT_OF_ORDER
+
+
+def snapshots(files: SimulatedFiles) -> list[int]:
+    return [int(name.partition(".")[0]) for name in sorted(files.list_directory(DIRECTORY)) if "snapshot" in name]
+
+
+def test_snapshots_are_those_of_segments_and_of_the_last_clean_stop() -> None:
+    """Until 2.8 Kafka kept the latest two; since then one at the start of each segment (KAFKA-5393)."""
+    files = SimulatedFiles(now_ms=ManualClock().now_ms)
+    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    for sequence in range(8):
+        append(log, sequence)
+    assert snapshots(files) == [3, 6]
+    log.close()
+    assert snapshots(files) == [3, 6, 8]
+    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    assert snapshots(files) == [3, 6, 8]
+    append(log, 8)
+    append(log, 9)
+    log.close()
+    open_test_log(make_storage(files), ROLLING, clean=True)
+    assert snapshots(files) == [3, 6, 9, 10]
+
+
+def test_after_a_kill_snapshots_of_what_is_recovered_are_made_anew() -> None:
+    files = SimulatedFiles(now_ms=ManualClock().now_ms)
+    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    for sequence in range(8):
+        append(log, sequence)
+    log.flush()
+    files.kill()
+    lie = files.read(f"{DIRECTORY}/{3:020d}.snapshot")
+    files.set_content(f"{DIRECTORY}/{6:020d}.snapshot", lie)
+    log = open_test_log(make_storage(files), ROLLING, recovery_point=4)
+    assert snapshots(files) == [3, 6, 8]
+    assert log.producers.producers[PRODUCER].last_sequence == 7
+    assert files.read(f"{DIRECTORY}/{6:020d}.snapshot") != lie
+
+
+def test_truncation_leaves_a_snapshot_where_the_log_ends_and_none_after_it() -> None:
+    files = SimulatedFiles(now_ms=ManualClock().now_ms)
+    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    for sequence in range(8):
+        append(log, sequence)
+    log.truncate_to(5)
+    assert snapshots(files) == [3, 5]
+    assert append(log, 4).duplicate
+    assert refusal(log, 6) is OUT_OF_ORDER
+    assert append(log, 5).first_offset == 5
+
+
+@pytest.mark.parametrize("cut_bytes", [1, 5, 9, 30])
+def test_a_torn_snapshot_is_replaced_by_the_one_before_and_the_batches_since(cut_bytes: int) -> None:
+    files = SimulatedFiles(now_ms=ManualClock().now_ms)
+    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    for sequence in range(8):
+        append(log, sequence)
+    log.close()
+    path = f"{DIRECTORY}/{8:020d}.snapshot"
+    files.set_content(path, files.read(path)[:-cut_bytes])
+    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    assert [append(log, sequence).duplicate for sequence in range(3, 8)] == [True] * 5
