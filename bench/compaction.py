@@ -1,17 +1,19 @@
 """Compaction measured: how fast the child is, what memory it takes, and what is left for the log that is written to.
 
-    python bench/compaction.py [MEGABYTES] [KEYS]
+    python bench/compaction.py [--json] [MEGABYTES] [KEYS]
 
 Appends go to another log of the same loop, one batch of a kilobyte at a time, first alone and then beside the child.
 """
 
+import argparse
 import asyncio
+import json
 import random
 import resource
-import shutil
-import sys
 import tempfile
 import time
+from pathlib import Path
+from typing import NamedTuple
 
 from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettings
 from odradek.broker.log.config import LogConfig
@@ -24,8 +26,7 @@ from odradek.world.children import ProcessChildren
 from odradek.world.clock import LoopClock
 from odradek.world.os_files import OsFiles
 
-MEGABYTES = int(sys.argv[1]) if len(sys.argv) > 1 else 64
-KEYS = int(sys.argv[2]) if len(sys.argv) > 2 else 50_000
+MEGABYTES, KEYS = 64, 50_000
 RECORDS_PER_BATCH = 100
 VALUE_BYTES = 100
 MEASURE_SECONDS = 2.0
@@ -34,13 +35,26 @@ PAUSE_SECONDS = 0.03
 COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=16 << 20)
 
 
-def fill(log: Log) -> None:
+class Compacted(NamedTuple):
+    """What was found out."""
+
+    bytes_before: int
+    bytes_after: int
+    records: int
+    seconds: float
+    peak_bytes: int
+    appends_alone: float
+    """A second."""
+    appends_beside: float
+
+
+def fill(log: Log, size_bytes: int, keys: int) -> None:
     """Batches whose keys come again and again."""
     choose, value = random.Random(1), random.Random(2).randbytes(VALUE_BYTES)
-    while log.size_bytes < MEGABYTES << 20:
-        keys = [b"key-%d" % choose.randrange(KEYS) for _ in range(RECORDS_PER_BATCH)]
+    while log.size_bytes < size_bytes:
+        chosen = [b"key-%d" % choose.randrange(keys) for _ in range(RECORDS_PER_BATCH)]
         log.append_as_follower(
-            encode_batch(log.log_end_offset, [1] * len(keys), keys, [value] * len(keys), partition_leader_epoch=0)
+            encode_batch(log.log_end_offset, [1] * len(chosen), chosen, [value] * len(chosen), partition_leader_epoch=0)
         )
     log.roll()
     log.flush()
@@ -60,13 +74,13 @@ async def appends_per_second(log: Log, stop: asyncio.Event | None) -> float:
     return count / busy
 
 
-async def main(directory: str) -> None:
+async def _measure(directory: Path, megabytes: int, keys: int) -> Compacted:
     loop = asyncio.get_running_loop()
     background = ThreadBackground(loop)
     storage = Storage(OsFiles(), LoopClock(loop), background, random.Random(1))
     dirty = open_log(storage, f"{directory}/dirty-0", "dirty", 0, COMPACTED, clean=True)
     written = open_log(storage, f"{directory}/written-0", "written", 0, LogConfig(), clean=True)
-    fill(dirty)
+    fill(dirty, megabytes << 20, keys)
     size, records = dirty.size_bytes, dirty.log_end_offset
     alone = await appends_per_second(written, None)
     done = asyncio.Event()
@@ -83,17 +97,36 @@ async def main(directory: str) -> None:
     beside = await appends_per_second(written, done)
     took = time.perf_counter() - began
     compaction.stop()
-    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    print(f"compacted {size / 1e6:,.0f} MB of {records:,} records, {KEYS:,} keys, to {dirty.size_bytes / 1e6:,.1f} MB")
-    print(f"speed     {size / 1e6 / took:,.1f} MB/s, {records / took:,.0f} records/s in {took:.1f} s (beside appends)")
-    print(f"memory    {memory:,.0f} MB at most in the child")
-    print(f"appends   {alone:,.0f}/s alone, {beside:,.0f}/s beside it: {beside / alone:.2f}")
     background.close()
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    return Compacted(size, dirty.size_bytes, records, took, peak, alone, beside)
+
+
+def measure(megabytes: int, keys: int) -> Compacted:
+    """To be called in a process that has had no larger child: the peak is that of all its children."""
+    with tempfile.TemporaryDirectory(prefix="compaction-") as directory:
+        return asyncio.run(_measure(Path(directory), megabytes, keys))
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    arguments.add_argument("megabytes", type=int, nargs="?", default=MEGABYTES)
+    arguments.add_argument("keys", type=int, nargs="?", default=KEYS)
+    arguments.add_argument("--json", action="store_true")
+    given = arguments.parse_args()
+    found, keys = measure(given.megabytes, given.keys), given.keys
+    print(
+        json.dumps(found._asdict())
+        if given.json
+        else f"compacted {found.bytes_before / 1e6:,.0f} MB of {found.records:,} records, {keys:,} keys, "
+        f"to {found.bytes_after / 1e6:,.1f} MB\n"
+        f"speed     {found.bytes_before / 1e6 / found.seconds:,.1f} MB/s, {found.records / found.seconds:,.0f} "
+        f"records/s in {found.seconds:.1f} s (beside appends)\n"
+        f"memory    {found.peak_bytes / 1e6:,.0f} MB at most in the child\n"
+        f"appends   {found.appends_alone:,.0f}/s alone, {found.appends_beside:,.0f}/s beside it: "
+        f"{found.appends_beside / found.appends_alone:.2f}"
+    )
 
 
 if __name__ == "__main__":
-    path = tempfile.mkdtemp(prefix="compaction-")
-    try:
-        asyncio.run(main(path))
-    finally:
-        shutil.rmtree(path)
+    main()
