@@ -1,0 +1,236 @@
+"""Transactions as the log keeps them: where committed readers stop, what they skip, what outlives a restart."""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from odradek.broker.log.append import Origin
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log import FileRange, Log
+from odradek.protocol.control_records import ControlType, EndTxnMarker, control_type, encode_end_txn_marker
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.record_batch import batches
+from odradek.protocol.records import decode_records
+from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log
+from odradek.testing.simulated_files import SimulatedFiles
+from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
+
+CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100)
+INDEX = f"{DIRECTORY}/{0:020d}.txnindex"
+PRODUCERS = range(1, 5)
+
+
+def write(log: Log, value: bytes, producer: int, sequence: int, *, transactional: bool = True) -> int:
+    batch = make_batch([value], producer_id=producer, sequence=sequence, transactional=transactional)
+    return log.append_as_leader(batch, 0).first_offset
+
+
+def end(log: Log, producer: int, *, commit: bool) -> None:
+    marker = encode_end_txn_marker(EndTxnMarker(commit, 0), FIRST_WALL_CLOCK_MS, producer, 0)
+    log.append_as_leader(marker, 0, origin=Origin.COORDINATOR)
+
+
+def read_committed(log: Log, offset: int, max_bytes: int = 300) -> list[bytes]:
+    """As the Java client does it: fetch by fetch, leaving out what the answer says was aborted."""
+    stable = log.last_stable_offset(log.log_end_offset)
+    values: list[bytes] = []
+    while offset < stable:
+        found = log.read(offset, max_bytes, stable, whole_first_batch=True)
+        assert isinstance(found.records, FileRange)
+        coming = sorted(log.aborted_within(offset, found, stable), key=lambda one: one.first_offset)
+        skipped: set[int] = set()
+        data = found.records.read()
+        for at, header in batches(data, allow_partial_tail=True):
+            while coming and coming[0].first_offset <= header.last_offset:
+                skipped.add(coming.pop(0).producer_id)
+            records = decode_records(data, at)
+            offset = header.next_offset
+            if header.is_control:
+                if control_type(records.keys[0]) is ControlType.ABORT:
+                    skipped.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in skipped):
+                values += [value or b"" for value in records.values]
+    return values
+
+
+@dataclass
+class Model:
+    """Values in the order of their offsets, with the transaction they belong to; what became of transactions."""
+
+    rows: list[tuple[int, bytes, int | None]] = field(default_factory=list)
+    open_: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Producer → (number of its transaction, first offset)."""
+    aborted: set[int] = field(default_factory=set)
+
+    def committed(self, offset: int, stable: int) -> list[bytes]:
+        return [
+            value for at, value, transaction in self.rows if offset <= at < stable and transaction not in self.aborted
+        ]
+
+
+def random_workload(log: Log, seed: int, steps: int = 60) -> Model:
+    chance, model = random.Random(seed), Model()
+    sequences = dict.fromkeys(PRODUCERS, 0)
+    for step in range(steps):
+        producer = chance.choice(PRODUCERS)
+        if producer in model.open_ and chance.random() < 0.5:
+            commit = chance.random() < 0.5
+            number, _ = model.open_.pop(producer)
+            if not commit:
+                model.aborted.add(number)
+            end(log, producer, commit=commit)
+            continue
+        transactional = producer in model.open_ or chance.random() < 0.8
+        value = f"{step}".encode()
+        offset = write(log, value, producer, sequences[producer], transactional=transactional)
+        sequences[producer] += 1
+        if transactional:
+            number, _ = model.open_.setdefault(producer, (step, offset))
+            model.rows.append((offset, value, number))
+        else:
+            model.rows.append((offset, value, None))
+    return model
+
+
+def check(log: Log, model: Model) -> None:
+    stable = log.last_stable_offset(log.log_end_offset)
+    assert stable == min((first for _, first in model.open_.values()), default=log.log_end_offset)
+    for offset in range(log.log_start_offset, log.log_end_offset, 7):
+        assert read_committed(log, offset) == model.committed(offset, stable), offset
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_committed_readers_see_what_was_committed_and_nothing_else(seed: int) -> None:
+    """From any offset, in whatever segment data and marker are; also after a clean stop, and after a kill that lost
+    some of the last segments' indexes and left lies in others."""
+    clock = ManualClock()
+    files = SimulatedFiles(now_ms=clock.now_ms)
+    log = open_test_log(make_storage(files, clock), CONFIG, clean=True)
+    model = random_workload(log, seed)
+    assert len(log.segments) > 3
+    check(log, model)
+    log.close()
+    log = open_test_log(make_storage(files, clock), CONFIG, clean=True)
+    check(log, model)
+    log.flush()
+    files.kill()
+    indexes = [name for name in files.list_directory(DIRECTORY) if name.endswith(".txnindex")]
+    files.set_content(f"{DIRECTORY}/{indexes[-1]}", files.read(f"{DIRECTORY}/{indexes[0]}") * 2)
+    files.remove(f"{DIRECTORY}/{indexes[0]}")
+    check(open_test_log(make_storage(files, clock), CONFIG, recovery_point=0), model)
+
+
+def test_the_transaction_index_is_searched_across_segments_and_no_further_than_needed() -> None:
+    log = open_test_log(make_storage(), CONFIG, clean=True)
+    for sequence in range(6):
+        write(log, b"%d" % sequence, 1, sequence)
+        write(log, b"%d" % sequence, 2, sequence, transactional=False)
+        end(log, 1, commit=False)
+    assert [segment.base_offset for segment in log.segments] == [0, 9]
+    assert [one[1:] for one in log.aborted_transactions(1, 18)] == [(3 * n, 3 * n + 2, 3 * n + 3) for n in range(6)]
+    assert [one.first_offset for one in log.aborted_transactions(3, 18)] == [3, 6, 9, 12, 15]
+    assert [one.first_offset for one in log.aborted_transactions(2, 6)] == [0, 3]
+    found = log.read(1, 100, 18, whole_first_batch=True)
+    assert len(log.aborted_within(1, found, 18)) < 6  # what lies beyond the fetched bytes is not the reader's business
+
+
+def test_a_transaction_without_an_end_holds_readers_back_for_ever_restarts_or_not() -> None:
+    clock = ManualClock()
+    files = SimulatedFiles(now_ms=clock.now_ms)
+    log = open_test_log(make_storage(files, clock), CONFIG, clean=True)
+    write(log, b"before", 2, 0, transactional=False)
+    write(log, b"hanging", 1, 0)
+    for sequence in range(1, 12):
+        write(log, b"after", 2, sequence, transactional=False)
+    for stop in ("clean", "clean", "killed"):
+        if stop == "clean":
+            log.close()
+            clock.advance(2 * log.storage.producer_expiration_ms)  # an open transaction never expires
+            log = open_test_log(make_storage(files, clock), CONFIG, clean=True)
+        else:
+            log.flush()
+            files.kill()
+            log = open_test_log(make_storage(files, clock), CONFIG, recovery_point=13)
+        assert log.producers.producers[1].transaction_first_offset == 1
+        assert log.last_stable_offset(13) == 1
+        log.expire_producers()
+    end(log, 1, commit=False)
+    assert log.last_stable_offset(13) == 1  # the marker is not replicated yet
+    assert log.last_stable_offset(14) == 14
+    assert log.aborted_transactions(0, 14) == [(1, 1, 13, 14)]
+
+
+def test_deleted_records_do_not_hold_back_anybody() -> None:
+    log = open_test_log(make_storage(), clean=True)
+    for sequence in range(3):
+        write(log, b"hanging", 1, sequence)
+    assert log.last_stable_offset(3) == 0
+    log.advance_log_start_offset(2)
+    assert log.last_stable_offset(3) == 2
+
+
+@pytest.mark.parametrize("kept", range(8))
+def test_truncation_takes_markers_back(kept: int) -> None:
+    log = open_test_log(make_storage(), CONFIG, clean=True)
+    write(log, b"a", 1, 0)
+    write(log, b"b", 2, 0)
+    end(log, 1, commit=False)
+    write(log, b"c", 1, 1)
+    end(log, 2, commit=True)
+    write(log, b"d", 2, 1)
+    end(log, 1, commit=False)
+    assert [one[1:3] for one in log.aborted_transactions(0, 7)] == [(0, 2), (3, 6)]
+    log.truncate_to(kept)
+    assert log.last_stable_offset(kept) == {1: 0, 2: 0, 3: 1, 4: 1, 5: 3, 6: 3, 7: 5}.get(kept, 0)
+    assert [one[1:3] for one in log.aborted_transactions(0, 7)] == [(0, 2), (3, 6)][: (kept > 2) + (kept > 6)]
+
+
+def test_a_marker_that_a_crash_took_is_not_in_the_index_either() -> None:
+    """The index may reach the disk before the log does: then it speaks of a marker that never was."""
+    files = SimulatedFiles()
+    log = open_test_log(make_storage(files), clean=True)
+    write(log, b"a", 1, 0)
+    log.flush()
+    size = log.active.size_bytes
+    end(log, 1, commit=False)
+    index = files.read(INDEX)
+    files.kill()
+    path = f"{DIRECTORY}/{0:020d}.log"
+    files.set_content(path, files.read(path)[:size])
+    files.set_content(INDEX, index)
+    log = open_test_log(make_storage(files), recovery_point=1)
+    assert log.aborted_transactions(0, 2) == []
+    end(log, 1, commit=True)
+    assert log.aborted_transactions(0, 2) == []
+    assert read_committed(log, 0) == [b"a"]
+
+
+@pytest.mark.parametrize("damage", ["torn", "version", "order"])
+def test_a_damaged_index_is_never_believed(damage: str) -> None:
+    files = SimulatedFiles()
+    log = open_test_log(make_storage(files), clean=True)
+    for sequence in range(2):
+        write(log, b"a", 1, sequence)
+        end(log, 1, commit=False)
+    log.close()
+    good = files.read(INDEX)
+    bad = {"torn": good[:-3], "version": b"\x00\x07" + good[2:], "order": good[34:] + good[:34]}[damage]
+    files.set_content(INDEX, bad)
+    log = open_test_log(make_storage(files), clean=True)
+    assert files.read(INDEX) == good
+    files.set_content(INDEX, bad)
+    log.active.transactions.release()
+    with pytest.raises(KafkaError) as refused:
+        log.aborted_transactions(0, 4)
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_plain_records_are_refused_while_a_transaction_is_open() -> None:
+    log = open_test_log(make_storage(), clean=True)
+    write(log, b"a", 1, 0)
+    with pytest.raises(KafkaError) as refused:
+        write(log, b"b", 1, 1, transactional=False)
+    assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+    end(log, 1, commit=True)
+    assert write(log, b"b", 1, 1, transactional=False) == 2
