@@ -28,7 +28,8 @@ class Flush:
         self._directory: str | None = None
         self._opened: list[File] = []
         self._paths: list[str] = []
-        first = max(0, log.segment_number(log.recovery_point))
+        # the one before a recovery point that is its end: its indexes were written when it was full, after its data
+        first = max(0, log.segment_number(log.recovery_point - 1))
         for segment in log.segments[first:]:
             self._opened.append(segment.file)
             self._paths.append(segment.path(TRANSACTION_INDEX))

@@ -42,6 +42,12 @@ class LeaderEpochs:
         starts.append(start_offset)
         return True
 
+    def learn(self, epoch: int, offset: int) -> None:
+        """A batch at `offset` says that it was written in `epoch`, -1 in an old format: what contradicts it goes."""
+        if epoch >= 0 and self.epoch_at(offset) != epoch:
+            self.truncate_from_end(offset)
+            self.assign(epoch, offset)
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(largest known epoch not above `epoch`, where it ended); (-1, -1) when `epoch` is -1 or above all known.
 

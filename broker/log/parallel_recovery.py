@@ -35,9 +35,10 @@ def torn_logs(storage: Storage, directory: LogDirectory, config_of: Callable[[st
     for name in files.list_directory(directory.path):
         key, path = parse_partition_name(name), f"{directory.path}/{name}"
         if key is not None and files.is_directory(path):
-            point, interval = recovery_points.get(key, 0), config_of(key[0]).index_interval_bytes
+            point, config = recovery_points.get(key, 0), config_of(key[0])
+            interval, policy = config.index_interval_bytes, sorted(config.cleanup_policy)
             size = _unvalidated_bytes(storage, path, point)
-            found.append(TornLog(path, *key, point, starts.get(key, 0), interval, size))
+            found.append(TornLog(path, *key, point, starts.get(key, 0), interval, policy, size))
     return found
 
 

@@ -28,6 +28,7 @@ class TornLog(NamedTuple):
     recovery_point: int
     log_start_offset: int
     index_interval_bytes: int
+    cleanup_policy: list[str]
     size_bytes: int
 
 
@@ -53,7 +54,9 @@ def work(files: Files, request: bytes, moved: Callable[[int], None]) -> Iterator
                 torn.directory,
                 torn.topic,
                 torn.partition,
-                LogConfig(index_interval_bytes=torn.index_interval_bytes),
+                LogConfig(
+                    index_interval_bytes=torn.index_interval_bytes, cleanup_policy=frozenset(torn.cleanup_policy)
+                ),
                 recovery_point=torn.recovery_point,
                 log_start_offset=torn.log_start_offset,
             )

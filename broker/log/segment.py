@@ -12,8 +12,9 @@ from odradek.broker.log.config import LogConfig
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.index import (
     LARGEST_RELATIVE_OFFSET,
-    OFFSET_ENTRY,
+    OFFSET_ENTRY_BYTES,
     TIME_ENTRY,
+    TIME_ENTRY_BYTES,
     OffsetIndex,
     TimeEntry,
     TimeIndex,
@@ -111,7 +112,7 @@ class Segment:
             if self.size_bytes:
                 log.warning("%s: rebuilding the indexes: %s", self.path(LOG), error)
             rebuilt = self.rebuild_indexes()
-            self.write_indexes()
+            self.write_indexes(sync=True)  # of a segment that no flush will come to any more
             return rebuilt
         self._offset_index, self._time_index = offsets, times
         return offsets, times
@@ -167,7 +168,9 @@ class Segment:
     # appending
 
     def append(self, data: Buffer) -> None:
-        """Write at the end. When that fails the file is cut back, so that no part of `data` stays; else it is EIO."""
+        """Write at the end. When that fails the file is cut back, and that is EIO when it fails too.
+
+        It is cut on the disk: a crash must not bring a whole batch of `data` back behind what was written instead."""
         file = self._file
         if file is None:
             file = self.file
@@ -177,6 +180,7 @@ class Segment:
         except OSError as error:
             try:
                 file.truncate(size)
+                file.sync()
             except OSError as second:
                 raise OSError(errno.EIO, f"half a write stays at byte {size}: {error}, {second}", file.path) from error
             raise
@@ -199,9 +203,12 @@ class Segment:
         waited = max_timestamp_ms - first if first >= 0 else clock.now_ms() - self._created_ms
         if waited > config.segment_ms - self.roll_jitter_ms:
             return True
+        offsets, times = self._offset_index, self._time_index
+        if offsets is None or times is None:
+            offsets, times = self._load_indexes()
         limit = config.segment_index_bytes
-        return (
-            len(self.offset_index) >= limit // OFFSET_ENTRY.size or len(self.time_index) >= limit // TIME_ENTRY.size - 1
+        return len(offsets.positions) >= limit // OFFSET_ENTRY_BYTES or (
+            len(times.timestamps) >= limit // TIME_ENTRY_BYTES - 1
         )
 
     def _load_first_timestamp(self) -> int:

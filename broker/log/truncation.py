@@ -1,7 +1,8 @@
 """Dropping the end of a log, or all of it: a follower that has to agree with its leader.
 
-File and directory are synced before the next append, so that no crash can bring the dropped end, a segment or a
-snapshot back beside the data that took its place.
+The last segment goes first, so that a crash leaves the beginning of what was there. File and directory are synced
+before the next append, so that no crash can bring the dropped end, a segment or a snapshot back beside the data that
+took its place.
 """
 
 import logging
@@ -32,7 +33,7 @@ def truncate_to(log: "Log", offset: int) -> bool:
         start_over(log, offset)
         return True
     try:
-        remove_segments(log, [segment for segment in log.segments if segment.base_offset > offset])
+        remove_segments(log, [segment for segment in reversed(log.segments) if segment.base_offset > offset])
         log.log_end_offset = log.active.truncate_to(offset, log.storage.clock.now_ms())
         log.segments_changed()
         log.storage.open_segments.forget(log.active)
@@ -58,7 +59,7 @@ def start_over(log: "Log", offset: int) -> None:
     """Drop everything; the log is empty and begins at `offset`."""
     logger.info("%s: starting over at offset %d", log, offset)
     try:
-        remove_segments(log, list(log.segments))
+        remove_segments(log, log.segments[::-1])
         log.segments = [listing.new_segment(log.storage, log.directory, offset, log.config)]
         log.segments_changed()
         log.snapshots.remove_outside(offset, offset)

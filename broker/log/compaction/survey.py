@@ -17,7 +17,9 @@ def survey(log: Log, high_watermark: int, now_ms: int) -> Dirty | None:
     dirty = log.segments[containing([one.base_offset for one in log.segments], first_dirty) : -1]
     too_young = _too_young_from(dirty, now_ms - log.config.min_compaction_lag_ms) if _lags(log) else None
     sizes = [(segment.base_offset, segment.size_bytes) for segment in log.segments]
-    found = dirty_part(sizes, first_dirty, log.last_stable_offset(high_watermark), too_young)
+    # what is on the disk must not give way to a newer value that a power failure may take
+    stable = log.last_stable_offset(high_watermark)
+    found = dirty_part(sizes, first_dirty, min(stable, log.recovery_point), too_young)
     if log.config.max_compaction_lag_ms == NO_LIMIT_MS or not found.cleanable_bytes:
         return found
     return found._replace(overdue=_is_overdue(log, dirty, now_ms - log.config.max_compaction_lag_ms))

@@ -1,11 +1,12 @@
 """A compacted segment takes the place of those it was made from, so that a crash leaves the old ones or the new one.
 
-    .cleaned → .swap    from here on a start completes the change (recovery.finish_interrupted_changes)
+    .cleaned → .swap    the .log last: once it has that name, a start completes the change (log.interrupted)
     old → .deleted      whoever still reads from them has them open; removed after file.delete.delay.ms
-    .swap → live
+    .swap → live        the .log first
 
-The `.log` goes first each time: an index is never taken over without it. The compacted files are on the disk already.
-Source: LocalLog.replaceSegments of Kafka 3.9.
+While there is a `.log.cleaned` or a `.log.swap`, the other files are known not to be the live segment's; without this
+order a crash could leave a compacted log without its transaction index, and aborted data would be read. The compacted
+files are on the disk already. Source: LocalLog.replaceSegments of Kafka 3.9.
 """
 
 from collections.abc import Callable
@@ -29,14 +30,14 @@ def swap_in(log: Log, old: list[Segment], done: Callable[[], object]) -> Segment
 def _swap_in(log: Log, old: list[Segment], done: Callable[[], object]) -> Segment:
     storage, first = log.storage, old[0]
     fresh = Segment(storage.files, log.directory, first.base_offset, log.config, storage.clock.now_ms())
-    _rename(log, first, CLEANED, SWAP)
+    _rename(log, first, CLEANED, SWAP, SUFFIXES[::-1])
     number = log.segments.index(first)
     assert log.segments[number : number + len(old)] == old and old[-1] is not log.active, (log, old)
     marked = []
     for segment in old:
         storage.open_segments.forget(segment)
         marked += segment.mark_deleted()
-    _rename(log, first, SWAP, "")
+    _rename(log, first, SWAP, "", SUFFIXES)
     fresh.load_size()
     log.segments[number : number + len(old)] = [fresh]
     log.segments_changed()
@@ -46,9 +47,9 @@ def _swap_in(log: Log, old: list[Segment], done: Callable[[], object]) -> Segmen
     return fresh
 
 
-def _rename(log: Log, segment: Segment, suffix: str, following: str) -> None:
+def _rename(log: Log, segment: Segment, suffix: str, following: str, kinds: tuple[str, ...]) -> None:
     files = log.storage.files
-    for kind in SUFFIXES:
+    for kind in kinds:
         path = segment.path(kind)
         if files.exists(path + suffix):
             files.rename(path + suffix, path + following)

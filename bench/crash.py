@@ -1,0 +1,37 @@
+"""Stops a broker's logs at any byte, many times over, and prints every case in which they do not keep their promise.
+
+python bench/crash.py --cases 5000 [--seed 1]      cases with the seeds from there on
+python bench/crash.py --seed 17 --show             one case and all that happened in it
+"""
+
+import argparse
+import logging
+import sys
+import time
+
+from odradek.testing.crashes.run import run_case
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="of the first case")
+    parser.add_argument("--show", action="store_true", help="the whole transcript of cases that fail")
+    parser.add_argument("--log", action="store_true", help="what the broker's own log says, too")
+    parser.add_argument("--stop-after", type=int, default=10, help="failures")
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.INFO if given.log else logging.CRITICAL)
+    began, failed = time.monotonic(), []
+    for seed in range(given.seed, given.seed + given.cases):
+        report = run_case(seed)
+        if report.violation is not None:
+            failed.append(seed)
+            print(report.text(1_000_000 if given.show else 12), flush=True)
+            if len(failed) >= given.stop_after:
+                break
+    print(f"{seed - given.seed + 1} cases in {time.monotonic() - began:.0f} s, failed: {failed or 'none'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

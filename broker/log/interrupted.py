@@ -1,0 +1,67 @@
+"""Changes of a partition's directory that a stop has interrupted: each is taken back or brought to its end.
+
+Source: LogLoader.removeTempFilesAndCollectSwapFiles of Kafka 3.9.
+"""
+
+import logging
+
+from odradek.broker.log.batches import iterate_headers
+from odradek.broker.log.segment import CLEANED, DELETED, LOG, SUFFIXES, SWAP
+from odradek.broker.log.storage import Storage
+from odradek.protocol.record_batch import CorruptBatch
+
+logger = logging.getLogger(__name__)
+
+TEMPORARY = ".tmp"
+
+
+def finish_interrupted_changes(storage: Storage, directory: str) -> list[str]:
+    """Remove what was marked deleted or not finished, complete a compaction that was about to swap; the names left.
+
+    A `.swap` segment is whole as soon as its log has that name (see compaction.swap), and replaces all segments from
+    its base offset to its end. Raises OSError.
+    """
+    files = storage.files
+    names = files.list_directory(directory)
+    unfinished = {name.removesuffix(LOG + CLEANED) for name in names if name.endswith(LOG + CLEANED)}
+    swapped: list[str] = []
+    gone: list[str] = []
+    for name in names:
+        if name.endswith(SWAP):
+            (gone if name.partition(".")[0] in unfinished else swapped).append(name)
+        elif name.endswith((DELETED, CLEANED, TEMPORARY)):
+            gone.append(name)
+    for name in sorted(gone, key=lambda name: name.endswith(LOG + CLEANED)):  # it says what the others are
+        logger.info("%s/%s: removed, a change was not finished", directory, name)
+        files.remove(f"{directory}/{name}")
+    for name in swapped:
+        if name.endswith(LOG + SWAP):
+            _remove_replaced(storage, directory, name, names)
+    for name in swapped:
+        logger.info("%s/%s: taking the compacted segment", directory, name)
+        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+    if gone or swapped:
+        files.sync_directory(directory)
+    return files.list_directory(directory)
+
+
+def _remove_replaced(storage: Storage, directory: str, name: str, names: list[str]) -> None:
+    base_offset = int(name.removesuffix(LOG + SWAP))
+    end_offset = _end_of_file(storage, f"{directory}/{name}", base_offset)
+    for other in names:
+        number = other.partition(".")[0]
+        inside = number.isdigit() and base_offset <= int(number) < end_offset
+        if inside and other.endswith(SUFFIXES) and storage.files.exists(f"{directory}/{other}"):
+            storage.files.remove(f"{directory}/{other}")
+
+
+def _end_of_file(storage: Storage, path: str, base_offset: int) -> int:
+    """The offset after the last batch of a segment file."""
+    file = storage.files.open(path)
+    end = base_offset + 1
+    try:
+        for batch in iterate_headers(file, 0, file.size()):
+            end = batch.last_offset + 1
+    except CorruptBatch as bad:
+        logger.error("%s is damaged %s", path, bad)
+    return end

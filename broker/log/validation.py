@@ -1,0 +1,109 @@
+"""After an unclean stop: every batch from some segment on is validated, and what is not good goes, on the disk too.
+
+What has been cut off must not come back with the next power failure, beside what was written in its place.
+Source: LogLoader.recoverLog, LogSegment.recover of Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from odradek.broker.log.batches import Batch, iterate_headers, iterate_valid
+from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
+from odradek.broker.log.leader_epochs import LeaderEpochs
+from odradek.broker.log.segment import LOG, SUFFIXES, Segment
+from odradek.broker.log.storage import Storage
+from odradek.protocol.record_batch import CorruptBatch
+
+logger = logging.getLogger(__name__)
+
+
+class Recovered(NamedTuple):
+    """What was found damaged in one log."""
+
+    bytes_cut: int
+    segments_dropped: int
+
+
+def recover_segments(
+    storage: Storage, segments: list[Segment], first: int, epochs: LeaderEpochs, *, gaps: bool
+) -> Recovered:
+    """Validate segments from number `first` on, rebuild their indexes, cut at the first damage. Raises OSError.
+
+    `gaps`: a segment may begin later than the one before it ends, as in a compacted log. Elsewhere that means that the
+    end of one was lost while the next was on the disk already.
+    """
+    previous_offset = segments[first].base_offset - 1 if segments else -1
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        if not gaps and segment.base_offset != previous_offset + 1:
+            logger.warning("%s: nothing between %d and it", segment.path(LOG), previous_offset)
+            return _drop(storage, segments, number, 0)
+        size = segment.size_bytes
+        previous_offset = _recover_segment(segment, epochs, max(previous_offset, segment.base_offset - 1))
+        if segment.size_bytes < size:
+            segment.sync()
+            return _drop(storage, segments, number + 1, size - segment.size_bytes)
+    return Recovered(0, 0)
+
+
+def _drop(storage: Storage, segments: list[Segment], number: int, bytes_cut: int) -> Recovered:
+    """Remove segments from that number on."""
+    gone = segments[number:]
+    del segments[number:]
+    if gone:
+        remove_segment_files(storage, gone)
+        storage.files.sync_directory(gone[0].path("").rpartition("/")[0])
+    return Recovered(bytes_cut, len(gone))
+
+
+def remove_segment_files(storage: Storage, segments: list[Segment]) -> None:
+    """The last first: whatever a crash leaves of them continues what is before. Raises OSError."""
+    for segment in reversed(segments):
+        for suffix in SUFFIXES:
+            if storage.files.exists(segment.path(suffix)):
+                storage.files.remove(segment.path(suffix))
+
+
+def _recover_segment(segment: Segment, epochs: LeaderEpochs, previous_offset: int) -> int:
+    """The last valid offset; everything after it is cut off."""
+    _, times = segment.reset_indexes()
+    position, epoch = 0, -1
+    try:
+        for batch, _ in iterate_valid(segment.file, 0, segment.size_bytes):
+            _check_order(segment, batch, previous_offset)
+            segment.note(batch.last_offset, batch.position, batch.size_bytes, batch.max_timestamp_ms)
+            if batch.leader_epoch != epoch:
+                epoch = batch.leader_epoch
+                epochs.learn(epoch, batch.base_offset)
+            previous_offset, position = batch.last_offset, batch.next_position
+    except CorruptBatch as bad:
+        logger.warning(
+            "%s: %s; cut from %d to %d bytes, the last valid offset is %d",
+            segment.path(LOG), bad, segment.size_bytes, position, previous_offset,
+        )  # fmt: skip
+        segment.cut(position)
+    times.append_if_larger(*segment.largest_timestamp)
+    segment.write_indexes()
+    return previous_offset
+
+
+def _check_order(segment: Segment, batch: Batch, previous_offset: int) -> None:
+    if batch.base_offset <= previous_offset:
+        raise CorruptBatch(batch.position, f"offset {batch.base_offset} after {previous_offset}")
+    if batch.last_offset - segment.base_offset > LARGEST_RELATIVE_OFFSET:
+        raise CorruptBatch(batch.position, f"offset {batch.last_offset} is too far from {segment.base_offset}")
+
+
+def learn_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
+    """From the headers of all batches, when the checkpoint is lost. What damage hides is left out. Raises OSError."""
+    for segment in segments:
+        epoch = -1
+        try:
+            for batch in iterate_headers(segment.file, 0, segment.size_bytes):
+                if batch.leader_epoch != epoch:
+                    epoch = batch.leader_epoch
+                    epochs.learn(epoch, batch.base_offset)
+        except CorruptBatch as bad:
+            logger.error("%s is damaged %s", segment.path(LOG), bad)
+        segment.release()

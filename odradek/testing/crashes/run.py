@@ -1,0 +1,141 @@
+"""One case: a workload on a machine that stops a few times, each time somewhere within a call."""
+
+from typing import NamedTuple
+
+from odradek.broker.log.log import Log
+from odradek.testing.crashes.history import History
+from odradek.testing.crashes.machine import Key, Machine, Violation
+from odradek.testing.crashes.verdict import check, entries_of
+from odradek.testing.crashes.workload import Workload
+from odradek.testing.simulated_files import MachineStopped
+
+LIVES = 3
+ACTIONS_MAX = 120
+CHANGES_MAX = 250
+
+
+class Report(NamedTuple):
+    """`violation` is None when all was well."""
+
+    seed: int
+    violation: str | None
+    transcript: list[str]
+
+    def text(self, lines: int = 40) -> str:
+        """The end of what happened, and what was wrong."""
+        return "\n".join([f"seed {self.seed}:", *self.transcript[-lines:], f"VIOLATION {self.violation}"])
+
+
+def run_case(seed: int) -> Report:
+    """Never raises; the same for the same seed."""
+    machine = Machine(seed)
+    try:
+        _live(machine)
+    except Exception as error:  # noqa: BLE001 - whatever comes out of a log is a finding
+        text = str(error) if isinstance(error, Violation) else f"{error!r}"
+        return Report(seed, text, machine.transcript)
+    return Report(seed, None, machine.transcript)
+
+
+def _live(machine: Machine) -> None:
+    machine.start()
+    for life in range(LIVES):
+        machine.note(f"life {life}")
+        stopped = _work(machine)
+        expected = {key: _expected(machine.log(key), history) for key, history in machine.histories.items()}
+        if stopped or machine.random.random() < 0.4:
+            _stop_and_start(machine, expected)
+        else:
+            _close_and_start(machine, expected)
+        for key, history in machine.histories.items():
+            _check(machine, key, history, expected[key])
+
+
+class Expected(NamedTuple):
+    """Of one log when the machine stopped: what was acknowledged, what was on the disk for certain."""
+
+    acknowledged_end: int
+    certain_end: int
+    start: int
+    may_be_missing: bool
+
+
+def _expected(log: Log | None, history: History) -> Expected:
+    if log is None:
+        return Expected(0, 0, history.end, True)
+    limit = history.certain_end if history.before else history.end
+    acknowledged = min(history.acknowledged_end, limit)
+    return Expected(acknowledged, min(log.recovery_point, limit), log.log_start_offset, not log.recovery_point)
+
+
+def _work(machine: Machine) -> bool:
+    """Whether the machine was stopped."""
+    files, workload = machine.files, Workload(machine)
+    files.stop_at = files.changes + machine.random.randint(1, CHANGES_MAX)
+    try:
+        for _ in range(machine.random.randint(1, ACTIONS_MAX)):
+            workload.act()
+    except MachineStopped as stopped:
+        machine.note(f"stopped at {stopped}")
+        return True
+    files.stop_at = None
+    return False
+
+
+def _stop_and_start(machine: Machine, expected: dict[Key, Expected]) -> None:
+    """Until a start comes to its end."""
+    while True:
+        power_fails = machine.random.random() < 0.6
+        machine.note("power failure" if power_fails else "kill")
+        machine.stop(power_fails)
+        if not power_fails:
+            pass
+        else:
+            for key, one in expected.items():
+                expected[key] = one._replace(acknowledged_end=one.certain_end)
+        if machine.random.random() < 0.4:
+            machine.files.stop_at = machine.files.changes + machine.random.randint(1, 15)
+        try:
+            machine.start()
+        except MachineStopped as stopped:
+            machine.note(f"stopped in the start at {stopped}")
+            continue
+        machine.files.stop_at = None
+        return
+
+
+def _close_and_start(machine: Machine, expected: dict[Key, Expected]) -> None:
+    """A clean stop, after which even a power failure takes nothing away and nothing has to be repaired."""
+    assert machine.logs is not None
+    machine.note("clean close")
+    ends = {key: log.log_end_offset for key in machine.histories if (log := machine.log(key)) is not None}
+    contents = {key: entries_of(log) for key in ends if (log := machine.log(key)) is not None}
+    machine.logs.close()
+    machine.background.drain()
+    machine.stop(machine.random.random() < 0.5)
+    machine.start()
+    for key, end in ends.items():
+        log = machine.log(key)
+        if log is None or log.clean_end_offset != end or log.recovery_point != end or entries_of(log) != contents[key]:
+            raise Violation(f"{log} was closed cleanly at {end}")
+        expected[key] = expected[key]._replace(acknowledged_end=end, certain_end=end)
+
+
+def _check(machine: Machine, key: Key, history: History, expected: Expected) -> None:
+    """And the history goes on with what is there."""
+    if machine.failed:
+        raise Violation(f"offline: {machine.failed}")
+    log = machine.log(key)
+    machine.note(f"found {log} after {expected} of {history.start}..{history.end}")
+    if log is None:
+        if not expected.may_be_missing:
+            raise Violation(f"{key} is gone")
+        del_history(machine, key)
+        return
+    entries = check(log, history, expected.acknowledged_end, expected.start)
+    history.found(log.log_start_offset, log.log_end_offset, entries)
+
+
+def del_history(machine: Machine, key: Key) -> None:
+    """The partition never was."""
+    machine.histories[key] = History(key[0], machine.histories[key].compacts)
