@@ -53,10 +53,10 @@ def as_leader(log: "Log", records: memoryview | bytearray, leader_epoch: int, or
         PATCH.pack_into(view, at, next_offset, length, leader_epoch)
         last_offset = next_offset + delta
         batches.append(
-            Batch(
+            tuple.__new__(Batch, (
                 at, size, next_offset, last_offset, leader_epoch, magic, crc, attributes, first_ms, max_ms,
                 producer_id, epoch, sequence, count,
-            )
+            ))
         )  # fmt: skip
         next_offset = last_offset + 1
         at += size

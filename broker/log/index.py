@@ -19,6 +19,7 @@ LARGEST_RELATIVE_OFFSET = LARGEST_INT32
 
 OFFSET_ENTRY = struct.Struct(">iI")
 TIME_ENTRY = struct.Struct(">qi")
+OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES = OFFSET_ENTRY.size, TIME_ENTRY.size
 
 
 class TimeEntry(NamedTuple):
@@ -79,13 +80,13 @@ def _rises(numbers: "array[int]") -> bool:
 class OffsetIndex(_IndexFile):
     """(last offset of a batch, position where it begins) about every `index.interval.bytes`."""
 
-    __slots__ = ("_positions", "_relative_offsets")
+    __slots__ = ("_relative_offsets", "positions")
     ENTRY = OFFSET_ENTRY
 
     def __init__(self, base_offset: int) -> None:
         super().__init__(base_offset)
         self._relative_offsets = array("I")
-        self._positions = array("I")
+        self.positions = array("I")
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int, log_size_bytes: int) -> "OffsetIndex":
@@ -94,13 +95,13 @@ class OffsetIndex(_IndexFile):
         if len(data) % OFFSET_ENTRY.size:
             raise CorruptFile(f"offset index of {len(data)} bytes: not a multiple of {OFFSET_ENTRY.size}")
         numbers = _words(data)
-        index._relative_offsets, index._positions = numbers[::2], numbers[1::2]
+        index._relative_offsets, index.positions = numbers[::2], numbers[1::2]
         index._check(log_size_bytes)
         index._written = len(index)
         return index
 
     def _check(self, log_size_bytes: int) -> None:
-        offsets, positions = self._relative_offsets, self._positions
+        offsets, positions = self._relative_offsets, self.positions
         if not offsets:
             return
         if positions[-1] >= log_size_bytes or offsets[-1] > LARGEST_RELATIVE_OFFSET:
@@ -109,11 +110,11 @@ class OffsetIndex(_IndexFile):
             raise CorruptFile("offset index does not rise")
 
     def __len__(self) -> int:
-        return len(self._positions)
+        return len(self.positions)
 
     def _pack(self, first: int) -> bytes:
         numbers = array("I", bytes(8 * (len(self) - first)))
-        numbers[::2], numbers[1::2] = self._relative_offsets[first:], self._positions[first:]
+        numbers[::2], numbers[1::2] = self._relative_offsets[first:], self.positions[first:]
         if sys.byteorder == "little":
             numbers.byteswap()
         return numbers.tobytes()
@@ -121,44 +122,44 @@ class OffsetIndex(_IndexFile):
     def append(self, offset: int, position: int) -> None:
         """`offset` is the last of the batch at `position`; both larger than all before."""
         self._relative_offsets.append(offset - self.base_offset)
-        self._positions.append(position)
+        self.positions.append(position)
 
     def position_before(self, offset: int) -> int:
         """A position at or before the batch that holds `offset`: where to begin to scan."""
         slot = bisect_right(self._relative_offsets, offset - self.base_offset) - 1
-        return self._positions[slot] if slot >= 0 else 0
+        return self.positions[slot] if slot >= 0 else 0
 
     def batch_at_or_before(self, position: int) -> int:
         """Where a batch begins, not after that byte of the segment."""
-        slot = bisect_right(self._positions, position) - 1
-        return self._positions[slot] if slot >= 0 else 0
+        slot = bisect_right(self.positions, position) - 1
+        return self.positions[slot] if slot >= 0 else 0
 
     def offset_at(self, position: int) -> int | None:
         """The offset of the first entry at or after that byte; None when there is none."""
-        slot = bisect_left(self._positions, position)
-        return self.base_offset + self._relative_offsets[slot] if slot < len(self._positions) else None
+        slot = bisect_left(self.positions, position)
+        return self.base_offset + self._relative_offsets[slot] if slot < len(self.positions) else None
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries at or after `offset`."""
         slot = bisect_left(self._relative_offsets, max(offset - self.base_offset, 0))
         del self._relative_offsets[slot:]
-        del self._positions[slot:]
+        del self.positions[slot:]
         self._forget_written()
 
     def entries(self) -> list[tuple[int, int]]:
         """(offset, position) of all."""
-        return [(self.base_offset + a, b) for a, b in zip(self._relative_offsets, self._positions, strict=True)]
+        return [(self.base_offset + a, b) for a, b in zip(self._relative_offsets, self.positions, strict=True)]
 
 
 class TimeIndex(_IndexFile):
     """(largest timestamp so far, offset) wherever that timestamp has grown since the entry before."""
 
-    __slots__ = ("_relative_offsets", "_timestamps")
+    __slots__ = ("_relative_offsets", "timestamps")
     ENTRY = TIME_ENTRY
 
     def __init__(self, base_offset: int) -> None:
         super().__init__(base_offset)
-        self._timestamps = array("q")
+        self.timestamps = array("q")
         self._relative_offsets = array("I")
 
     @classmethod
@@ -171,45 +172,45 @@ class TimeIndex(_IndexFile):
         highs, lows, index._relative_offsets = numbers[::3], numbers[1::3], numbers[2::3]
         if max(highs, default=0) > LARGEST_INT32 or max(index._relative_offsets, default=0) > LARGEST_INT32:
             raise CorruptFile("time index with a negative number")
-        index._timestamps = array("q", [high << 32 | low for high, low in zip(highs, lows, strict=True)])
-        if not _rises(index._timestamps) or not _rises(index._relative_offsets):
+        index.timestamps = array("q", [high << 32 | low for high, low in zip(highs, lows, strict=True)])
+        if not _rises(index.timestamps) or not _rises(index._relative_offsets):
             raise CorruptFile("time index does not rise")
         index._written = len(index)
         return index
 
     def __len__(self) -> int:
-        return len(self._timestamps)
+        return len(self.timestamps)
 
     def _pack(self, first: int) -> bytes:
-        pairs = zip(self._timestamps[first:], self._relative_offsets[first:], strict=True)
+        pairs = zip(self.timestamps[first:], self._relative_offsets[first:], strict=True)
         return b"".join([TIME_ENTRY.pack(*pair) for pair in pairs])
 
     def append_if_larger(self, timestamp_ms: int, offset: int) -> None:
         """Add an entry unless the newest says as much already; -1 (no timestamp) never is."""
-        if timestamp_ms > (self._timestamps[-1] if self._timestamps else -1):
-            self._timestamps.append(timestamp_ms)
+        if timestamp_ms > (self.timestamps[-1] if self.timestamps else -1):
+            self.timestamps.append(timestamp_ms)
             self._relative_offsets.append(offset - self.base_offset)
 
     @property
     def last(self) -> TimeEntry:
         """(-1, base offset) when empty."""
-        if not self._timestamps:
+        if not self.timestamps:
             return TimeEntry(-1, self.base_offset)
-        return TimeEntry(self._timestamps[-1], self.base_offset + self._relative_offsets[-1])
+        return TimeEntry(self.timestamps[-1], self.base_offset + self._relative_offsets[-1])
 
     def offset_before(self, timestamp_ms: int) -> int:
         """The offset of the newest entry whose timestamp is not larger: where to begin to scan."""
-        slot = bisect_right(self._timestamps, timestamp_ms) - 1
+        slot = bisect_right(self.timestamps, timestamp_ms) - 1
         return self.base_offset + self._relative_offsets[slot] if slot >= 0 else self.base_offset
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries at or after `offset`."""
         slot = bisect_left(self._relative_offsets, max(offset - self.base_offset, 0))
-        del self._timestamps[slot:]
+        del self.timestamps[slot:]
         del self._relative_offsets[slot:]
         self._forget_written()
 
     def entries(self) -> list[TimeEntry]:
         """All of them, offsets absolute."""
-        pairs = zip(self._timestamps, self._relative_offsets, strict=True)
+        pairs = zip(self.timestamps, self._relative_offsets, strict=True)
         return [TimeEntry(timestamp, self.base_offset + offset) for timestamp, offset in pairs]
