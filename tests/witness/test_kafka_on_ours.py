@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.testing.foreign.corpus import Corpus, SequencedProducer
+from odradek.testing.foreign.corpus import Corpus, SequencedProducer, wait_compacted
 from odradek.testing.foreign.relay import OUR_GAPS, Relay
 from odradek.testing.foreign.stage import Stage
 
@@ -22,7 +22,7 @@ def test_kafka_serves_what_odradek_wrote(new_stage: Callable[..., Stage]) -> Non
     corpus.create()
     corpus.write()
     corpus.trim()
-    corpus.wait_compacted()
+    wait_compacted(stage.address, ["compacted"])
     relay = Relay(corpus)
     relay.note()
     ours.stop()

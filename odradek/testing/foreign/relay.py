@@ -1,12 +1,18 @@
 """A corpus that goes from broker to broker: each has to serve what the one before it has left, and then adds to it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from odradek.protocol.errors import ErrorCode
+from odradek.testing.foreign import kafkas_corpus
 from odradek.testing.foreign.corpus import CODEC_TOPICS, GROUP, TOPICS, TRIMMED_TO, Corpus, SequencedProducer
 from odradek.testing.foreign.interface import Record
+from odradek.testing.foreign.kafkas_corpus import OFFSETS_GROUP, OLD_COMPACTED, OLD_TOPICS, KafkasCorpus
 from odradek.testing.foreign.seen import SeenRecord, SeenTopic, committed_offsets, see
 
+COMPACTED = frozenset({"compacted", *OLD_COMPACTED})
+WITHOUT_TIMES = frozenset(topic for topic, (magic, _) in OLD_TOPICS.items() if magic == 0)
+"""Kafka takes a segment of format 0 to be as old as its file, looks no further and finds no offset for a time; we do."""
+DIFFERENCE_CHARACTERS = 400
 OUR_GAPS = ("Error processing append operation on partition sequenced-0", "OutOfOrderSequenceException")
 """What Kafka's log says of `check_producer`."""
 
@@ -16,28 +22,51 @@ class Relay:
     """`note` when one broker has written, `check` when the next one has started."""
 
     corpus: Corpus
-    topics: list[str] = field(default_factory=lambda: list(TOPICS))
-    loose: frozenset[str] = frozenset({"compacted"})
-    """Topics in which a cleaner may be at work."""
+    kafkas: KafkasCorpus | None = None
     seen: dict[str, SeenTopic] = field(default_factory=dict)
-    committed: dict[str, tuple[int, int, str | None]] = field(default_factory=dict)
+    committed: dict[str, dict[str, tuple[int, int, str | None]]] = field(default_factory=dict)
+
+    def _see(self) -> dict[str, SeenTopic]:
+        return see(self.corpus.address, [*TOPICS, *(kafkas_corpus.TOPICS if self.kafkas else ())])
+
+    def _committed(self) -> dict[str, dict[str, tuple[int, int, str | None]]]:
+        groups = (GROUP, OFFSETS_GROUP) if self.kafkas else (GROUP,)
+        return {group: committed_offsets(self.corpus.address, group) for group in groups}
 
     def note(self) -> None:
-        """What is to be found later; the records are those that were sent."""
-        self.seen = see(self.corpus.address, self.topics)
-        self.committed = committed_offsets(self.corpus.address, GROUP)
+        """What is to be found later; it is what was sent."""
+        self.seen, self.committed = self._see(), self._committed()
         check_sent(self.corpus, self.seen)
+        if self.kafkas is not None:
+            kafkas_corpus.check_sent(self.kafkas, self.seen)
 
     def check(self, *, batches_known: int) -> None:
         """`batches_known`: of the sequenced producer, at least."""
-        now = see(self.corpus.address, self.topics)
-        for topic in self.topics:
-            if topic in self.loose:
-                _check_compacted(topic, self.seen[topic], now[topic])
+        now = self._see()
+        for topic, seen in self.seen.items():
+            if topic in COMPACTED:
+                _check_compacted(topic, seen, now[topic])
             else:
-                assert now[topic] == self.seen[topic], topic
-        assert committed_offsets(self.corpus.address, GROUP) == self.committed
+                if topic in WITHOUT_TIMES:
+                    now[topic].by_time = seen.by_time
+                assert now[topic] == seen, _differences(topic, seen, now[topic])
+        assert self._committed() == self.committed
         check_producer(self.corpus.address, self.corpus.producer, batches_known)
+
+
+def _differences(topic: str, before: SeenTopic, after: SeenTopic) -> str:
+    """What is only in the one or the other, shortened."""
+    lines = [topic]
+    for part in fields(SeenTopic):
+        one, other = getattr(before, part.name), getattr(after, part.name)
+        if isinstance(one, dict):
+            one, other = tuple(one.items()), tuple(other.items())
+        if one == other:
+            continue
+        if isinstance(one, tuple):
+            one, other = [x for x in one if x not in other], [x for x in other if x not in one]
+        lines.append(f"{part.name}: {str(one)[:DIFFERENCE_CHARACTERS]} became {str(other)[:DIFFERENCE_CHARACTERS]}")
+    return "\n".join(lines)
 
 
 def _check_compacted(topic: str, before: SeenTopic, after: SeenTopic) -> None:

@@ -20,6 +20,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from odradek.testing.foreign.raw import RawConnection
 
 DEADLINE_SECONDS = 30.0
+NO_TIMESTAMP = -1
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 STARTING = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
@@ -120,6 +121,8 @@ def read(address: str, topics: Sequence[str], isolation: str = "read_uncommitted
 
 def _record(message: Any) -> SeenRecord:
     kind, timestamp_ms = message.timestamp()
+    if not kind or timestamp_ms == NO_TIMESTAMP:  # a message of format 0, as it is or converted
+        kind, timestamp_ms = 0, NO_TIMESTAMP
     headers = tuple(message.headers() or ())
     return SeenRecord(message.offset(), kind, timestamp_ms, message.key(), message.value(), headers)
 

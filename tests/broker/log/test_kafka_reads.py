@@ -1,8 +1,6 @@
 """Kafka's own tool reads what was written here: segments, indexes and snapshots, before compaction and after it."""
 
 import random
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,22 +10,18 @@ from odradek.broker.log.compaction.messages import Cleaned, Finished, decode_ans
 from odradek.broker.log.compaction.survey import make_request, survey
 from odradek.broker.log.compaction.swap import swap_in
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.log import Log
 from odradek.broker.log.recovery import open_log
 from odradek.broker.log.storage import Storage
 from odradek.testing.compacted_log import CompactedLog
+from odradek.testing.foreign.dump_log_segments import dump, dump_all, files_of
+from odradek.testing.foreign.kafka_jars import KafkaJars, NoKafka, kafka_jars
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground
 from odradek.world.os_files import OsFiles
 
 pytestmark = pytest.mark.cluster
 
-JARS = Path(__file__).parents[3] / ".cache" / "kafka-3.9"
-VERSION = "3.9.1"
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>odradek</groupId><artifactId>kafka</artifactId><version>1</version>
-<dependencies><dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-<version>{VERSION}</version></dependency></dependencies></project>"""
+CACHE = Path(__file__).parents[3] / ".cache" / "kafka-3.9"
 CONFIG = LogConfig(
     segment_bytes=20_000,
     index_interval_bytes=500,
@@ -38,47 +32,11 @@ CONFIG = LogConfig(
 
 
 @pytest.fixture(scope="module")
-def kafka() -> str:
-    """A class path with Kafka in it."""
-    java, maven = shutil.which("java"), shutil.which("mvn")
-    if java is None or maven is None:
-        pytest.skip("no java and mvn here to run Kafka's DumpLogSegments")
-    if not (JARS / "jars" / f"kafka_2.13-{VERSION}.jar").exists():
-        JARS.mkdir(parents=True, exist_ok=True)
-        (JARS / "pom.xml").write_text(POM)
-        command = [maven, "-q", "-B", "-f", str(JARS / "pom.xml"), "dependency:copy-dependencies"]
-        fetched = subprocess.run(
-            [*command, f"-DoutputDirectory={JARS / 'jars'}"], capture_output=True, text=True, timeout=170
-        )
-        if fetched.returncode:
-            pytest.skip(f"Kafka's jars cannot be had: {fetched.stdout[-300:]}")
-    return f"{JARS / 'jars'}/*"
-
-
-def dump(kafka: str, files: list[Path], *, gaps: bool = False) -> str:
-    """What DumpLogSegments says of them. It exits with 0 whatever it finds, so the text is looked at.
-
-    `gaps`: it counts the offsets that compaction leaves out, which is no complaint.
-    """
-    done = subprocess.run(
-        ["java", "-cp", kafka, "kafka.tools.DumpLogSegments", "--deep-iteration", "--files", ",".join(map(str, files))],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    text = done.stdout + done.stderr
-    assert done.returncode == 0, text[-2000:]
-    for complaint in ("isvalid: false", "Found timestamp mismatch", "Mismatches in", "out of order"):
-        assert complaint not in text, text[-2000:]
-    assert gaps or "Non-consecutive" not in text, text[-2000:]
-    assert "Exception" not in text and "corrupt" not in text.lower(), text[-2000:]
-    return text
-
-
-def files_of(log: Log) -> list[Path]:
-    """What the tool reads, all closed."""
-    suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
-    return sorted(path for path in Path(log.directory).iterdir() if path.suffix in suffixes)
+def kafka() -> KafkaJars:
+    try:
+        return kafka_jars(CACHE)
+    except NoKafka as reason:
+        pytest.skip(str(reason))
 
 
 def written_log(path: Path) -> CompactedLog:
@@ -123,20 +81,23 @@ def compact(world: CompactedLog) -> None:
             log.cleaned_to = answer.end_offset
 
 
-def test_kafka_reads_every_file_before_and_after_compaction(kafka: str, tmp_path: Path) -> None:
+def test_kafka_reads_every_file_before_and_after_compaction(kafka: KafkaJars, tmp_path: Path) -> None:
     world = written_log(tmp_path)
-    plain = sum(path.stat().st_size for path in files_of(world.log))
+    directory = Path(world.log.directory)
+    plain = sum(path.stat().st_size for path in files_of(directory))
     world.log.flush()
-    text = dump(kafka, files_of(world.log))
+    text = dump(kafka, files_of(directory), "--deep-iteration")
     assert "| offset: 0 " in text and "producerId: 7 " in text and "endTxnMarker: ABORT" in text
+    assert "version: 0 producerId: 1067 firstOffset: " in text, "an aborted transaction in a .txnindex"
+    assert all(f"compresscodec: {codec} " in text for codec in ("none", "gzip", "snappy", "lz4", "zstd"))
     compact(world)
     world.clock.advance(20_000)
     world.put((b"one", b"more"))
     world.roll()
     compact(world)
     world.log.close()
-    assert sum(path.stat().st_size for path in files_of(world.log)) < plain / 4
-    text = dump(kafka, files_of(world.log), gaps=True)
+    assert sum(path.stat().st_size for path in files_of(directory)) < plain / 4
+    text = dump_all(kafka, [directory], gaps=True)
     offsets = {offset for offset, _, _ in reopened(world).entries()}
     shown = {int(line.split("| offset: ")[1].split()[0]) for line in text.splitlines() if line.startswith("| offset: ")}
     assert offsets <= shown

@@ -1,0 +1,136 @@
+"""What only an older Kafka writes, message formats 0 and 1, and what transactions leave behind.
+
+For a broker with inter.broker.protocol.version=2.8: later ones know no `message.format.version`.
+"""
+
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from odradek.testing.foreign.corpus import SMALL_SEGMENTS, create_topics, make_records, produce, send_all
+from odradek.testing.foreign.interface import Record
+from odradek.testing.foreign.seen import DEADLINE_SECONDS, SeenTopic
+
+OLD_CODECS = ("none", "gzip", "snappy", "lz4")
+FORMATS = {0: "0.9.0", 1: "0.10.2"}
+OLD_TOPICS = {f"format-{magic}-{codec}": (magic, codec) for magic in FORMATS for codec in OLD_CODECS}
+OLD_COMPACTED = {f"format-{magic}-compacted": (magic, "gzip") for magic in FORMATS}
+OLD_APPEND_TIME = "format-1-append-time"
+TRANSACTIONS = "transactions"
+OFFSETS_GROUP = "transactional-readers"
+COMPACTION = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+
+
+def settings_of(topic: str) -> dict[str, str]:
+    if topic == TRANSACTIONS:
+        return SMALL_SEGMENTS
+    version = {"message.format.version": FORMATS[int(topic.split("-")[1])]}
+    if topic in OLD_COMPACTED:
+        return {**SMALL_SEGMENTS, **version, **COMPACTION}
+    if topic == OLD_APPEND_TIME:
+        return {**SMALL_SEGMENTS, **version, "message.timestamp.type": "LogAppendTime"}
+    return {**SMALL_SEGMENTS, **version}
+
+
+TOPICS = {topic: settings_of(topic) for topic in (*OLD_TOPICS, *OLD_COMPACTED, OLD_APPEND_TIME, TRANSACTIONS)}
+
+
+@dataclass
+class KafkasCorpus:
+    address: str
+    sent: dict[str, list[Record]] = field(default_factory=dict)
+    committed: list[bytes | None] = field(default_factory=list)
+    """Values that a read_committed consumer of the transactions' topic must get, in their order."""
+    committed_later: list[bytes | None] = field(default_factory=list)
+    """Those behind the open transaction."""
+    _open: Producer | None = None
+
+    def create(self) -> None:
+        create_topics(self.address, TOPICS)
+
+    def write_old(self, count: int = 60) -> None:
+        """Once more to each topic that has an old format, or had one."""
+        for topic, (_, codec) in {**OLD_TOPICS, **OLD_COMPACTED, OLD_APPEND_TIME: (1, "lz4")}.items():
+            before = self.sent.setdefault(topic, [])
+            records = make_records(topic, len(before), count, headers=False)
+            if topic in OLD_COMPACTED:
+                records = [Record(one.key or b"no key", one.value, (), one.timestamp_ms) for one in records]
+            produce(self.address, topic, codec, records)
+            before += records
+
+    def write_transactions(self) -> None:
+        """Committed and aborted ones of two producers, others' records between them, offsets with both ends."""
+        one, two = self._producer("first"), self._producer("second")
+        number = 0
+        for commit in (True, False, False, True, False, True):
+            for producer in (one, two):
+                producer.begin_transaction()
+                self._send(producer, number, 9, committed=commit)
+                number += 9
+            produce(self.address, TRANSACTIONS, "none", self._records(number, 2))
+            self.committed += [record.value for record in self._records(number, 2)]
+            number += 2
+            self._end(one, commit, number)
+            self._end(two, commit, number)
+
+    def write_between(self, first: int, count: int = 5) -> None:
+        """Records of no transaction, which wait for the open one like all that comes after it."""
+        records = self._records(first, count)
+        produce(self.address, TRANSACTIONS, "zstd", records)
+        self.committed_later += [record.value for record in records]
+
+    def leave_open(self) -> None:
+        """A transaction that has not ended when the broker stops."""
+        self._open = self._producer("open")
+        self._open.begin_transaction()
+        self._send(self._open, 1000, 5, committed=False)
+
+    def abort_open(self) -> None:
+        """What a coordinator does when the same producer comes anew."""
+        self._open = self._producer("open")
+        self.committed += self.committed_later
+
+    def _producer(self, name: str) -> Producer:
+        settings = {"bootstrap.servers": self.address, "transactional.id": name, "linger.ms": 5, "log_level": 2}
+        producer = Producer({**settings, "batch.num.messages": 4, "transaction.timeout.ms": 600_000})
+        producer.init_transactions(DEADLINE_SECONDS)
+        return producer
+
+    def _records(self, first: int, count: int) -> list[Record]:
+        return make_records(TRANSACTIONS, first, count)
+
+    def _send(self, producer: Producer, first: int, count: int, *, committed: bool) -> None:
+        failures: list[str] = []
+        records = self._records(first, count)
+        send_all(producer, TRANSACTIONS, records, failures)
+        assert not producer.flush(DEADLINE_SECONDS) and not failures, failures[:3]
+        if committed:
+            self.committed += [record.value for record in records]
+
+    def _end(self, producer: Producer, commit: bool, offset: int) -> None:
+        consumer = Consumer({"bootstrap.servers": self.address, "group.id": OFFSETS_GROUP, "log_level": 2})
+        offsets = [TopicPartition(TRANSACTIONS, 0, offset)]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), DEADLINE_SECONDS)
+        if commit:
+            producer.commit_transaction(DEADLINE_SECONDS)
+        else:
+            producer.abort_transaction(DEADLINE_SECONDS)
+        consumer.close()
+
+
+def check_sent(corpus: KafkasCorpus, seen: dict[str, SeenTopic]) -> None:
+    """Format 0 has no timestamps; the rest is what was sent."""
+    for topic, (magic, _) in OLD_TOPICS.items():
+        found, sent = seen[topic].records, corpus.sent[topic]
+        assert [(one.key, one.value, one.headers) for one in found] == [(one.key, one.value, ()) for one in sent], topic
+        assert [one.offset for one in found] == list(range(len(sent))), topic
+        if magic:
+            assert [one.timestamp_ms for one in found] == [one.timestamp_ms for one in sent], topic
+    assert {one.timestamp_type for one in seen[OLD_APPEND_TIME].records} == {2}
+    for topic in OLD_COMPACTED:
+        found, sent = seen[topic].records, corpus.sent[topic]
+        assert {one.key: one.value for one in found} == {one.key: one.value for one in sent}, topic
+    transactions = seen[TRANSACTIONS]
+    committed = [one.value for one in transactions.records if one.offset in set(transactions.committed)]
+    assert committed == corpus.committed
+    assert len(transactions.records) > len(committed)
