@@ -65,20 +65,25 @@ def to_batches(records: Buffer, *, compressed: bool) -> Iterator[Buffer]:
     """
     run: list[LegacyMessage] = []
     run_bytes = 0
-    for entry in entries(records, allow_partial_tail=True):
-        message = None
-        if entry.magic != MAGIC_V2:
-            message = read_message(records, entry.position, entry.size_bytes)
-        if run and (message is None or run_bytes >= RUN_BYTES or not _same_batch(run, message)):
+    try:
+        for entry in entries(records, allow_partial_tail=True):
+            message = None
+            if entry.magic != MAGIC_V2:
+                message = read_message(records, entry.position, entry.size_bytes)
+            if run and (message is None or run_bytes >= RUN_BYTES or not _same_batch(run, message)):
+                yield _batch(run, compression.NONE)
+                run, run_bytes = [], 0
+            if message is None:
+                yield memoryview(records)[entry.position : entry.position + entry.size_bytes]
+            elif message.codec != compression.NONE:
+                yield _batch([message], message.codec if compressed else compression.NONE)
+            else:
+                run.append(message)
+                run_bytes += message.size_bytes
+    except CorruptBatch:
+        if run:  # what is good comes first
             yield _batch(run, compression.NONE)
-            run, run_bytes = [], 0
-        if message is None:
-            yield memoryview(records)[entry.position : entry.position + entry.size_bytes]
-        elif message.codec != compression.NONE:
-            yield _batch([message], message.codec if compressed else compression.NONE)
-        else:
-            run.append(message)
-            run_bytes += message.size_bytes
+        raise
     if run:
         yield _batch(run, compression.NONE)
 
