@@ -14,7 +14,10 @@ from odradek.client.errors import ClientError, DeserializationError
 from odradek.client.metadata import ClusterView, Node, PartitionInfo, TopicInfo
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.record_batch import CorruptBatch
 from odradek.protocol.records import encode_batch
+from odradek.testing import old_segments
+from odradek.testing.old_segments import golden_bytes
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SETTINGS = load(ConsumerSettings, None, {"bootstrap_servers": "a:1"})
@@ -200,3 +203,39 @@ def test_commits_locate_what_has_no_position_and_wants_none() -> None:
     without = positions.located_from_commits(asked, {T0: OffsetAndMetadata(5, "", 2), T1: OffsetAndMetadata(6)})
     assert without == [TopicPartition("t", 2)]
     assert positions.partitions[T0].position == 5 and not positions.partitions[T1].located
+
+
+@pytest.mark.parametrize("name", ["v0-0", "v1-0", "mixed-0"])
+def test_message_sets_of_a_broker_with_old_segments(name: str) -> None:
+    """Written by Kafka 3.9.1 with old formats set; Fetch below version 12 gives them as they are."""
+    bench = Bench()
+    bench.start(T0, offset=12)
+    bench.arrive(T0, golden_bytes(name)[:-1], at=12)
+    found = [
+        (one.offset, one.timestamp_ms, one.key, one.value)
+        for records in bench.buffer.take(100).values()
+        for one in records
+    ]
+    assert found == old_segments.expected(name)[12 : 40 if name == "mixed-0" else 64], "the last one was cut off"
+    assert bench.positions.partitions[T0].position == found[-1][0] + 1
+
+
+def test_the_brokers_time_in_message_sets() -> None:
+    bench = Bench()
+    bench.start(T0)
+    bench.arrive(T0, golden_bytes("append-time-0"))
+    records = bench.buffer.take(100)[T0]
+    assert [one.timestamp_type for one in records] == [1] * 40
+    assert len({one.timestamp_ms for one in records[10:20]}) == 1
+
+
+def test_damaged_message_sets() -> None:
+    """What is good comes first; then the application hears of the rest."""
+    data = bytearray(golden_bytes("v1-0"))
+    data[200] ^= 1
+    bench = Bench()
+    bench.start(T0)
+    bench.arrive(T0, bytes(data))
+    assert [one.offset for one in bench.buffer.take(100)[T0]] == [0]
+    with pytest.raises(CorruptBatch):
+        Chunk(T0, memoryview(data)[119:], 1, 0, None)

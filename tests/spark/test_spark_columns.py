@@ -14,6 +14,7 @@ from odradek.client.spark.source import spark_schema
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.record_batch import HEADER_BYTES, RECORD_COUNT_AT, entries, update_crc
 from odradek.protocol.records import encode_batch
+from odradek.testing.old_segments import expected, golden_bytes
 
 T0 = TopicPartition("t", 0)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -99,3 +100,12 @@ def test_the_arrow_schema_is_sparks() -> None:
 
     assert SCHEMA.equals(to_arrow_schema(spark_schema(include_headers=False), timezone="UTC"))
     assert SCHEMA_WITH_HEADERS.equals(to_arrow_schema(spark_schema(include_headers=True), timezone="UTC"))
+
+
+@pytest.mark.parametrize("name", ["v0-0", "v1-0", "mixed-0"])
+def test_message_sets_of_a_broker_with_old_segments(name: str) -> None:
+    """A broker of Kafka may have them from its past."""
+    rows = arrow_rows(golden_bytes(name), 12)
+    found = [(row["offset"], row["timestamp"].timestamp() * 1000, row["key"], row["value"]) for row in rows]
+    assert found == expected(name)[12:]
+    assert all(row["headers"] is None for row in rows)

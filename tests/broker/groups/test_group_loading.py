@@ -4,9 +4,11 @@ import pytest
 
 from odradek.broker.groups.offsets import CommittedOffset
 from odradek.broker.groups.records import offset_key, offset_value
+from odradek.broker.groups.replay import Replay
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records import encode_batch
+from odradek.testing.old_segments import golden_bytes
 
 T0, T1 = ("t", 0), ("t", 1)
 
@@ -204,3 +206,16 @@ def test_transactional_commits_count_when_their_marker_says_so(world):
     assert world.offsets() == {T0: 10}
     _, fetched = world.coordinator.fetch_offsets("g", [("open", 0)], require_stable=True)
     assert fetched["open", 0].error is ErrorCode.UNSTABLE_OFFSET_COMMIT
+
+
+def test_offsets_that_an_older_kafka_has_kept():
+    """In message sets of format 0, compressed with gzip; written by Kafka 3.9.1 (tests/broker/log/golden)."""
+    replay = Replay(0)
+    for _ in replay.steps(golden_bytes("__consumer_offsets-0")):
+        pass
+    assert replay.next_offset == 10
+    found = {roster.group_id: offsets for roster, offsets in replay.groups()}
+    assert sorted(found) == ["first", "second"]
+    for group, offset in (("first", 17), ("second", 18)):
+        committed = {key: one.offset for key, one in found[group].items()}
+        assert committed == {("v0", 0): offset, ("v1", 0): 9}
