@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.testing.foreign.corpus import Corpus, SequencedProducer, wait_compacted
+from odradek.testing.foreign.corpus import CODEC_TOPICS, CODECS, GROUP, Corpus, SequencedProducer, wait_compacted
+from odradek.testing.foreign.dump_log_segments import dump, dump_all, files_of
 from odradek.testing.foreign.relay import OUR_GAPS, Relay
 from odradek.testing.foreign.stage import Stage
 
@@ -26,6 +27,7 @@ def test_kafka_serves_what_odradek_wrote(new_stage: Callable[..., Stage]) -> Non
     relay = Relay(corpus)
     relay.note()
     ours.stop()
+    check_dumps(stage)
 
     kafka = stage.kafka()
     relay.check(batches_known=LAST)
@@ -51,3 +53,16 @@ def test_kafka_serves_what_odradek_wrote(new_stage: Callable[..., Stage]) -> Non
     relay.check(batches_known=ALL)
     ours.stop()
     assert not ours.complaints()
+
+
+def check_dumps(stage: Stage) -> None:
+    """Kafka's tool has no complaint of any file."""
+    text = dump_all(stage.jars, stage.directories(), gaps=True)
+    assert all(f"compresscodec: {codec} " in text for codec in CODECS)
+    assert "LogAppendTime: " in text and "firstSequence: 15 lastSequence: 20 lastOffset: 20 offsetDelta: 5 " in text
+    dump(stage.jars, files_of(*map(stage.directory, (*CODEC_TOPICS, "sequenced"))), "--deep-iteration")
+    groups = files_of(*stage.directories("__consumer_offsets"), suffixes=(".log",))
+    said = dump(stage.jars, groups, "--offsets-decoder")
+    for topic in CODEC_TOPICS:
+        key = f'key: {{"type":"1","data":{{"group":"{GROUP}","topic":"{topic}","partition":0}}}}'
+        assert key + ' payload: {"version":"3","data":{"offset":57,"leaderEpoch":-1,' in said, topic

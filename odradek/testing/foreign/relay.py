@@ -11,7 +11,7 @@ from odradek.testing.foreign.seen import SeenRecord, SeenTopic, committed_offset
 
 COMPACTED = frozenset({"compacted", *OLD_COMPACTED})
 WITHOUT_TIMES = frozenset(topic for topic, (magic, _) in OLD_TOPICS.items() if magic == 0)
-"""Kafka takes a segment of format 0 to be as old as its file, looks no further and finds no offset for a time; we do."""
+"""Kafka takes a segment of format 0 to be as old as its file, looks no further and finds no offset for a time."""
 DIFFERENCE_CHARACTERS = 400
 OUR_GAPS = ("Error processing append operation on partition sequenced-0", "OutOfOrderSequenceException")
 """What Kafka's log says of `check_producer`."""

@@ -53,12 +53,12 @@ class Stage:
             "zookeeper.connect": zookeeper,
         }
         self._settings = {**own, **SETTINGS, **settings}
-        self._jars = jars
+        self.jars = jars
         self._lives: list[BrokerProcess] = []
 
     def kafka(self, **settings: str) -> BrokerProcess:
         """Started. `settings`, with _ for a dot, hold for this life only."""
-        return self._start(KafkaBroker(self._jars, *self._life("kafka", settings)))
+        return self._start(KafkaBroker(self.jars, *self._life("kafka", settings)))
 
     def odradek(self, **settings: str) -> BrokerProcess:
         return self._start(OdradekBroker(*self._life("odradek", settings)))
@@ -89,9 +89,13 @@ class Stage:
         client.stop()
         client.close()
 
-    def files(self, topic: str, suffix: str) -> list[Path]:
-        """Of partition 0, in the order of their names."""
-        return sorted((self.logs / f"{topic}-0").glob(f"*{suffix}"))
+    def directories(self, prefix: str = "") -> list[Path]:
+        """Of the partitions of topics whose names begin like this."""
+        return sorted(path for path in self.logs.iterdir() if path.is_dir() and path.name.startswith(prefix))
+
+    def directory(self, topic: str) -> Path:
+        """Of partition 0."""
+        return self.logs / f"{topic}-0"
 
     def close(self) -> None:
         for life in self._lives:
