@@ -1,13 +1,14 @@
-"""What a log holds, in the message format that the reader of a fetch answer knows (FEATURES L3).
+"""What a log holds, in the message format that the reader of a fetch answer is certain to know (FEATURES L3).
 
     Fetch 0, 1      magic 0
     Fetch 2, 3      magic 0 and 1
-    Fetch 4 to 11   whatever the log holds: Kafka 3.9 converts downwards only (KafkaApis.maybeConvertFetchedData), and
-                    every client of these versions reads all three formats. The bytes go from the file to the socket
-    Fetch 12 to 17  record batches for consumers. In answers of the flexible versions librdkafka 2.5.0 to 2.15.0 takes
-                    keys and values of messages for null (librdkafka#5504), a loss of data that Kafka's own brokers
-                    cause; and the newest clients may know nothing but batches
-    followers       whatever the log holds, from version 4 on
+    Fetch 4 to 17   record batches for consumers; for followers the bytes as they are
+
+Kafka 3.9 converts downwards only (KafkaApis.maybeConvertFetchedData): from version 4 on a reader gets what is stored.
+Here old messages become batches, which version 4 is about, because today's clients do not read them well: in flexible
+answers (from version 12) librdkafka 2.5.0 to 2.15.0 takes their keys and values for null, which is loss of data
+(librdkafka#5504); aiokafka 0.14, which fetches with version 4, refuses the lz4 of magic 0; kafka-python needs one more
+package for it; others know batches alone. Batches all of them read.
 
 Messages lie only in segments that an older Kafka has begun. A conversion keeps the loop busy, so an answer with one
 ends after CONVERTED_BYTES_MAX, of which the reader notices nothing: it asks for the rest.
@@ -29,18 +30,15 @@ FIRST_VERSION_WITH_TIMESTAMPS = 2
 LAST_VERSION_WITH_HARD_LIMIT = 2
 """Up to this one an answer is cut at the limit: the client sees from the cut message that its limit is too small."""
 FIRST_VERSION_WITH_BATCHES = 4
-FIRST_VERSION_WITH_BATCHES_ONLY = 12
 CONVERTED_BYTES_MAX = 1024 * 1024
 """Of one answer; the first batch of a partition is converted whole even if it is larger."""
 SKIPPED_BYTES_MAX = 64 * 1024 * 1024
 """How much of what an old reader cannot be given (markers of transactions) is passed over for one answer."""
 
 
-def needs_batches(segment: Segment | None, version: int, *, as_follower: bool) -> bool:
+def needs_batches(segment: Segment | None, *, as_follower: bool) -> bool:
     """Whether what was read from there must not go out as it is to a reader of version 4 or later."""
-    if version < FIRST_VERSION_WITH_BATCHES_ONLY or as_follower or segment is None:
-        return False
-    return segment.begins_with_messages
+    return segment is not None and not as_follower and segment.begins_with_messages
 
 
 def as_batches(partition: Partition, found: LogSlice) -> FileRange | bytes:
