@@ -7,6 +7,7 @@ and only then, the future log is whole. Source: LogManager.replaceCurrentWithFut
 the other order and does not start when it died in between.
 """
 
+import contextlib
 import logging
 import posixpath
 from collections.abc import Callable, Iterable
@@ -64,6 +65,8 @@ class FutureLogs:
                     f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), sync=False
                 )
         except OSError as error:
+            with contextlib.suppress(OSError):
+                self._storage.files.remove_directory(path)
             if error.errno not in DISK_FULL:
                 self._directories.fail(log_directory, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {error}") from error

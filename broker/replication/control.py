@@ -118,6 +118,7 @@ class ReplicaControl:
                 topic, index, self._replicas.broker_id, replica_log, self._checkpointed.pop((topic, index), 0)
             )
             self._replicas.partitions[(topic, index)] = partition
+            self._replicas.moves.resume(partition)
         if topic_id != ZERO_UUID:
             if partition.topic_id not in (ZERO_UUID, topic_id):
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic}-{index} belongs to another topic id")
@@ -177,6 +178,7 @@ class ReplicaControl:
             self._coordinators.on_resigned(stopped.topic, stopped.partition_index)
         if stopped.delete:
             del self._replicas.partitions[(stopped.topic, stopped.partition_index)]
+            self._replicas.moves.forget(stopped.topic, stopped.partition_index)
             self._logs.delete(stopped.topic, stopped.partition_index)
         state_change.info(
             "broker %d %s %s-%d", self._replicas.broker_id, "deletes" if stopped.delete else "stops",

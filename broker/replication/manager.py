@@ -8,6 +8,7 @@ from odradek.broker.log.log import Appended, Origin
 from odradek.broker.log.manager import LogManager
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
+from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.partition import IsrProposal, Partition
 from odradek.broker.replication.reading import FetchParameters, PartitionsRead, read_partitions
 from odradek.broker.replication.sessions import WantedPartition
@@ -54,6 +55,7 @@ class ReplicaManager:
         self.purgatory = purgatory
         self.lag_time_ms_max = lag_time_ms_max
         self.partitions: dict[tuple[str, int], Partition] = {}
+        self.moves = DirectoryMoves(self.partitions, logs, clock)
         self.proposals: IsrProposals | None = None
 
     def partition(self, topic: str, index: int) -> Partition | ErrorCode:
@@ -182,7 +184,11 @@ class ReplicaManager:
         return led
 
     def directory_failed(self, keys: Iterable[tuple[str, int]]) -> list[Partition]:
-        """The log directory of these partitions cannot be used any more: they are offline here. Returns them."""
+        """The log directory of these partitions cannot be used any more: they are offline here. Returns them.
+
+        Moves into it are at an end, too.
+        """
+        self.moves.directory_failed()
         failed = [partition for key in keys if (partition := self.partitions.get(key)) is not None]
         for partition in failed:
             partition.offline = True

@@ -1,9 +1,12 @@
 """DescribeLogDirs (key 35), versions 0 to 4: the log directories of this broker and the size of each log (KIP-113).
 
 An offline directory is answered with KAFKA_STORAGE_ERROR. Null topics mean all. Version 4 adds the size of the volume.
-Not done: replicas that are being moved to another directory (there is no AlterReplicaLogDirs yet).
+A replica that moves to another directory is in both; the lag of the future one is what is still to be copied.
 """
 
+from collections.abc import Iterable
+
+from odradek.broker.log.log import Log
 from odradek.broker.log.log_directory import LogDirectory
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
@@ -19,31 +22,48 @@ from odradek.protocol.messages.describe_log_dirs import (
 REQUEST = DescribeLogDirsRequest
 VERSIONS = (0, 4)
 
+UNKNOWN_LAG = -1
+"""Of a replica that no controller has told us about, or whose own directory is offline."""
+
 
 def handle(broker: Services, request: DescribeLogDirsRequest, context: RequestContext) -> Outcome:
-    wanted = None
-    if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    results = [_directory(broker, directory, wanted) for directory in broker.logs.directories.values()]
+    described: dict[str, list[tuple[str, DescribeLogDirsPartition]]] = {path: [] for path in broker.logs.directories}
+    for logs, future in ((broker.logs.all_logs(), False), (broker.logs.future_logs(), True)):
+        for log in _wanted(logs, request):
+            described[log.log_directory].append((log.topic, _describe(broker, log, future)))
+    results = [_result(directory, described[path]) for path, directory in broker.logs.directories.items()]
     return Reply(DescribeLogDirsResponse(results=results))
 
 
-def _directory(broker: Services, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+def _wanted(logs: Iterable[Log], request: DescribeLogDirsRequest) -> Iterable[Log]:
+    if request.topics is None:
+        return logs
+    wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return [log for log in logs if (log.topic, log.partition) in wanted]
+
+
+def _describe(broker: Services, log: Log, future: bool) -> DescribeLogDirsPartition:
+    partition = broker.replicas.partitions.get((log.topic, log.partition))
+    lag = UNKNOWN_LAG
+    if partition is not None and not partition.offline:
+        lag = (
+            partition.log.log_end_offset - log.log_end_offset
+            if future
+            else max(partition.high_watermark - log.log_end_offset, 0)
+        )
+    return DescribeLogDirsPartition(
+        partition_index=log.partition, partition_size=log.size_bytes, offset_lag=lag, is_future_key=future
+    )
+
+
+def _result(directory: LogDirectory, logs: list[tuple[str, DescribeLogDirsPartition]]) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=directory.path)
     if directory.offline is not None:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result
     result.total_bytes, result.usable_bytes = directory.volume_bytes()
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for log in broker.logs.all_logs():
-        key = (log.topic, log.partition)
-        if log.log_directory != directory.path or (wanted is not None and key not in wanted):
-            continue
-        topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
-        partition = broker.replicas.partitions.get(key)
-        lag = 0 if partition is None else max(partition.high_watermark - log.log_end_offset, 0)
-        topic.partitions.append(
-            DescribeLogDirsPartition(partition_index=log.partition, partition_size=log.size_bytes, offset_lag=lag)
-        )
+    for topic, described in logs:
+        topics.setdefault(topic, DescribeLogDirsTopic(name=topic)).partitions.append(described)
     result.topics = list(topics.values())
     return result

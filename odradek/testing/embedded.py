@@ -14,8 +14,9 @@ themselves (`kill`, `power_failure`).
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
+from typing import Any, TypeVar
 
 from odradek.broker.config import BrokerConfig, Given, build_config
 from odradek.broker.server import BrokerServer
@@ -29,6 +30,8 @@ from odradek.world.children import InlineChildren
 from odradek.zk_schema.memory import MemoryZooKeeper
 from odradek.zk_schema.memory_session import MemoryStore
 from odradek.zk_schema.store import Store
+
+T = TypeVar("T")
 
 PORT = 9092
 SETTINGS = {
@@ -112,6 +115,11 @@ class EmbeddedBroker:
         timeout_ms = config.zookeeper_session_timeout_ms
         self._store = self._cluster.zookeeper.connect(session_timeout_ms=timeout_ms)
         return self._store
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Its result; done as this broker's process, so that a kill ends what comes of it. Raises ProcessKilled."""
+        assert self._process is not None, f"{self.host} does not run"
+        return await self._process.run(work)
 
     async def stop(self) -> None:
         """In a controlled way. Harmless when it does not run. Raises ProcessKilled."""

@@ -1,0 +1,135 @@
+"""Replicas that move to another log directory of this broker (KIP-113): which, in which order, and the work in turns.
+
+A client's AlterReplicaLogDirs begins one, or a restart finds it half done. Roles and leaders do not matter: what is
+copied is our own log, whatever that takes or loses meanwhile. Kafka: ReplicaManager.alterReplicaLogDirs,
+ReplicaAlterLogDirsThread, which copies one partition per directory at a time, as we do.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from odradek.broker.log.directory_files import LONGEST_NAME, future_name
+from odradek.broker.log.failure import DISK_FULL, StorageFailure
+from odradek.broker.log.live_logs import Key
+from odradek.broker.log.manager import LogManager
+from odradek.broker.replication.log_copy import LogCopy
+from odradek.broker.replication.partition import Partition
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.world.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 1000.0
+"""After a full disk."""
+
+
+class DirectoryMoves:
+    """Of the partitions in `partitions`, which the replica manager owns."""
+
+    def __init__(self, partitions: Mapping[Key, Partition], logs: LogManager, clock: Clock) -> None:
+        self._partitions, self._logs, self._clock = partitions, logs, clock
+        self._waiting: dict[Key, LogCopy] = {}
+        self._running: dict[Key, LogCopy] = {}
+
+    # ---- what is wanted
+
+    def alter(self, topic: str, index: int, path: str, *, exists: bool) -> ErrorCode:
+        """Move a replica to `path`, one of `log.dirs`; the answer for the client.
+
+        `exists`: the cluster has that partition. A replica that is not here is made in that directory when it comes.
+        """
+        directory = self._logs.directories.get(path)
+        if len(future_name(topic, index, 0)) > LONGEST_NAME:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if directory is None:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        partition = self._partitions.get((topic, index))
+        if directory.offline is not None or (partition is not None and partition.offline):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if partition is None:
+            self._logs.prefer(topic, index, path)
+            return ErrorCode.REPLICA_NOT_AVAILABLE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            self._begin(partition, path)
+        except KafkaError as error:
+            logger.warning("%s cannot move to %s: %s", partition, path, error)
+            return error.code
+        return ErrorCode.NONE
+
+    def _begin(self, partition: Partition, path: str) -> None:
+        """Raises KafkaError."""
+        topic, index = partition.topic, partition.index
+        future = self._logs.future_log(topic, index)
+        if future is not None and future.log_directory != path:
+            self.forget(topic, index)
+            self._logs.discard_future_log(topic, index)
+            future = None
+        if partition.log.log_directory != path:
+            if future is None:
+                self._logs.create_future_log(topic, index, path)
+                logger.info("%s moves from %s to %s", partition, partition.log.log_directory, path)
+            self.resume(partition)
+
+    def resume(self, partition: Partition) -> None:
+        """Go on with a move whose future log is there, if there is one and it is not under way."""
+        key = (partition.topic, partition.index)
+        future = self._logs.future_log(*key)
+        if future is not None and key not in self._waiting and key not in self._running:
+            self._waiting[key] = LogCopy(partition.log, future, self._clock)
+            self._run_next()
+
+    def forget(self, topic: str, index: int) -> None:
+        """The partition goes, or moves elsewhere; its future log is the caller's affair. Harmless when it does not
+        move."""
+        self._waiting.pop((topic, index), None)
+        self._running.pop((topic, index), None)
+        self._run_next()
+
+    def directory_failed(self) -> None:
+        """Drop the moves that have lost one of their logs."""
+        for key, copy in [*self._waiting.items(), *self._running.items()]:
+            if copy.source.closed or copy.target.closed:
+                self.forget(*key)
+
+    # ---- the work
+
+    def _run_next(self) -> None:
+        """One move per directory at a time, the partitions in their order."""
+        while self._waiting and len(self._running) < len(self._logs.directories):
+            key = min(self._waiting)
+            copy = self._running[key] = self._waiting.pop(key)
+            self._soon(key, copy)
+
+    def _soon(self, key: Key, copy: LogCopy) -> None:
+        self._clock.call_soon(lambda: self._turn(key, copy))
+
+    def _turn(self, key: Key, copy: LogCopy) -> None:
+        if self._running.get(key) is not copy:
+            return
+        if copy.source.closed or copy.target.closed:
+            self.forget(*key)
+            return
+        try:
+            if copy.advance(then=lambda: self._soon(key, copy)):
+                self._promote(key)
+        except StorageFailure:
+            self.forget(*key)  # the directory is offline, and has been reported
+        except KafkaError as error:
+            self._trouble(key, copy, error)
+
+    def _promote(self, key: Key) -> None:
+        """Whoever asks the partition for its log from now on has the new one."""
+        partition = self._partitions[key]
+        partition.log = self._logs.promote_future_log(*key)
+        logger.info("%s is in %s now", partition, partition.log.log_directory)
+        self.forget(*key)
+
+    def _trouble(self, key: Key, copy: LogCopy, error: KafkaError) -> None:
+        """A full disk may have room later; with damage in what is copied only an operator can help."""
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.errno in DISK_FULL:
+            logger.warning("%s waits for room: %s", copy, error)
+            self._clock.call_later(RETRY_MS, lambda: self._turn(key, copy))
+        else:
+            logger.error("%s does not go on: %s", copy, error)
+            self.forget(*key)

@@ -1,0 +1,241 @@
+"""AlterReplicaLogDirs and DescribeLogDirs, asked of whole brokers with two log directories."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import pytest
+
+from odradek.broker.network.peer import Peer
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.record_batch import batches
+from odradek.protocol.records import decode_records
+from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.log_storage import make_batch
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+
+TOPIC = "t"
+Where = dict[str, list[tuple[str, int, bool]]]
+"""By directory: topic, partition, whether it is a future log."""
+
+
+class Client:
+    """Of brokers with log.dirs=/a,/b; leaders are looked up among the brokers themselves."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+        network = cluster.network.host("client")
+        self.peers = [Peer(network, cluster.clock, broker.host, cluster.port, "test") for broker in cluster.brokers]
+
+    async def ask(self, request: Message, version: int, broker: int = 0) -> Any:
+        return await self.peers[broker].request(request, version, 60_000)
+
+    def leader(self) -> int:
+        return next(
+            broker.broker_id
+            for broker in self.cluster.brokers
+            if broker.running
+            and (partition := broker.server.services.replicas.partitions.get((TOPIC, 0))) is not None
+            and partition.is_leader
+        )
+
+    async def create(self, topic: str = TOPIC, partitions: int = 1) -> None:
+        controller = next(b.broker_id for b in self.cluster.brokers if b.server.services.controller.is_active)
+        replicas = len(self.cluster.brokers)
+        made = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
+        response = await self.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7, controller)
+        assert response.topics[0].error_code == 0, response
+
+    async def produce(self, *values: bytes) -> None:
+        for value in values:
+            data = PartitionProduceData(index=0, records=bytes(make_batch([value])))
+            request = ProduceRequest(
+                acks=-1, timeout_ms=5_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
+            )
+            (answer,) = (await self.ask(request, 9, self.leader())).responses[0].partition_responses
+            assert answer.error_code == 0, answer
+
+    async def fetch(self) -> list[bytes | None]:
+        asked = FetchTopic(topic=TOPIC, partitions=[FetchPartition(fetch_offset=0, partition_max_bytes=1 << 20)])
+        answer = await self.ask(FetchRequest(max_wait_ms=100, topics=[asked]), 11, self.leader())
+        data = answer.responses[0].partitions[0].records
+        return [value for at, _ in batches(data) for value in decode_records(data, at).values]
+
+    async def move(self, path: str, topic: str = TOPIC, index: int = 0, broker: int = 0, version: int = 2) -> int:
+        wanted = AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=topic, partitions=[index])])
+        (result,) = (await self.ask(AlterReplicaLogDirsRequest(dirs=[wanted]), version, broker)).results
+        assert result.topic_name == topic and result.partitions[0].partition_index == index
+        return int(result.partitions[0].error_code)
+
+    async def where(self, broker: int = 0, topics: Iterable[str] | None = None) -> Where:
+        wanted = None if topics is None else [DescribableLogDirTopic(topic=name, partitions=[0]) for name in topics]
+        answer = await self.ask(DescribeLogDirsRequest(topics=wanted), 4, broker)
+        return {
+            result.log_dir: [(t.name, p.partition_index, p.is_future_key) for t in result.topics for p in t.partitions]
+            for result in answer.results
+        }
+
+
+Scenario = Callable[[Client], Awaitable[None]]
+
+
+def with_brokers(scenario: Scenario, brokers: int = 1, **overrides: str) -> None:
+    async def main(clock: VirtualClock) -> None:
+        settings = {"log.dirs": "/a,/b"} | {name.replace("_", "."): value for name, value in overrides.items()}
+        async with EmbeddedCluster(clock, brokers, settings) as cluster:
+            while not any(broker.server.services.controller.is_active for broker in cluster.brokers):
+                await asyncio.sleep(0.05)
+            await scenario(Client(cluster))
+
+    run_virtual(main)
+
+
+def test_a_replica_moves_while_it_is_written() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        await client.produce(*[b"%d" % n for n in range(50)])
+        assert await client.where() == {"/a": [(TOPIC, 0, False)], "/b": []}
+        assert await client.move("/b") == ErrorCode.NONE
+        await client.produce(b"50")
+        await asyncio.sleep(1)
+        await client.produce(b"51")
+        assert await client.where() == {"/a": [], "/b": [(TOPIC, 0, False)]}
+        assert await client.fetch() == [b"%d" % n for n in range(52)]
+        assert await client.move("/b") == ErrorCode.NONE
+        await asyncio.sleep(61)
+        files = client.cluster.brokers[0].files
+        assert [name for name in files.list_directory("/a") if name.startswith(TOPIC)] == []
+        (broker,) = client.cluster.brokers
+        await broker.stop()
+        await broker.start()
+        while (TOPIC, 0) not in broker.server.services.replicas.partitions:
+            await asyncio.sleep(0.05)
+        assert await client.fetch() == [b"%d" % n for n in range(52)]
+
+    with_brokers(scenario)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_refusals(version: int) -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        assert await client.move("/nowhere", version=version) == ErrorCode.LOG_DIR_NOT_FOUND
+        assert await client.move("/b", "unheard-of", version=version) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await client.move("/b", "x" * 215, version=version) == ErrorCode.INVALID_TOPIC_EXCEPTION
+        client.cluster.brokers[0].files.broken.add("/b")
+        client.cluster.brokers[0].server.services.logs.checkpointing.recovery_points()
+        assert await client.move("/b", version=version) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await client.move("/a", version=version) == ErrorCode.NONE
+
+    with_brokers(scenario)
+
+
+def test_a_partition_that_comes_later_goes_where_it_was_wanted() -> None:
+    async def scenario(client: Client) -> None:
+        for path in ("/b", "/a", "/b"):
+            assert await client.move(path, "later") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await client.create("later")
+        assert await client.where() == {"/a": [], "/b": [("later", 0, False)]}
+
+    with_brokers(scenario)
+
+
+def test_a_move_ends_where_it_was_told_last() -> None:
+    """To /b and back to /a before anything was copied: nothing is left of it."""
+
+    async def scenario(client: Client) -> None:
+        await client.create()
+        await client.produce(b"a")
+        both = [client.move("/b"), client.where(), client.move("/a"), client.where()]
+        assert await asyncio.gather(*both) == [
+            0,
+            {"/a": [(TOPIC, 0, False)], "/b": [(TOPIC, 0, True)]},
+            0,
+            {"/a": [(TOPIC, 0, False)], "/b": []},
+        ]
+        await asyncio.sleep(1)
+        assert await client.where(topics=["other"]) == {"/a": [], "/b": []}
+        assert await client.where(topics=[TOPIC]) == {"/a": [(TOPIC, 0, False)], "/b": []}
+        assert await client.fetch() == [b"a"]
+
+    with_brokers(scenario)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 4])
+def test_a_broker_that_died_amid_a_move_goes_on_with_it(turns: int) -> None:
+    values = [b"%d" % n * 5_000 for n in range(100)]
+
+    async def scenario(client: Client) -> None:
+        await client.create()
+        await client.produce(*values)
+        (broker,) = client.cluster.brokers
+
+        async def move() -> None:
+            assert broker.server.services.replicas.moves.alter(TOPIC, 0, "/b", exists=True) == ErrorCode.NONE
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+        await broker.run(move())
+        assert any(name.endswith("-future") for name in broker.files.list_directory("/b"))
+        broker.kill()
+        await broker.start()
+        await asyncio.sleep(20)
+        assert await client.where() == {"/a": [], "/b": [(TOPIC, 0, False)]}
+        assert await client.fetch() == list(values)
+
+    with_brokers(scenario)
+
+
+def test_a_topic_that_is_deleted_amid_a_move_is_gone() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        await client.produce(b"a")
+        doomed = DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=10_000)
+        files = client.cluster.brokers[0].files
+        files.capacity_bytes = 0  # the move cannot go on
+        assert await client.move("/b") == ErrorCode.KAFKA_STORAGE_ERROR
+        files.capacity_bytes = None
+        moved, deleted = await asyncio.gather(client.move("/b"), client.ask(doomed, 6))
+        assert (moved, deleted.responses[0].error_code) == (0, 0)
+        await asyncio.sleep(70)
+        names = files.list_directory("/a") + files.list_directory("/b")
+        assert [name for name in names if name.startswith(TOPIC)] == []
+        await client.create()
+        await client.produce(b"new")
+        assert await client.fetch() == [b"new"]
+
+    with_brokers(scenario)
+
+
+def test_followers_move_as_leaders_do() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        await client.produce(*[b"%d" % n for n in range(20)])
+        homes = [next(iter(path for path, logs in (await client.where(n)).items() if logs)) for n in range(3)]
+        away = ["/a" if home == "/b" else "/b" for home in homes]
+        assert [await client.move(path, broker=n) for n, path in enumerate(away)] == [0, 0, 0]
+        await client.produce(b"20")
+        leader = client.leader()
+        client.cluster.brokers[leader].kill()
+        await asyncio.sleep(20)
+        await client.cluster.brokers[leader].start()
+        await client.produce(b"21")
+        await asyncio.sleep(20)
+        for n, path in enumerate(away):
+            assert (await client.where(n))[path] == [(TOPIC, 0, False)]
+        logs = [broker.server.services.logs.get(TOPIC, 0) for broker in client.cluster.brokers]
+        assert [log is not None and log.log_end_offset for log in logs] == [22, 22, 22]
+        assert await client.fetch() == [b"%d" % n for n in range(22)]
+
+    with_brokers(scenario, 3)
