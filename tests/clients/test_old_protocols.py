@@ -5,6 +5,7 @@ Messages of 0.8 and 0.9 have no timestamp, and none before 0.11 has headers.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from confluent_kafka import Producer
@@ -20,8 +21,8 @@ pytestmark = pytest.mark.cluster
 
 OF_0_8 = ("gzip", "snappy")
 OF_0_8_2 = (*OF_0_8, "lz4")
-KAFKA_PYTHON = {"0.8.0": OF_0_8, "0.8.1": OF_0_8, "0.8.2": OF_0_8, "0.9": OF_0_8, "0.10.0": OF_0_8_2}
-"""Its lz4 of before 0.10, with KIP-57's wrong checksum, would need one more package: librdkafka has it built in."""
+KAFKA_PYTHON = {"0.8.0": OF_0_8, "0.8.1": OF_0_8, "0.8.2": OF_0_8_2, "0.9": OF_0_8_2, "0.10.0": OF_0_8_2}
+"""Its lz4 of before 0.10, with KIP-57's wrong checksum, needs the package xxhash."""
 LIBRDKAFKA = {"0.8.0": OF_0_8, "0.8.2.2": OF_0_8_2, "0.9.0": OF_0_8_2}
 WITH_TIMES = ("0.10.0",)
 """Fetch version 2 and Produce version 2 carry timestamps."""
@@ -41,12 +42,19 @@ def librdkafka(cluster: UpCluster, release: str) -> ConfluentClient:
     return ConfluentClient(cluster.bootstrap, **settings)
 
 
-def _mixed(topic: str, old: Client, codec: str, new: Client, records: list[Record]) -> None:
-    """Old, new and old again write thirds; both read all of it."""
+def _bare(records: list[Record]) -> list[Record]:
+    """Without headers, for which a message has no place."""
+    return [Record(one.key, one.value, (), one.timestamp_ms) for one in records]
+
+
+def _mixed(topic: str, old: Client, codec: str, new: Client, records: list[Record]) -> list[Record]:
+    """Old, new and old again write thirds, the new with headers. What the new one must read."""
     third = len(records) // 3
-    old.produce(topic, codec, records[:third])
-    new.produce(topic, codec, records[third : 2 * third])
-    old.produce(topic, codec, records[2 * third :])
+    written = [*_bare(records[:third]), *records[third : 2 * third], *_bare(records[2 * third :])]
+    old.produce(topic, codec, written[:third])
+    new.produce(topic, codec, written[third : 2 * third])
+    old.produce(topic, codec, written[2 * third :])
+    return written
 
 
 def _same(read: list[Record], records: list[Record], timed: Callable[[int], bool], who: str) -> None:
@@ -70,10 +78,10 @@ def test_kafka_python(
     confluent: Client,
 ) -> None:
     topic, old = new_topic(), kafka_python(cluster, release)
-    records = make_records(headers=False, nulls=release != "0.8.0")
-    _mixed(topic, old, codec, confluent, records)
-    _same(old.consume(topic, len(records)), records, lambda _: release in WITH_TIMES, "the old client")
-    _same(confluent.consume(topic, len(records)), records, lambda n: release in WITH_TIMES or 10 <= n < 20, "the new")
+    written = _mixed(topic, old, codec, confluent, make_records(nulls=release != "0.8.0"))
+    timed = release in WITH_TIMES
+    _same(old.consume(topic, len(written)), _bare(written), lambda _: timed, "the old client")
+    _same(confluent.consume(topic, len(written)), written, lambda number: timed or 10 <= number < 20, "the new client")
 
 
 @pytest.mark.parametrize(("release", "codec"), _cases(LIBRDKAFKA))
@@ -86,34 +94,40 @@ def test_librdkafka(
     confluent: Client,
 ) -> None:
     topic, old = new_topic(), librdkafka(cluster, release)
-    records = make_records(headers=False)
-    _mixed(topic, old, codec, confluent, records)
-    _same(old.consume(topic, len(records)), records, lambda _: False, "the old client")
-    _same(confluent.consume(topic, len(records)), records, lambda number: 10 <= number < 20, "the new client")
+    written = _mixed(topic, old, codec, confluent, make_records())
+    _same(old.consume(topic, len(written)), _bare(written), lambda _: False, "the old client")
+    _same(confluent.consume(topic, len(written)), written, lambda number: 10 <= number < 20, "the new client")
 
 
-def test_headers_are_left_out_for_the_old(
+@pytest.mark.parametrize("name", ["kafka-python", "aiokafka"])
+def test_others_of_today_write_for_the_old(
+    name: str,
     cluster: UpCluster,
     new_topic: Callable[..., str],
     make_records: Callable[..., list[Record]],
-    confluent: Client,
+    get_client: Callable[[str], Client],
 ) -> None:
-    """There is no place for them in a message."""
-    topic, records = new_topic(), make_records()
-    confluent.produce(topic, "gzip", records)
-    read = kafka_python(cluster, "0.10.0").consume(topic, len(records))
-    assert read == [Record(one.key, one.value, (), one.timestamp_ms) for one in records]
+    """A batch of every codec, one behind the other in one topic."""
+    topic, records = new_topic(), make_records(40)
+    for number, codec in enumerate(("none", "gzip", "snappy", "lz4")):
+        get_client(name).produce(topic, codec, records[10 * number : 10 * (number + 1)])
+    for old in (*map(partial(kafka_python, cluster), KAFKA_PYTHON), *map(partial(librdkafka, cluster), LIBRDKAFKA)):
+        read = old.consume(topic, len(records))
+        assert [(one.key, one.value, one.headers) for one in read] == [(one.key, one.value, ()) for one in records]
 
 
-def test_zstd_is_refused_to_the_old(cluster: UpCluster, new_topic: Callable[..., str]) -> None:
-    """They could not open it: UNSUPPORTED_COMPRESSION_TYPE (KIP-110)."""
+@pytest.mark.parametrize("release", KAFKA_PYTHON)
+def test_zstd_is_refused_to_the_old(release: str, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
+    """They could not open it: UNSUPPORTED_COMPRESSION_TYPE (KIP-110). What is before it they get."""
     topic = new_topic()
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "compression.type": "zstd"})
-    producer.produce(topic, b"Odradek " * 100)
-    assert producer.flush(30) == 0
-    old = kafka_python(cluster, "0.10.0")
+    for codec in ("gzip", "zstd"):
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "compression.type": codec})
+        producer.produce(topic, b"Odradek " * 100)
+        assert producer.flush(30) == 0
+    old = kafka_python(cluster, release)
+    assert old.consume(topic, 1)[0].value == b"Odradek " * 100
     with pytest.raises(Exception, match=r"UnsupportedCompression|Error 76|UnsupportedCodec|UNSUPPORTED_COMPRESSION"):
-        old.consume(topic, 1)
+        old.consume(topic, 2)
 
 
 @pytest.mark.parametrize("release", ["0.8.1", "0.8.2", "0.9"])
