@@ -1,0 +1,71 @@
+"""A broker of Kafka and two of ours in one cluster: each make leads, follows, and is once the controller."""
+
+from collections.abc import Callable
+
+import pytest
+
+from odradek.testing.foreign.mixed_cluster import MixedCluster
+from odradek.testing.foreign.stage import Stage
+
+pytestmark = pytest.mark.cluster
+
+KAFKA, OURS, OURS_TOO = 0, 1, 2
+SETTINGS = {
+    "offsets.topic.replication.factor": "3",
+    "replica.lag.time.max.ms": "1000",
+    "replica.fetch.wait.max.ms": "100",
+    "zookeeper.session.timeout.ms": "4000",
+    "auto.leader.rebalance.enable": "false",
+}
+
+
+@pytest.mark.parametrize(("first", "second"), [(KAFKA, OURS), (OURS, KAFKA)], ids=["kafka-first", "odradek-first"])
+def test_one_cluster_of_both(new_stage: Callable[..., Stage], first: int, second: int) -> None:
+    stages = {broker: new_stage(broker, **SETTINGS) for broker in (KAFKA, OURS, OURS_TOO)}
+    cluster = MixedCluster(stages, frozenset({KAFKA}))
+    cluster.start(first, second, OURS_TOO)
+    cluster.wait_controller(first)
+    cluster.create_topics()
+    cluster.wait_in_sync()
+    cluster.write()
+    cluster.check()
+
+    # The leader that is not the controller has the ISR shrunk, and grown again, by the other make.
+    cluster.pause(OURS_TOO)
+    in_sync = frozenset({KAFKA, OURS})
+    cluster.wait(lambda told: told[f"by-{second}"].isr == in_sync, "a smaller ISR", of=(KAFKA, OURS))
+    cluster.resume(OURS_TOO)
+    cluster.wait_in_sync()
+    cluster.write()
+
+    # A controlled shutdown, then the controller dies: one broker is left, of the other make.
+    cluster.stop(OURS_TOO)
+    cluster.wait(lambda told: told[f"by-{OURS_TOO}"].leader in in_sync, "a new leader")
+    cluster.write()
+    cluster.kill(first)
+    cluster.wait_controller(second)
+    cluster.wait_in_sync()
+    cluster.write()
+    cluster.check()
+
+    # Both come back, get what they have missed, and lead again.
+    cluster.start(first, OURS_TOO)
+    cluster.wait_in_sync()
+    cluster.elect_preferred()
+    cluster.write()
+    cluster.check()
+
+    cluster.stop(first)
+    cluster.wait(lambda told: told[f"by-{first}"].leader in {second, OURS_TOO}, "a new leader")
+    cluster.write()
+    cluster.check()
+    cluster.start(first)
+    cluster.wait_in_sync()
+    for broker in (first, OURS_TOO, second):
+        cluster.stop(broker)
+    for topic in cluster.topics:
+        kept, epochs = cluster.log_bytes(KAFKA, topic), cluster.epochs(KAFKA, topic)
+        assert len(kept) > 2 and len(epochs) > 2
+        for broker in (OURS, OURS_TOO):
+            assert cluster.log_bytes(broker, topic) == kept, (broker, topic)
+            assert cluster.epochs(broker, topic) == epochs, (broker, topic)
