@@ -52,7 +52,8 @@ def rebuild_producers(
         state.map_end_offset = max(segment.base_offset, loaded_to)
         if segment.base_offset > max(start_offset, loaded_to) and number + 2 >= len(segments):
             snapshots.write(state)
-        _learn_segment(state, segment, state.map_end_offset)
+        if last or not segments[number + 1].begins_with_messages:  # else it has messages alone, without producer ids
+            _learn_segment(state, segment, state.map_end_offset)
         if not last:
             segment.release()
     state.map_end_offset = end_offset

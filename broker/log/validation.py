@@ -96,8 +96,15 @@ def _check_order(segment: Segment, batch: Batch, previous_offset: int) -> None:
 
 
 def learn_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
-    """From the headers of all batches, when the checkpoint is lost. What damage hides is left out. Raises OSError."""
-    for segment in segments:
+    """From the headers of all batches, when the checkpoint is lost. What damage hides is left out. Raises OSError.
+
+    Or when there never was one: as formats rise, a segment before one that begins with a message of format 0 or 1 has
+    nothing but such messages, which have no epochs, and an older Kafka's directory need not be read from end to end.
+    """
+    for number, segment in enumerate(segments):
+        if number + 1 < len(segments) and segments[number + 1].begins_with_messages:
+            segment.release()
+            continue
         epoch = -1
         try:
             for batch in iterate_headers(segment.file, 0, segment.size_bytes):
