@@ -21,6 +21,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.manager import Intervals, Key, LogManager
 from odradek.broker.network.server import SocketServer
 from odradek.broker.services import Services
+from odradek.broker.tasks.directory_events import DirectoryEvents
 from odradek.broker.tasks.membership import Membership
 from odradek.broker.tasks.returning import until_not_counted_on
 from odradek.broker.tasks.shutdown import move_leaders_away
@@ -60,6 +61,7 @@ class BrokerServer:
         self._store: Store | None = None
         self._logs: LogManager | None = None
         self._dynamic: DynamicConfig | None = None
+        self._directory_events: DirectoryEvents | None = None
         self._membership: Membership | None = None
         self._assembly: Assembly | None = None
         self._timers: dict[str, Timer] = {}
@@ -91,6 +93,7 @@ class BrokerServer:
         await self._open_logs(logs, identity)
         self._assembly = assemble(self._dynamic, self._world, store, identity, logs, self._sockets)
         services = self._assembly.services
+        self._directory_events = DirectoryEvents(store, self._world.clock, identity.broker_id)
         logs.protect_from(self._high_watermark_of)
         services.groups.start()
         await self._join(store, identity, endpoints)
@@ -242,8 +245,9 @@ class BrokerServer:
     def _directory_failed(self, path: str, cause: OSError, partitions: list[Key]) -> None:
         """L18: its partitions are offline here; the broker lives on while another directory works."""
         if self._assembly is not None:
-            for partition in self._assembly.services.replicas.directory_failed(partitions):
-                self._assembly.followings.leave(partition)
+            self._assembly.services.control.directory_failed(partitions)
+        if self._directory_events is not None:
+            self._directory_events.failed()
         if self._logs is not None and not self._logs.online():
             log.critical("no log directory is left: stopping")
             self.broken.set()
@@ -269,6 +273,8 @@ class BrokerServer:
             timer.cancel()
         if self._dynamic is not None:
             self._dynamic.stop()
+        if self._directory_events is not None:
+            self._directory_events.stop()
         if self._membership is not None:
             self._membership.leave()
         self._sockets.stop_listening()

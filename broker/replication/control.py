@@ -5,7 +5,8 @@ Three fences, in this order: the broker epoch (the request is meant for this reg
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from odradek.broker.log.manager import LogManager
@@ -186,6 +187,20 @@ class ReplicaControl:
         )  # fmt: skip
         self._replicas.role_changed(partition)
         return ErrorCode.NONE
+
+    # ---- our own disks
+
+    def directory_failed(self, keys: Sequence[tuple[str, int]]) -> None:
+        """A log directory with the logs of these partitions cannot be used any more.
+
+        Called amid whatever ran into it, so the coordinators hear of it when that is over.
+        """
+        for key in keys:
+            partition = self._replicas.partitions.get(key)
+            if partition is not None and partition.is_leader:
+                self._clock.call_soon(partial(self._coordinators.on_resigned, *key))
+        for partition in self._replicas.directory_failed(keys):
+            self._followings.leave(partition)
 
     # ---- UpdateMetadata
 
