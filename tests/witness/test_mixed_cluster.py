@@ -14,7 +14,7 @@ SETTINGS = {
     "offsets.topic.replication.factor": "3",
     "replica.lag.time.max.ms": "1000",
     "replica.fetch.wait.max.ms": "100",
-    "zookeeper.session.timeout.ms": "4000",
+    "zookeeper.session.timeout.ms": "6000",
     "auto.leader.rebalance.enable": "false",
 }
 
@@ -31,9 +31,11 @@ def test_one_cluster_of_both(new_stage: Callable[..., Stage], first: int, second
     cluster.check()
 
     # The leader that is not the controller has the ISR shrunk, and grown again, by the other make.
-    cluster.pause(OURS_TOO)
     in_sync = frozenset({KAFKA, OURS})
+    cluster.pause(OURS_TOO)
+    cluster.write(f"by-{second}")
     cluster.wait(lambda told: told[f"by-{second}"].isr == in_sync, "a smaller ISR", of=(KAFKA, OURS))
+    assert cluster.seen_by(second)[f"by-{OURS_TOO}"].leader == OURS_TOO, "its session has lasted"
     cluster.resume(OURS_TOO)
     cluster.wait_in_sync()
     cluster.write()

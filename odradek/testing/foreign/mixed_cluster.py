@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing.broker_process import BrokerProcess
-from odradek.testing.foreign.corpus import make_records, produce
+from odradek.testing.foreign.corpus import CODECS, make_records, produce
 from odradek.testing.foreign.interface import Record
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.foreign.seen import DEADLINE_SECONDS, read
@@ -113,20 +113,24 @@ class MixedCluster:
             assert time.monotonic() < deadline, f"{broker} is not the controller"
             time.sleep(0.05)
 
-    def write(self, topics: Sequence[str] = (), count: int = 40) -> None:
-        """With acks=all, in other codecs each time; offsets of the groups are moved too."""
+    def write(self, *topics: str, count: int = 40) -> None:
+        """With acks=all, in another codec each time; to all topics when none is named, and offsets for groups then."""
         for topic in topics or self.topics:
             before = self.sent.setdefault(topic, [])
-            codec = ("none", "lz4", "zstd", "gzip", "snappy")[len(before) // count % 5]
+            codec = CODECS[len(before) // count % len(CODECS)]
             records = make_records(topic, len(before), count)
             produce(self.bootstrap, topic, codec, records, **{"enable.idempotence": True})
             before += records
+        if not topics:
+            self._commit()
+
+    def _commit(self) -> None:
         for number, group in enumerate(GROUPS):
             self.committed[group] = sum(map(len, self.sent.values())) + number
-            with_group = self._consumer(group)
+            member = self._consumer(group)
             offset = TopicPartition(self.topics[0], 0, self.committed[group])
-            with_group.commit(offsets=[offset], asynchronous=False)
-            with_group.close()
+            member.commit(offsets=[offset], asynchronous=False)
+            member.close()
 
     def _consumer(self, group: str) -> Consumer:
         return Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 2})
@@ -138,9 +142,9 @@ class MixedCluster:
             assert found == self.sent[topic], topic
             assert [one.offset for one in records] == list(range(len(records))), topic
         for group, offset in self.committed.items():
-            with_group = self._consumer(group)
-            [found_at] = with_group.committed([TopicPartition(self.topics[0], 0)], DEADLINE_SECONDS)
-            with_group.close()
+            member = self._consumer(group)
+            [found_at] = member.committed([TopicPartition(self.topics[0], 0)], DEADLINE_SECONDS)
+            member.close()
             assert found_at.offset == offset, (group, found_at.offset, offset)
 
     def elect_preferred(self) -> None:
