@@ -17,6 +17,7 @@ from odradek.broker.identity import Identity
 from odradek.broker.log.compaction.scheduler import CompactionSettings
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directory_files import Identity as DirectoryOwner
+from odradek.broker.log.directory_files import Owner
 from odradek.broker.log.log import Log
 from odradek.broker.log.manager import Intervals, Key, LogManager
 from odradek.broker.network.server import SocketServer
@@ -161,23 +162,23 @@ class BrokerServer:
             ) from error
         return store
 
-    async def _identify(self, store: Store, owner: DirectoryOwner | None) -> Identity:
+    async def _identify(self, store: Store, owner: Owner) -> Identity:
         """Which broker of which cluster we are; configuration and directories must agree."""
         cluster_id = await get_or_create_cluster_id(store, self._world.random)
         configured = self.config.broker_id
-        if owner is not None and owner.cluster_id not in (None, cluster_id):
+        if owner.cluster_id not in (None, cluster_id):
             raise StartFailure(
                 f"{', '.join(self.config.log_dirs)} belongs to cluster {owner.cluster_id}, "
                 f"but ZooKeeper at {self.config.zookeeper_connect} is that of cluster {cluster_id}"
             )
-        if owner is not None and configured not in (-1, owner.broker_id):
+        if owner.broker_id is not None and configured not in (-1, owner.broker_id):
             raise StartFailure(
                 f"broker.id is {configured}, but {', '.join(self.config.log_dirs)} belongs to broker {owner.broker_id} "
                 "(meta.properties): set broker.id to that, or use another log.dirs"
             )
         if configured >= 0:
             return Identity(configured, cluster_id)
-        if owner is not None:
+        if owner.broker_id is not None:
             return Identity(owner.broker_id, cluster_id)
         if not self.config.broker_id_generation_enable:
             raise StartFailure("broker.id is not set and broker.id.generation.enable is false")

@@ -6,10 +6,11 @@
 
 import base64
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.failure import CorruptFile, UnusableDirectory
 
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -19,6 +20,8 @@ DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 SET_ASIDE_SUFFIXES = (DELETE_SUFFIX, FUTURE_SUFFIX, "-stray")
 LONGEST_NAME = 255
+RESERVED_DIRECTORY_IDS = 100
+"""Those below stand for no directory: lost, unassigned, migrating (DirectoryId.java)."""
 
 
 class Identity(NamedTuple):
@@ -26,6 +29,19 @@ class Identity(NamedTuple):
 
     broker_id: int
     cluster_id: str
+
+
+class Owner(NamedTuple):
+    """What `meta.properties` says. Each may be missing: before 0.10.1 there was no cluster id, and only brokers on
+    their way to KRaft give their directories ids."""
+
+    broker_id: int | None = None
+    cluster_id: str | None = None
+    directory_id: bytes | None = None
+
+
+class OtherMode(Exception):  # noqa: N818 - says what it is
+    """A directory of a broker of KRaft mode."""
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
@@ -42,15 +58,61 @@ def encode_meta(identity: Identity, now_ms: int, others: dict[str, str]) -> byte
     return "".join([f"#\n#{date}\n", *(f"{key}={value}\n" for key, value in properties.items())]).encode()
 
 
-def decode_meta(data: bytes) -> tuple[Identity | None, dict[str, str]]:
-    """The owner, None when not all of it is said, and all properties. Raises CorruptFile for another version."""
+def decode_meta(data: bytes) -> tuple[Owner, dict[str, str]]:
+    """What is said of the owner, and all properties. Raises CorruptFile; OtherMode for a version that is not 0."""
     properties = decode_properties(data)
-    if properties.get("version", "0") != "0":
-        raise CorruptFile(f"meta.properties version {properties['version']}: not a directory of ZooKeeper mode")
-    broker_id, cluster_id = properties.get("broker.id", ""), properties.get("cluster.id")
-    if not broker_id.isdigit() or not cluster_id:
-        return None, properties
-    return Identity(int(broker_id), cluster_id), properties
+    version = properties.get("version", "0")
+    if version == "1":
+        raise OtherMode("meta.properties is of version 1: this is not a directory of ZooKeeper mode")
+    if version != "0":
+        raise CorruptFile(f"meta.properties of version {version}")
+    broker_id, cluster_id = properties.get("broker.id"), properties.get("cluster.id")
+    if broker_id is not None and not broker_id.removeprefix("-").isdigit():
+        raise CorruptFile(f"meta.properties with broker.id={broker_id}")
+    directory_id = properties.get("directory.id")
+    owner = Owner(
+        None if broker_id is None else int(broker_id),
+        cluster_id,
+        None if directory_id is None else _decode_directory_id(directory_id),
+    )
+    return owner, properties
+
+
+def _decode_directory_id(text: str) -> bytes:
+    try:
+        directory_id = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        directory_id = b""
+    if len(directory_id) != 16:
+        raise CorruptFile(f"meta.properties with directory.id={text}")
+    return directory_id
+
+
+def common_owner(owners: Mapping[str, Owner]) -> Owner:
+    """Whose all these directories are, by path; each has an id of its own, if any (MetaPropertiesEnsemble.verify).
+
+    Raises UnusableDirectory.
+    """
+    broker_ids: dict[int, str] = {}
+    cluster_ids: dict[str, str] = {}
+    directory_ids: dict[bytes, str] = {}
+    for path, owner in owners.items():
+        if owner.broker_id is not None:
+            broker_ids.setdefault(owner.broker_id, path)
+        if owner.cluster_id is not None:
+            cluster_ids.setdefault(owner.cluster_id, path)
+        if owner.directory_id is None:
+            continue
+        if int.from_bytes(owner.directory_id, "big") < RESERVED_DIRECTORY_IDS:
+            raise UnusableDirectory(path, f"its directory.id {encode_topic_id(owner.directory_id)} is a reserved one")
+        first = directory_ids.setdefault(owner.directory_id, path)
+        if first != path:
+            raise UnusableDirectory(path, f"it has the directory.id of {first}")
+    for kind, found in (("brokers", broker_ids), ("clusters", cluster_ids)):
+        if len(found) > 1:
+            said = ", ".join(f"{path} to {one}" for one, path in found.items())
+            raise UnusableDirectory(next(iter(found.values())), f"log.dirs belong to different {kind}: {said}")
+    return Owner(next(iter(broker_ids), None), next(iter(cluster_ids), None))
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:

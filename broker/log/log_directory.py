@@ -1,5 +1,6 @@
 """One entry of `log.dirs`: its lock, its owner, its checkpoints, and the loading of its logs."""
 
+import errno
 import logging
 import posixpath
 from collections.abc import Callable, Set
@@ -15,6 +16,8 @@ from odradek.broker.log.directory_files import (
     META_PROPERTIES,
     PARTITION_METADATA,
     Identity,
+    OtherMode,
+    Owner,
     decode_meta,
     decode_partition_metadata,
     encode_clean_shutdown,
@@ -79,28 +82,31 @@ class LogDirectory:
         except BlockingIOError:
             raise UnusableDirectory(self.path, "another broker is using it (its .lock is held)") from None
 
-    def owner(self) -> Identity | None:
-        """Who it says it belongs to. Raises OSError, UnusableDirectory."""
+    def owner(self) -> Owner:
+        """Whose it says it is. Raises OSError, also when it cannot be understood; UnusableDirectory."""
         return self._meta()[0]
 
-    def _meta(self) -> tuple[Identity | None, dict[str, str]]:
+    def _meta(self) -> tuple[Owner, dict[str, str]]:
+        path = f"{self.path}/{META_PROPERTIES}"
         try:
-            return decode_meta(self._storage.files.read(f"{self.path}/{META_PROPERTIES}"))
+            return decode_meta(self._storage.files.read(path))
         except FileNotFoundError:
-            return None, {}
+            return Owner(), {}
         except CorruptFile as error:
+            raise OSError(errno.EIO, str(error), path) from None
+        except OtherMode as error:
             raise UnusableDirectory(self.path, str(error)) from None
 
     def claim(self, identity: Identity) -> None:
-        """Write the owner when it has none. Raises OSError; UnusableDirectory when it is somebody else's."""
+        """Write the owner when not all of it is said. Raises OSError; UnusableDirectory when it is somebody else's."""
         owner, properties = self._meta()
-        if owner is not None and owner != identity:
+        if owner.broker_id not in (None, identity.broker_id) or owner.cluster_id not in (None, identity.cluster_id):
             raise UnusableDirectory(
                 self.path,
                 f"it belongs to broker {owner.broker_id} of cluster {owner.cluster_id}, "
                 f"not to broker {identity.broker_id} of cluster {identity.cluster_id}",
             )
-        if owner is None:
+        if owner[:2] != identity:
             content = encode_meta(identity, self._storage.clock.now_ms(), properties)
             self._storage.files.write_atomically(f"{self.path}/{META_PROPERTIES}", content)
 

@@ -11,7 +11,7 @@ from odradek.broker.log.checkpointing import Checkpointing
 from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettings
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.creation import Creation
-from odradek.broker.log.directory_files import Identity
+from odradek.broker.log.directory_files import Identity, Owner
 from odradek.broker.log.future_logs import FutureLogs
 from odradek.broker.log.going_offline import Directories, Failed
 from odradek.broker.log.live_logs import Key, LiveLogs
@@ -88,8 +88,8 @@ class LogManager:
 
     # opening
 
-    def owner(self) -> Identity | None:
-        """Lock all directories; who they belong to, None when they are new. Raises UnusableDirectory.
+    def owner(self) -> Owner:
+        """Lock all directories; who they belong to, as far as they say it. Raises UnusableDirectory.
 
         For a broker that does not know its id yet; to be called before `open`.
         """
@@ -239,3 +239,5 @@ class LogManager:
         self._storage.background.close()
         for directory in self.online():
             directory.close(list(self._logs.in_directory(directory.path).values()), broker_epoch)
+        for directory in self.directories.values():
+            directory.release()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Set
 from functools import partial
 
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directory_files import Identity
+from odradek.broker.log.directory_files import Identity, Owner, common_owner
 from odradek.broker.log.failure import UnusableDirectory
 from odradek.broker.log.future_logs import FutureLogs
 from odradek.broker.log.going_offline import Directories
@@ -44,20 +44,16 @@ class Opening:
         self._children = children
         self._recoveries: list[ParallelRecovery] = []
 
-    def owner(self) -> Identity | None:
+    def owner(self) -> Owner:
         """See LogManager.owner."""
-        owners = {}
+        owners: dict[str, Owner] = {}
         for directory in self._directories.by_path.values():
             try:
                 directory.take()
                 owners[directory.path] = directory.owner()
             except OSError as error:
                 self._unusable(directory, error)
-        known = {owner for owner in owners.values() if owner is not None}
-        if len(known) > 1:
-            path = next(path for path, owner in owners.items() if owner is not None)
-            raise UnusableDirectory(path, f"log.dirs belong to different brokers: {sorted(known)}")
-        return known.pop() if known else None
+        return common_owner(owners)
 
     def open(
         self,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directory_files import Identity
+from odradek.broker.log.directory_files import Identity, Owner
 from odradek.broker.log.failure import StorageFailure, UnusableDirectory
 from odradek.broker.log.manager import Intervals, LogManager
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -185,10 +185,62 @@ def test_a_directory_has_one_broker_at_a_time() -> None:
 def test_a_directory_of_another_owner_is_refused(other: Identity) -> None:
     broker = Broker(("/a",)).start()
     broker.logs.close()
-    assert broker.make().owner() == US
+    assert broker.make().owner() == Owner(*US)
     broker.files.kill()
     with pytest.raises(UnusableDirectory, match="belongs to broker 1 of cluster cluster-a"):
         broker.start(other)
+
+
+def with_meta(*contents: str) -> Broker:
+    """Directories of a broker with these `meta.properties`, as another program has left them."""
+    broker = Broker(("/a", "/b")[: len(contents)])
+    for path, content in zip(broker.directories, contents, strict=True):
+        broker.files.make_directory(path)
+        broker.files.write_atomically(f"{path}/meta.properties", content.encode())
+    return broker
+
+
+ID = "directory.id=NX7DKZTqRcCLTo2QeYF6tA\n"
+
+
+def test_what_another_program_says_of_a_directory_is_kept() -> None:
+    broker = with_meta(f"#\n#date\nversion=0\n{ID}", "broker.id=1\ncluster.id=cluster-a\n")
+    assert broker.logs.owner() == Owner(1, "cluster-a")
+    broker.files.kill()
+    broker.start()
+    lines = broker.files.read("/a/meta.properties").decode().splitlines()[2:]
+    assert set(lines) == {"version=0", ID.strip(), "broker.id=1", "cluster.id=cluster-a"}
+    assert broker.files.read("/b/meta.properties") == b"broker.id=1\ncluster.id=cluster-a\n"
+
+
+@pytest.mark.parametrize(
+    ("contents", "why"),
+    [
+        (["version=1\nnode.id=1\ncluster.id=cluster-a\n"], "of version 1"),
+        (["version=7\n"], "of version 7"),
+        (["broker.id=one\n"], "broker.id=one"),
+        (["directory.id=short\n"], "directory.id=short"),
+        (["directory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"], "AAAAAAAAAAAAAAAAAAAAAQ is a reserved one"),
+        ([ID, ID], "/b cannot be used: it has the directory.id of /a"),
+        (["broker.id=1\n", "broker.id=2\n"], "different brokers: /a to 1, /b to 2"),
+        (["cluster.id=x\n", "cluster.id=y\n"], "different clusters: /a to x, /b to y"),
+    ],
+)
+def test_directories_that_are_not_ours_are_refused(contents: list[str], why: str) -> None:
+    with pytest.raises(UnusableDirectory, match=why):
+        with_meta(*contents).logs.owner()
+
+
+def test_half_an_owner_is_checked_too() -> None:
+    for content in ("broker.id=2\n", "cluster.id=cluster-b\n"):
+        with pytest.raises(UnusableDirectory, match="it belongs to broker"):
+            with_meta(content).start()
+
+
+def test_a_directory_whose_owner_cannot_be_read_is_offline() -> None:
+    broker = with_meta("broker.id=1\n", "directory.id=short\n")
+    assert broker.logs.owner() == Owner(1)
+    assert [directory.path for directory in broker.logs.online()] == ["/a"]
 
 
 @pytest.mark.parametrize("trouble", ["broken", "full"])
