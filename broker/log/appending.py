@@ -128,6 +128,9 @@ def _write(log: "Log", view: memoryview, batches: list[Batch]) -> None:
     if first is not last:
         max_timestamp_ms = max(batch.max_timestamp_ms for batch in batches)
     try:
+        if log.unsettled:
+            log.storage.settle(log)
+            log.unsettled = False
         segment = log.segments[-1]
         if segment.should_roll(log.config, size, last.last_offset, max_timestamp_ms, log.storage.clock):
             # of a compressed message only the last offset is known; what comes next is at the log end or after it

@@ -24,7 +24,7 @@ class Checkpointing:
         found: Offsets = {}
         for directory in self._directories.online():
             try:
-                offsets = directory.read_offsets(checkpoints.HIGH_WATERMARKS)
+                offsets = directory.checkpoints.read(checkpoints.HIGH_WATERMARKS)
             except OSError as error:
                 self._directories.fail(directory.path, error)
                 continue
@@ -39,7 +39,7 @@ class Checkpointing:
         for directory in self._directories.online():
             here = self._logs.in_directory(directory.path)
             mine = {key: offset for key, offset in offsets.items() if key in here}
-            directory.write_offsets(checkpoints.HIGH_WATERMARKS, mine)
+            directory.checkpoints.write(checkpoints.HIGH_WATERMARKS, mine)
 
     def recovery_points(self) -> None:
         """Write up to where each log is on the disk."""
@@ -49,21 +49,35 @@ class Checkpointing:
     def _recovery_points(self, path: str) -> None:
         directory = self._directories.by_path[path]
         if directory.offline is None and not self.stopped:
-            points = {key: log.recovery_point for key, log in self._logs.in_directory(path).items()}
-            directory.write_offsets(checkpoints.RECOVERY_POINTS, points)
+            directory.checkpoints.write(checkpoints.RECOVERY_POINTS, self._points(path))
+
+    def _points(self, path: str) -> Offsets:
+        return {key: log.recovery_point for key, log in self._logs.in_directory(path).items()}
+
+    def _starts(self, path: str) -> Offsets:
+        return start_offsets(list(self._logs.in_directory(path).values()))
+
+    def settle(self, log: Log) -> None:
+        """Before it is written to after a start, or after its recovery point or start went back: what the checkpoints
+        say of it must not be more than is true. Raises OSError."""
+        path = log.log_directory
+        files = self._directories.by_path[path].checkpoints
+        if files.promise_too_much((log.topic, log.partition), log.recovery_point, log.log_start_offset):
+            files.write_now(
+                {checkpoints.RECOVERY_POINTS: self._points(path), checkpoints.LOG_START_OFFSETS: self._starts(path)}
+            )
 
     def log_starts(self) -> None:
         """Write the log start offsets that segments do not say."""
         for directory in self._directories.online():
-            logs = list(self._logs.in_directory(directory.path).values())
-            directory.write_offsets(checkpoints.LOG_START_OFFSETS, start_offsets(logs))
+            directory.checkpoints.write(checkpoints.LOG_START_OFFSETS, self._starts(directory.path))
 
     def cleaned(self, path: str) -> None:
         """Up to where each log is compacted. Never more than once per compaction, truncation or deletion."""
         directory = self._directories.by_path[path]
         if directory.offline is None and not self.stopped:
             here = self._logs.in_directory(path)
-            directory.write_offsets(
+            directory.checkpoints.write(
                 checkpoints.CLEANER_OFFSETS, {key: log.cleaned_to for key, log in here.items() if log.cleaned_to}
             )
 

@@ -39,6 +39,7 @@ class Log:
 
     __slots__ = (
         "_base_offsets",
+        "_end_at_rest",
         "clean_end_offset",
         "cleaned_to",
         "closed",
@@ -60,6 +61,7 @@ class Log:
         "storage",
         "topic",
         "truncations",
+        "unsettled",
     )
 
     def __init__(
@@ -95,6 +97,8 @@ class Log:
         self._base_offsets = [segment.base_offset for segment in segments]
         self.known_positions: dict[int, int] = {}
         self.truncations = 0
+        self.unsettled = True
+        self._end_at_rest = -1
         self.lowest_end = NEVER_TRUNCATED
         self.closed = False
         self.clean_end_offset = -1
@@ -281,6 +285,7 @@ class Log:
     def went_back_to(self, offset: int) -> None:
         """Called after a truncation: nothing from `offset` on is on the disk, whatever a running flush believes."""
         self.truncations += 1
+        self.unsettled = True
         self.lowest_end = min(self.lowest_end, offset)
         if self.recovery_point > offset or self.cleaned_to > offset:
             self.recovery_point = min(self.recovery_point, offset)
@@ -321,6 +326,12 @@ class Log:
         """Take other settings from now on."""
         self.config = config
         self.rewrites = rewriting.needed(config)
+
+    def rest(self) -> None:
+        """Called from time to time: nobody has written since the last time, so the descriptor can be given back."""
+        if self.log_end_offset == self._end_at_rest:
+            self.active.close_file()
+        self._end_at_rest = self.log_end_offset
 
     # to the disk
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Set
 from typing import NamedTuple
 
 from odradek.broker.log import checkpoints
-from odradek.broker.log.checkpoints import Offsets, decode_offsets, encode_offsets
+from odradek.broker.log.checkpoint_files import CheckpointFiles
+from odradek.broker.log.checkpoints import Offsets
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directory_files import (
     CLEAN_SHUTDOWN,
@@ -25,7 +26,7 @@ from odradek.broker.log.directory_files import (
     parse_future_name,
     parse_partition_name,
 )
-from odradek.broker.log.failure import DISK_FULL, CorruptFile, StorageFailure, UnusableDirectory
+from odradek.broker.log.failure import CorruptFile, StorageFailure, UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.recovery import open_log
 from odradek.broker.log.storage import Storage
@@ -52,10 +53,7 @@ class LogDirectory:
         self.offline: OSError | None = None
         self._storage = storage
         self._lock: File | None = None
-        self._being_written: set[str] = set()
-        self._waiting: dict[str, bytes] = {}
-        self._without_room: set[str] = set()
-        """Checkpoints that the disk was too full for, until they are written again."""
+        self.checkpoints = CheckpointFiles(storage, path, lambda: self.offline is not None)
 
     # whose it is
 
@@ -129,9 +127,9 @@ class LogDirectory:
         if clean:
             files.remove(marker)
             files.sync_directory(self.path)
-        recovery_points = self.read_offsets(checkpoints.RECOVERY_POINTS)
-        starts = self.read_offsets(checkpoints.LOG_START_OFFSETS)
-        cleaned = self.read_offsets(checkpoints.CLEANER_OFFSETS)
+        recovery_points = self.checkpoints.read(checkpoints.RECOVERY_POINTS)
+        starts = self.checkpoints.read(checkpoints.LOG_START_OFFSETS)
+        cleaned = self.checkpoints.read(checkpoints.CLEANER_OFFSETS)
         loaded = Loaded([], [], [])
         for name in files.list_directory(self.path):
             path = f"{self.path}/{name}"
@@ -169,54 +167,6 @@ class LogDirectory:
             logger.warning("%s: %s; the controller will say it again", directory, error)
             return None
 
-    # checkpoints
-
-    def read_offsets(self, name: str) -> Offsets:
-        """A checkpoint; empty when it is missing or damaged. Raises OSError."""
-        try:
-            return decode_offsets(self._storage.files.read(f"{self.path}/{name}"))
-        except FileNotFoundError:
-            return {}
-        except CorruptFile as error:
-            logger.warning("%s/%s: %s; taken as empty", self.path, name, error)
-            return {}
-
-    def write_offsets(self, name: str, offsets: Offsets) -> None:
-        """Replace a checkpoint in the background, one write at a time; only the newest of those that wait counts.
-
-        An older one is never wrong, so on a full disk it stays until the next.
-        """
-        self._waiting[name] = encode_offsets(offsets)
-        if name not in self._being_written:
-            self._write_next(name)
-
-    def _write_next(self, name: str) -> None:
-        data = self._waiting.pop(name, None)
-        if data is None or self.offline is not None:
-            self._being_written.discard(name)
-            return
-        self._being_written.add(name)
-
-        def write() -> None:
-            self._storage.files.write_atomically(f"{self.path}/{name}", data)
-
-        def done(result: OSError | None) -> None:
-            if not isinstance(result, OSError):
-                self._without_room.discard(name)
-            elif result.errno in DISK_FULL:
-                self._note_no_room(name, result)
-            else:
-                self._storage.failed(self.path, result)
-            self._write_next(name)
-
-        self._storage.background.run(write, done)
-
-    def _note_no_room(self, name: str, error: OSError) -> None:
-        """Say so once, not each time."""
-        if name not in self._without_room:
-            self._without_room.add(name)
-            logger.error("%s: no room for %s, the older one stays: %s", self.path, name, error)
-
     # the end
 
     def close(self, logs: list[Log], broker_epoch: int) -> None:
@@ -229,9 +179,8 @@ class LogDirectory:
             for log in logs:
                 log.close()
             points = {(log.topic, log.partition): log.recovery_point for log in logs}
-            files.write_atomically(f"{self.path}/{checkpoints.RECOVERY_POINTS}", encode_offsets(points))
             starts = start_offsets(logs)
-            files.write_atomically(f"{self.path}/{checkpoints.LOG_START_OFFSETS}", encode_offsets(starts))
+            self.checkpoints.write_now({checkpoints.RECOVERY_POINTS: points, checkpoints.LOG_START_OFFSETS: starts})
             files.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(broker_epoch))
         except (OSError, StorageFailure) as error:
             logger.error("%s: not closed cleanly: %s", self.path, error)

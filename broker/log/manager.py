@@ -63,6 +63,7 @@ class LogManager:
             random_source,
             failed=lambda path, cause: self._directories.fail(path, cause),
             truncated=lambda log: self.checkpointing.truncated(log),
+            settle=lambda log: self.checkpointing.settle(log),
             producer_expiration_ms=intervals.producer_id_expiration_ms,
         )
         entries = [LogDirectory(self._storage, path) for path in directories]

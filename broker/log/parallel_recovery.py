@@ -29,8 +29,8 @@ def torn_logs(storage: Storage, directory: LogDirectory, config_of: Callable[[st
     files = storage.files
     if files.exists(f"{directory.path}/{CLEAN_SHUTDOWN}"):
         return []
-    recovery_points = directory.read_offsets(checkpoints.RECOVERY_POINTS)
-    starts = directory.read_offsets(checkpoints.LOG_START_OFFSETS)
+    recovery_points = directory.checkpoints.read(checkpoints.RECOVERY_POINTS)
+    starts = directory.checkpoints.read(checkpoints.LOG_START_OFFSETS)
     found = []
     for name in files.list_directory(directory.path):
         key, path = parse_partition_name(name), f"{directory.path}/{name}"

@@ -95,6 +95,7 @@ def open_log(
     log.clean_end_offset = end_offset if clean else -1
     for segment in segments[:-1]:
         segment.release()
+    segments[-1].close_file()
     return log
 
 
@@ -131,9 +132,10 @@ def _load_segments(storage: Storage, directory: str, config: LogConfig, names: l
 
 
 def _load_epochs(storage: Storage, directory: str, has_segments: bool) -> tuple[LeaderEpochs, bool]:
-    """And whether they were lost: torn by a crash, or missing beside data."""
+    """And whether they were lost: torn by a crash, empty or missing beside data."""
     try:
-        return LeaderEpochs(decode_epochs(storage.files.read(f"{directory}/{LEADER_EPOCHS}"))), False
+        data = storage.files.read(f"{directory}/{LEADER_EPOCHS}")
+        return LeaderEpochs(decode_epochs(data)), has_segments and not data
     except FileNotFoundError:
         return LeaderEpochs(), has_segments
     except CorruptFile as error:

@@ -48,6 +48,7 @@ class Storage:
         "open_segments",
         "producer_expiration_ms",
         "random",
+        "settle",
         "truncated",
     )
 
@@ -60,14 +61,19 @@ class Storage:
         *,
         failed: Callable[[str, OSError], object] = lambda directory, cause: None,
         truncated: Callable[["Log"], object] = lambda log: None,
+        settle: Callable[["Log"], object] = lambda log: None,
         producer_expiration_ms: int = 86_400_000,
     ) -> None:
-        """`failed(log directory, cause)` hears of I/O errors; `truncated(log)` when a recovery point went back."""
+        """`failed(log directory, cause)` hears of I/O errors; `truncated(log)` when a recovery point went back.
+
+        `settle(log)` comes before the first append after that, and after the start: see CheckpointFiles. OSError.
+        """
         self.files = files
         self.clock = clock
         self.background = background
         self.random = random_source
         self.failed = failed
         self.truncated = truncated
+        self.settle = settle
         self.producer_expiration_ms = producer_expiration_ms
         self.open_segments = OpenSegments()

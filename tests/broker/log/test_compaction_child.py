@@ -37,6 +37,7 @@ def run(main: Callable[[Log], Coroutine[None, None, None]], path: Path) -> None:
         for number in range(1000):
             log.append_as_leader(encode_batch(0, [1], [b"key %d" % (number % 50)], [b"value %d" % number]), 0)
         log.roll()
+        log.flush()
         try:
             await asyncio.wait_for(main(log), TIMEOUT_SECONDS)
         finally:

@@ -1,0 +1,127 @@
+"""The checkpoints of one log directory: read at the start, written beside the loop, and at once when a log demands it.
+
+A recovery point or a log start that is too low costs work; one that is too high costs data: recovery would take for
+synced what is not, or drop what comes before the start. They only rise, but for truncations and for topics that are
+deleted and made anew. So before such a log is written to again, its checkpoints are written at once (`settle`), all
+logs of the directory together.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from odradek.broker.log.checkpoints import (
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    Offsets,
+    decode_offsets,
+    encode_offsets,
+)
+from odradek.broker.log.failure import DISK_FULL, CorruptFile
+from odradek.broker.log.storage import Storage
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, int]
+
+
+class CheckpointFiles:
+    """`path` is an entry of `log.dirs`. `is_offline` is asked before anything is begun."""
+
+    def __init__(self, storage: Storage, path: str, is_offline: Callable[[], bool]) -> None:
+        self._storage = storage
+        self._path = path
+        self._is_offline = is_offline
+        self._waiting: dict[str, Offsets] = {}
+        self._being_written: set[str] = set()
+        self._without_room: set[str] = set()
+        """Those that the disk was too full for, until they are written again."""
+        self._possible: dict[str, list[Offsets]] = {}
+        """What each file may hold: what was written last, and what has been begun since."""
+        self._begun = 0
+        self._newest: dict[str, int] = {}
+        """Numbers of what is in the files; kept under the lock."""
+        self._writing = threading.Lock()
+        """Between the loop and the background: an older checkpoint must not replace a newer one."""
+
+    def read(self, name: str) -> Offsets:
+        """Empty when it is missing or damaged. Raises OSError."""
+        try:
+            offsets = decode_offsets(self._storage.files.read(f"{self._path}/{name}"))
+        except FileNotFoundError:
+            return {}
+        except CorruptFile as error:
+            logger.warning("%s/%s: %s; taken as empty", self._path, name, error)
+            return {}
+        self._possible.setdefault(name, [offsets])
+        return offsets
+
+    def write(self, name: str, offsets: Offsets) -> None:
+        """Replace it in the background, one write at a time; only the newest of those that wait counts.
+
+        An older one is never wrong, so on a full disk it stays until the next.
+        """
+        self._waiting[name] = offsets
+        if name not in self._being_written:
+            self._write_next(name)
+
+    def _write_next(self, name: str) -> None:
+        offsets = self._waiting.pop(name, None)
+        if offsets is None or self._is_offline():
+            self._being_written.discard(name)
+            return
+        self._being_written.add(name)
+        number, data = self._begin(name, offsets), encode_offsets(offsets)
+
+        def done(result: OSError | None) -> None:
+            if not isinstance(result, OSError):
+                self._without_room.discard(name)
+                self._written(name, offsets)
+            elif result.errno in DISK_FULL:
+                self._note_no_room(name, result)
+            else:
+                self._storage.failed(self._path, result)
+            self._write_next(name)
+
+        self._storage.background.run(lambda: self._replace(name, number, data), done)
+
+    def _begin(self, name: str, offsets: Offsets) -> int:
+        self._possible.setdefault(name, []).append(offsets)
+        self._begun += 1
+        return self._begun
+
+    def _written(self, name: str, offsets: Offsets) -> None:
+        """What is older cannot come back; `write_now` may have been quicker."""
+        possible = self._possible[name]
+        for number, one in enumerate(possible):
+            if one is offsets:
+                del possible[:number]
+                return
+
+    def _replace(self, name: str, number: int, data: bytes) -> None:
+        """Runs anywhere; blocks. Raises OSError."""
+        with self._writing:
+            if number > self._newest.get(name, 0):
+                self._storage.files.write_atomically(f"{self._path}/{name}", data)
+                self._newest[name] = number
+
+    def _note_no_room(self, name: str, error: OSError) -> None:
+        """Say so once, not each time."""
+        if name not in self._without_room:
+            self._without_room.add(name)
+            logger.error("%s: no room for %s, the older one stays: %s", self._path, name, error)
+
+    def promise_too_much(self, key: Key, recovery_point: int, log_start_offset: int) -> bool:
+        """Whether a start might believe more of that log than is true."""
+        return any(
+            offsets.get(key, 0) > limit
+            for name, limit in ((RECOVERY_POINTS, recovery_point), (LOG_START_OFFSETS, log_start_offset))
+            for offsets in self._possible.get(name, ())
+        )
+
+    def write_now(self, checkpoints: Mapping[str, Offsets]) -> None:
+        """Replace them and return when they are on the disk. Raises OSError."""
+        for name, offsets in checkpoints.items():
+            self._waiting.pop(name, None)
+            self._replace(name, self._begin(name, offsets), encode_offsets(offsets))
+            self._written(name, offsets)
