@@ -113,14 +113,20 @@ def make_records(topic: str, first: int, count: int, *, headers: bool = True) ->
     return records
 
 
-def produce(address: str, topic: str, codec: str, records: Sequence[Record], **settings: Any) -> None:
+def produce(address: str, topic: str, codec: str, records: Sequence[Record]) -> None:
     """In batches of seven, all acknowledged."""
+    produce_all(address, {topic: records}, codec)
+
+
+def produce_all(address: str, records: Mapping[str, Sequence[Record]], codec: str, **settings: Any) -> None:
+    """The same, to several topics at once."""
     failures: list[str] = []
     given = {"bootstrap.servers": address, "compression.type": codec, "linger.ms": 50, "acks": "all"}
     producer = Producer({**given, "batch.num.messages": BATCH_RECORDS, "log_level": 2, **settings})
-    send_all(producer, topic, records, failures)
+    for topic, of_topic in records.items():
+        send_all(producer, topic, of_topic, failures)
     left = producer.flush(DEADLINE_SECONDS)
-    assert not left and not failures, (topic, left, failures[:3])
+    assert not left and not failures, (list(records), left, failures[:3])
 
 
 def send_all(producer: Producer, topic: str, records: Sequence[Record], failures: list[str]) -> None:

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing.broker_process import BrokerProcess
-from odradek.testing.foreign.corpus import CODECS, make_records, produce
+from odradek.testing.foreign.corpus import CODECS, make_records, produce_all
 from odradek.testing.foreign.interface import Record
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.foreign.seen import DEADLINE_SECONDS, read
@@ -115,12 +115,12 @@ class MixedCluster:
 
     def write(self, *topics: str, count: int = 40) -> None:
         """With acks=all, in another codec each time; to all topics when none is named, and offsets for groups then."""
-        for topic in topics or self.topics:
-            before = self.sent.setdefault(topic, [])
-            codec = CODECS[len(before) // count % len(CODECS)]
-            records = make_records(topic, len(before), count)
-            produce(self.bootstrap, topic, codec, records, **{"enable.idempotence": True})
-            before += records
+        wanted = topics or self.topics
+        records = {topic: make_records(topic, len(self.sent.setdefault(topic, [])), count) for topic in wanted}
+        codec = CODECS[len(self.sent[wanted[0]]) // count % len(CODECS)]
+        produce_all(self.bootstrap, records, codec, **{"enable.idempotence": True})
+        for topic in wanted:
+            self.sent[topic] += records[topic]
         if not topics:
             self._commit()
 
