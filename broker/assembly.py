@@ -114,7 +114,9 @@ def assemble(
         metadata=metadata,
         replicas=replicas,
         control=control,
-        fetch_sessions=FetchSessionCache(config.max_incremental_fetch_session_cache_slots, world.random),
+        fetch_sessions=FetchSessionCache(
+            config.max_incremental_fetch_session_cache_slots, world.random, sockets.purgatory
+        ),
         producer_ids=ProducerIds(identity.broker_id, broker_epoch, metadata, connect, listener),
         groups=groups,
         controller=controller,

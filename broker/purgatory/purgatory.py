@@ -5,7 +5,7 @@ while it or another one runs, whatever it touches, and the depth of the stack do
 """
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
 from odradek.broker.purgatory.timing_wheel import TimingWheel, WheelTimer
@@ -49,6 +49,7 @@ class Purgatory:
     def __init__(self, timers: TimingWheel) -> None:
         self._timers = timers
         self._watches: dict[Hashable, dict[_Watch, None]] = {}
+        self._listeners: dict[Hashable, dict[Callable[[], None], None]] = {}
         self._touched: deque[Hashable] = deque()
         self._busy = False
         self._unfinished = 0
@@ -61,6 +62,11 @@ class Purgatory:
     def watched_keys(self) -> int:
         """Keys that somebody waits for."""
         return len(self._watches)
+
+    @property
+    def listened_keys(self) -> int:
+        """Keys that somebody listens to."""
+        return len(self._listeners)
 
     def watch(self, operation: DelayedOperation, keys: Sequence[Hashable], timeout_ms: float) -> bool:
         """Try the operation now, and unless it finished keep it until a touch or the deadline finishes it.
@@ -89,10 +95,26 @@ class Purgatory:
 
         From within an operation this only notes the key; they are tried when that operation has returned.
         """
+        for listener in tuple(self._listeners.get(key, ())):
+            listener()
         if key in self._watches or self._busy:
             self._touched.append(key)
             if not self._busy:
                 self._take_up_touches()
+
+    def listen(self, key: Hashable, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever `key` is touched, before what waits for it is tried, until `unlisten`.
+
+        It notes what happened, and may touch other keys.
+        """
+        self._listeners.setdefault(key, {})[listener] = None
+
+    def unlisten(self, key: Hashable, listener: Callable[[], None]) -> None:
+        """After `listen`."""
+        listeners = self._listeners[key]
+        del listeners[listener]
+        if not listeners:
+            del self._listeners[key]
 
     def _add(self, watch: _Watch, timeout_ms: float) -> None:
         assert watch.keys is not None

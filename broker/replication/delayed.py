@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.reading import FetchParameters, PartitionsRead, read_partitions
-from odradek.broker.replication.sessions import WantedPartition
+from odradek.broker.replication.sessions import OpenedFetch
 from odradek.protocol.errors import ErrorCode
 
 
@@ -59,23 +59,26 @@ class DelayedProduce:
 class DelayedFetch:
     """Waits until `min_bytes` can be read, something is wrong with a partition, or `max_wait_ms` are over."""
 
-    __slots__ = ("_done", "_parameters", "_partition_of", "_wanted")
+    __slots__ = ("_done", "_opened", "_parameters", "_partition_of")
 
     def __init__(
         self,
         partition_of: Callable[[str, int], Partition | ErrorCode],
-        wanted: Sequence[WantedPartition],
+        opened: OpenedFetch,
         parameters: FetchParameters,
         done: Callable[[PartitionsRead], None],
     ) -> None:
-        self._partition_of, self._wanted, self._parameters, self._done = partition_of, wanted, parameters, done
+        self._partition_of, self._opened, self._parameters, self._done = partition_of, opened, parameters, done
 
     def try_complete(self) -> bool:
-        read = read_partitions(self._partition_of, self._wanted, self._parameters)
+        read = self._read()
         if read.failed or read.total_bytes >= self._parameters.min_bytes:
             self._done(read)
             return True
         return False
 
     def expire(self) -> None:
-        self._done(read_partitions(self._partition_of, self._wanted, self._parameters))
+        self._done(self._read())
+
+    def _read(self) -> PartitionsRead:
+        return read_partitions(self._partition_of, self._opened.partitions, self._parameters)

@@ -27,6 +27,8 @@ from odradek.protocol.messages.fetch import (
 log = logging.getLogger(__name__)
 
 FETCH_VERSION = 17
+LOOK_AT_ALL_MS = 1000
+"""How often all partitions are looked at: where our own log starts may move without a fetch."""
 LEADER_NOT_READY_BACKOFF_MS = 50.0
 """The new leader may hear of its election a moment after us."""
 
@@ -59,6 +61,9 @@ class Followed:
         self.needs_leader_offsets = False
         """Our end is outside of the leader's log: where that begins and ends must be asked for."""
 
+    def may_be_asked_for(self, now_ms: float) -> bool:
+        return not self.stopped and not self.needs_leader_offsets and self.not_before_ms <= now_ms
+
 
 NOTHING_ASKED: Asked = (-1, -1, -1, -1)
 """Unlike anything that is asked for: the partition is in the session and will be named, or forgotten, next time."""
@@ -73,14 +78,19 @@ class LeaderFollowing:
         self._followed: dict[PartitionKey, Followed] = {}
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
         self._in_session: dict[PartitionKey, Asked] = {}
+        self._grown: set[PartitionKey] = set()
+        """Those that an answer has brought records for. Nothing else changes what is asked for while all is well."""
+        self._look_at_all_ms = 0.0
 
     def __len__(self) -> int:
         return len(self._followed)
 
     def follow(self, partition: Partition) -> None:
+        self._look_at_all_ms = 0.0
         self._followed[(partition.topic_id, partition.index)] = Followed(partition)
 
     def leave(self, partition: Partition) -> None:
+        self._look_at_all_ms = 0.0
         followed = self._followed.get((partition.topic_id, partition.index))
         if followed is not None and followed.partition is partition:
             del self._followed[(partition.topic_id, partition.index)]
@@ -88,9 +98,12 @@ class LeaderFollowing:
     def disconnected(self) -> None:
         """The connection broke, or an answer is lost: the session is begun anew."""
         self._session_id, self._session_epoch, self._in_session = NO_SESSION, INITIAL_EPOCH, {}
+        self._look_at_all_ms = 0.0
 
     def out_of_range(self) -> list[Followed]:
         """Those that wait for `leader_offsets` to be told."""
+        if self._look_at_all_ms:
+            return []
         return [followed for followed in self._followed.values() if followed.needs_leader_offsets]
 
     def next_wake_ms(self) -> float | None:
@@ -100,18 +113,21 @@ class LeaderFollowing:
 
     def request(self, now_ms: float) -> FetchRequest | None:
         """The next Fetch, or None when no partition can be asked for at present."""
-        wanted: dict[PartitionKey, Asked] = {}
-        for key, followed in self._followed.items():
-            if not followed.stopped and not followed.needs_leader_offsets and followed.not_before_ms <= now_ms:
-                partition = followed.partition
-                replica_log = partition.log
-                epoch = replica_log.latest_epoch
-                wanted[key] = (replica_log.log_end_offset, epoch, partition.leader_epoch, replica_log.log_start_offset)
-        if not wanted:
-            return None
+        forgotten: list[PartitionKey] = []
+        if now_ms < self._look_at_all_ms:
+            changed = {key: self._asked(self._followed[key].partition) for key in self._grown}
+            self._in_session.update(changed)
+        else:
+            known = self._in_session
+            wanted = {k: self._asked(f.partition) for k, f in self._followed.items() if f.may_be_asked_for(now_ms)}
+            if not wanted:
+                return None
+            changed = {key: asked for key, asked in wanted.items() if known.get(key) != asked}
+            forgotten = [key for key in known if key not in wanted]
+            self._in_session = wanted
+            self._look_at_all_ms = now_ms + LOOK_AT_ALL_MS if len(wanted) == len(self._followed) else 0.0
+        self._grown.clear()
         limits = self.limits
-        known = self._in_session
-        self._in_session = wanted
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self.local_id, replica_epoch=self.broker_epoch),
             max_wait_ms=limits.max_wait_ms,
@@ -119,13 +135,14 @@ class LeaderFollowing:
             max_bytes=limits.response_max_bytes,
             session_id=self._session_id,
             session_epoch=self._session_epoch,
-            topics=self._topics((key, asked) for key, asked in wanted.items() if known.get(key) != asked),
-            forgotten_topics_data=[
-                ForgottenTopic(topic_id=topic_id, partitions=[index])
-                for topic_id, index in known
-                if (topic_id, index) not in wanted
-            ],
+            topics=self._topics(changed.items()),
+            forgotten_topics_data=[ForgottenTopic(topic_id=id_, partitions=[index]) for id_, index in forgotten],
         )
+
+    @staticmethod
+    def _asked(partition: Partition) -> Asked:
+        own = partition.log
+        return own.log_end_offset, own.latest_epoch, partition.leader_epoch, own.log_start_offset
 
     def _topics(self, changed: Iterable[tuple[PartitionKey, Asked]]) -> list[FetchTopic]:
         topics: dict[bytes, FetchTopic] = {}
@@ -160,8 +177,11 @@ class LeaderFollowing:
                 # would not ask any more is dropped, and the leader, who believes it told, is asked by name once more
                 if followed is None or asked is None or not self._still_asking(followed.partition, asked):
                     self._in_session[key] = NOTHING_ASKED
-                    continue
-                self._take(followed, data, now_ms)
+                    self._look_at_all_ms = 0.0
+                elif self._take(followed, data, now_ms):
+                    self._grown.add(key)
+                else:
+                    self._look_at_all_ms = 0.0
 
     def _advance_session(self, session_id: int) -> None:
         if session_id == NO_SESSION:
@@ -180,15 +200,17 @@ class LeaderFollowing:
             and not partition.offline
         )
 
-    def _take(self, followed: Followed, data: PartitionData, now_ms: float) -> None:
+    def _take(self, followed: Followed, data: PartitionData, now_ms: float) -> bool:
+        """Whether all is well: nothing but the end and the start of the log may have changed."""
         partition = followed.partition
         error = data.error_code
         if error == ErrorCode.NONE:
             if data.diverging_epoch is not None:
                 self._truncate(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-                return
+                return False
             try:
                 partition.append_as_follower(data.records or b"", data.high_watermark, data.log_start_offset)
+                return True
             except KafkaError as bad:
                 log.error("%s: what the leader sent cannot be appended: %s", partition, bad)
                 followed.not_before_ms = now_ms + self.limits.backoff_ms
@@ -200,6 +222,7 @@ class LeaderFollowing:
             followed.not_before_ms = now_ms + LEADER_NOT_READY_BACKOFF_MS
         else:
             followed.not_before_ms = now_ms + self.limits.backoff_ms
+        return False
 
     @staticmethod
     def _truncate(partition: Partition, leader_epoch: int, leader_end_offset: int) -> None:
@@ -223,6 +246,7 @@ class LeaderFollowing:
         we miss, we begin again at its start.
         """
         followed.needs_leader_offsets = False
+        self._look_at_all_ms = 0.0
         partition = followed.partition
         if partition.log.log_end_offset > log_end:
             log.warning(

@@ -11,7 +11,7 @@ from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.partition import IsrProposal, Partition
 from odradek.broker.replication.reading import FetchParameters, PartitionsRead, read_partitions
-from odradek.broker.replication.sessions import WantedPartition
+from odradek.broker.replication.sessions import FetchSession, OpenedFetch
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.clock import Clock
 from odradek.world.files import Buffer
@@ -103,14 +103,16 @@ class ReplicaManager:
 
     # ---- reading
 
-    def read(self, wanted: Iterable[WantedPartition], parameters: FetchParameters) -> PartitionsRead:
+    def read(self, opened: OpenedFetch, parameters: FetchParameters) -> PartitionsRead:
         """Read, and when it is a follower who asks, note how far it has come."""
-        read = read_partitions(self.partition, wanted, parameters)
+        read = read_partitions(self.partition, opened.partitions, parameters)
         if parameters.as_follower:
-            self._follower_fetched(read, parameters)
+            self._follower_fetched(read, parameters, opened.session)
         return read
 
-    def _follower_fetched(self, read: PartitionsRead, parameters: FetchParameters) -> None:
+    def _follower_fetched(
+        self, read: PartitionsRead, parameters: FetchParameters, session: FetchSession | None
+    ) -> None:
         now_ms = self.clock.monotonic_ms()
         moved = []
         for wanted, answer in read.answers:
@@ -130,6 +132,7 @@ class ReplicaManager:
             except KafkaError as error:
                 answer.error_code, answer.records = error.code, b""
                 continue
+            partition.followers[parameters.replica_id].fetcher = session
             answer.high_watermark = partition.high_watermark
             answer.last_stable_offset = partition.last_stable_offset
             if advanced:

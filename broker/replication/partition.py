@@ -163,6 +163,8 @@ class Partition:
                 f"{self.topic}-{self.index} has {len(self.committed_isr)} replicas in sync, "
                 f"min.insync.replicas is {self.log.config.min_insync_replicas}",
             )
+        for follower in self.followers.values():
+            follower.overtaken(self.log.log_end_offset)
         appended = self.log.append_as_leader(records, self.leader_epoch, origin=origin)  # type: ignore[arg-type]
         return appended, self.advance_high_watermark()
 
@@ -199,8 +201,8 @@ class Partition:
     def read(
         self, offset: int, max_bytes: int, *, as_follower: bool, whole_first_batch: bool, committed: bool = False
     ) -> LogSlice:
-        """A follower reads to the end of the log, a client to the high watermark, one who wants only what is `committed`
-        to the last stable offset. Raises KafkaError, as Log.read does."""
+        """A follower reads to the end of the log, a client to the high watermark, one who wants only what is
+        `committed` to the last stable offset. Raises KafkaError, as Log.read does."""
         end = self.high_watermark
         if as_follower:
             end = self.log.log_end_offset

@@ -1,5 +1,14 @@
 """How far a follower has come, as its leader sees it from the follower's own fetches."""
 
+from typing import Protocol
+
+
+class Fetcher(Protocol):
+    """Where a follower's fetches come from: its fetch session."""
+
+    last_used_ms: float
+    """When it fetched last."""
+
 
 class FollowerProgress:
     """One follower of a partition that this broker leads.
@@ -10,6 +19,7 @@ class FollowerProgress:
     __slots__ = (
         "broker_epoch",
         "broker_id",
+        "fetcher",
         "last_caught_up_ms",
         "last_fetch_leader_end",
         "last_fetch_ms",
@@ -27,6 +37,8 @@ class FollowerProgress:
         self.last_fetch_leader_end = 0
         self.last_fetch_ms = 0.0
         self.last_caught_up_ms = now_ms
+        self.fetcher: Fetcher | None = None
+        """Of whose fetches we are told only when they are about more than waiting at the leader's end."""
 
     def fetched(self, offset: int, log_start: int, broker_epoch: int, now_ms: float, leader_log_end: int) -> None:
         """Note a fetch at `offset` while the leader's log ended at `leader_log_end`.
@@ -43,6 +55,12 @@ class FollowerProgress:
         self.broker_epoch = broker_epoch
         self.last_fetch_leader_end = leader_log_end
         self.last_fetch_ms = now_ms
+
+    def overtaken(self, leader_log_end: int) -> None:
+        """The leader is about to append at `leader_log_end`: who was there was caught up at its last fetch."""
+        if self.fetcher is not None and self.log_end == leader_log_end:
+            self.last_fetch_ms = max(self.last_fetch_ms, self.fetcher.last_used_ms)
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
 
     def lags(self, leader_log_end: int, now_ms: float, lag_time_ms_max: int) -> bool:
         """Whether it has not been at the leader's end for longer than `replica.lag.time.max.ms`."""

@@ -1,17 +1,24 @@
 """Incremental fetch sessions (KIP-227): a fetcher of many partitions names only those whose request has changed, and
 hears only of those whose answer has.
 
+So that a fetch costs what it brings, and not what the session holds, a session keeps a list of the partitions that are
+*due*: all at first, then those that the request names and those that have moved since they were answered. A partition
+leaves it when nothing is left to say of it (`answered`); from then on the session listens to its keys in the purgatory.
+
 The cache is bounded (`max.incremental.fetch.session.cache.slots`): a session that is not used for
 `MIN_EVICTION_MS` gives way to a new one; when none may be evicted, the fetcher simply goes on without a session.
 Kafka: FetchSession.scala.
 """
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
+from odradek.broker.purgatory.purgatory import Purgatory
+from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from odradek.protocol.primitives import ZERO_UUID
 
 FINAL_EPOCH = -1
@@ -20,6 +27,8 @@ NO_SESSION = 0
 EPOCH_MAX = 0x7FFFFFFF
 MIN_EVICTION_MS = 120_000
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+LOOK_AT_ALL_MS = 1000
+"""How often all partitions of a session are due: some changes (where the leader's log starts) wake nobody."""
 
 SessionKey = tuple[str | bytes, int]
 
@@ -28,12 +37,15 @@ class WantedPartition:
     """A partition that is to be read, with what the fetcher was last told of it."""
 
     __slots__ = (
-        "fetch_offset", "high_watermark_sent", "index", "last_fetched_epoch", "leader_epoch", "log_start_offset",
-        "log_start_sent", "max_bytes", "stable_offset_sent", "topic", "topic_id",
+        "fetch_offset", "heard", "high_watermark_sent", "index", "last_fetched_epoch", "leader_epoch", "listeners",
+        "log_start_offset", "log_start_sent", "max_bytes", "stable_offset_sent", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(self, topic: str, topic_id: bytes, asked: FetchPartition) -> None:
         self.topic, self.topic_id, self.index = topic, topic_id, asked.partition
+        self.heard: Partition | None = None
+        """Whose changes its session hears of, through the `listeners` at its keys."""
+        self.listeners: list[tuple[object, Callable[[], None]]] = []
         self.update(asked)
 
     def update(self, asked: FetchPartition) -> None:
@@ -62,17 +74,92 @@ class WantedPartition:
 class FetchSession:
     """What one fetcher reads. The order of partitions is the order of service; who got data goes to the end."""
 
-    __slots__ = ("by_topic_id", "epoch", "id", "last_used_ms", "partitions")
+    __slots__ = (
+        "by_topic_id", "due", "epoch", "id", "last_used_ms", "look_at_all_ms", "partitions", "purgatory", "replica_id",
+    )  # fmt: skip
 
-    def __init__(self, session_id: int, by_topic_id: bool, now_ms: float) -> None:
-        self.id, self.by_topic_id, self.last_used_ms = session_id, by_topic_id, now_ms
+    def __init__(
+        self, session_id: int, purgatory: Purgatory, now_ms: float, *, by_topic_id: bool, replica_id: int
+    ) -> None:
+        """`replica_id`: of the follower whose it is, below 0 for a consumer's."""
+        self.id, self.purgatory, self.last_used_ms = session_id, purgatory, now_ms
+        self.by_topic_id, self.replica_id = by_topic_id, replica_id
         self.epoch = 1
         self.partitions: dict[SessionKey, WantedPartition] = {}
+        self.due: dict[WantedPartition, None] = {}
+        self.look_at_all_ms = now_ms + LOOK_AT_ALL_MS
+
+    def add(self, wanted: WantedPartition) -> None:
+        """The fetcher asks for one more."""
+        self.partitions[session_key(wanted, self.by_topic_id)] = wanted
+        self.due[wanted] = None
+
+    def forget(self, key: SessionKey) -> None:
+        """The fetcher asks for it no more."""
+        wanted = self.partitions.pop(key, None)
+        if wanted is not None:
+            self.due.pop(wanted, None)
+            self._stop_listening(wanted)
+
+    def fetches(self, now_ms: float) -> None:
+        """The next request has come."""
+        self.last_used_ms = now_ms
+        if now_ms >= self.look_at_all_ms:
+            self.look_at_all_ms = now_ms + LOOK_AT_ALL_MS
+            for wanted in self.partitions.values():
+                self.due.setdefault(wanted)
 
     def served(self, wanted: WantedPartition) -> None:
         """Move it behind the others, so that a small `max_bytes` does not starve them."""
         key = session_key(wanted, self.by_topic_id)
         self.partitions[key] = self.partitions.pop(key)
+        self.due.pop(wanted, None)
+        self.due[wanted] = None
+
+    def answered(self, wanted: WantedPartition, answer: PartitionData, partition: Partition) -> None:
+        """When that was all there is to say, it is due again only when the partition moves or when it is named.
+
+        A follower that is not in the ISR yet stays due: its next fetch may be the one that takes it in.
+        """
+        if answer.error_code or answer.diverging_epoch is not None or answer.records:
+            return
+        if self.replica_id >= 0:
+            at_the_end = wanted.fetch_offset == partition.log.log_end_offset
+            nothing_left = at_the_end and self.replica_id in partition.committed_isr
+        else:
+            nothing_left = wanted.fetch_offset >= answer.high_watermark
+        if nothing_left:
+            self._settled(wanted, partition)
+
+    def _settled(self, wanted: WantedPartition, partition: Partition) -> None:
+        if wanted.heard is not partition:
+            self._stop_listening(wanted)
+            self._listen(wanted, partition)
+        self.due.pop(wanted, None)
+
+    def _listen(self, wanted: WantedPartition, partition: Partition) -> None:
+        """A follower reads up to the log's end, and is told of the high watermark with the next records."""
+        note, wake = partial(self.due.setdefault, wanted), partial(self._moved, wanted)
+        advanced, appended = partition.advanced, partition.appended
+        wanted.heard = partition
+        wanted.listeners = [(advanced, note), (appended, wake)] if self.replica_id >= 0 else [(advanced, wake)]
+        for key, listener in wanted.listeners:
+            self.purgatory.listen(key, listener)
+
+    def _stop_listening(self, wanted: WantedPartition) -> None:
+        for key, listener in wanted.listeners:
+            self.purgatory.unlisten(key, listener)
+        wanted.heard, wanted.listeners = None, []
+
+    def _moved(self, wanted: WantedPartition) -> None:
+        """The session is the key under which its fetch waits."""
+        self.due.setdefault(wanted)
+        self.purgatory.touch(self)
+
+    def end(self) -> None:
+        """It is not in the cache any more."""
+        for wanted in self.partitions.values():
+            self._stop_listening(wanted)
 
 
 class OpenedFetch(NamedTuple):
@@ -80,8 +167,13 @@ class OpenedFetch(NamedTuple):
 
     error: ErrorCode
     session: FetchSession | None = None
-    partitions: Iterable[WantedPartition] = ()
+    named: Iterable[WantedPartition] = ()
     incremental: bool = False
+
+    @property
+    def partitions(self) -> Iterable[WantedPartition]:
+        """Those to read at this moment; while the fetch waits more of them may become due."""
+        return self.session.due if self.session is not None and self.incremental else self.named
 
 
 class TopicNames(NamedTuple):
@@ -98,19 +190,29 @@ def session_key(wanted: WantedPartition, by_topic_id: bool) -> SessionKey:
 def wanted_partitions(request: FetchRequest, version: int, names: TopicNames) -> Iterator[WantedPartition]:
     """The partitions that a request names, in its order (which is the order of service, KIP-74)."""
     for topic in request.topics:
-        if version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            topic_id, name = topic.topic_id, names.names_by_id.get(topic.topic_id, "")
-        else:
-            name, topic_id = topic.topic, names.ids_by_name.get(topic.topic, ZERO_UUID)
+        name, topic_id = identity_of(topic, version, names)
         for asked in topic.partitions:
             yield WantedPartition(name, topic_id, asked)
+
+
+def identity_of(topic: FetchTopic, version: int, names: TopicNames) -> tuple[str, bytes]:
+    """Name and id of a topic in a request, which has but one of them."""
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return names.names_by_id.get(topic.topic_id, ""), topic.topic_id
+    return topic.topic, names.ids_by_name.get(topic.topic, ZERO_UUID)
+
+
+def replica_of(request: FetchRequest) -> tuple[int, int]:
+    """Id and broker epoch of the follower who asks; (-1, -1) for a consumer."""
+    state = request.replica_state
+    return (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
 
 
 class FetchSessionCache:
     """All sessions of this broker."""
 
-    def __init__(self, slots: int, randomness: random.Random) -> None:
-        self._slots, self._random = slots, randomness
+    def __init__(self, slots: int, randomness: random.Random, purgatory: Purgatory) -> None:
+        self._slots, self._random, self._purgatory = slots, randomness, purgatory
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
 
     def __len__(self) -> int:
@@ -122,23 +224,32 @@ class FetchSessionCache:
         Errors: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            if request.session_id != NO_SESSION:
-                self._sessions.pop(request.session_id, None)
+            if request.session_id in self._sessions:
+                self._sessions.pop(request.session_id).end()
             wanted = list(wanted_partitions(request, version, names))
             session = None
             if request.session_epoch == INITIAL_EPOCH:
-                session = self._create(wanted, version >= FIRST_VERSION_WITH_TOPIC_IDS, now_ms)
+                session = self._create(wanted, request, version, now_ms)
             return OpenedFetch(ErrorCode.NONE, session, wanted)
         return self._continue(request, version, names, now_ms)
 
-    def _create(self, wanted: list[WantedPartition], by_topic_id: bool, now_ms: float) -> FetchSession | None:
+    def _create(
+        self, wanted: list[WantedPartition], request: FetchRequest, version: int, now_ms: float
+    ) -> FetchSession | None:
         if not wanted or not self._make_room(now_ms):
             return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._random.randrange(1, EPOCH_MAX)
-        session = FetchSession(session_id, by_topic_id, now_ms)
-        session.partitions = {session_key(partition, by_topic_id): partition for partition in wanted}
+        session = FetchSession(
+            session_id,
+            self._purgatory,
+            now_ms,
+            by_topic_id=version >= FIRST_VERSION_WITH_TOPIC_IDS,
+            replica_id=replica_of(request)[0],
+        )
+        for partition in wanted:
+            session.add(partition)
         self._sessions[session_id] = session
         return session
 
@@ -148,7 +259,7 @@ class FetchSessionCache:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now_ms - oldest.last_used_ms < MIN_EVICTION_MS:
             return False
-        del self._sessions[oldest.id]
+        self._sessions.pop(oldest.id).end()
         return True
 
     def _continue(self, request: FetchRequest, version: int, names: TopicNames, now_ms: float) -> OpenedFetch:
@@ -160,30 +271,27 @@ class FetchSessionCache:
         if session.by_topic_id != (version >= FIRST_VERSION_WITH_TOPIC_IDS):
             return OpenedFetch(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
-        session.last_used_ms = now_ms
         self._sessions[session.id] = self._sessions.pop(session.id)
         self._forget(session, request)
+        session.fetches(now_ms)
         for topic in request.topics:
-            identity = topic.topic_id if session.by_topic_id else topic.topic
+            name, topic_id = identity_of(topic, version, names)
             for asked in topic.partitions:
-                known = session.partitions.get((identity, asked.partition))
-                if known is not None:
+                known = session.partitions.get((topic_id if session.by_topic_id else name, asked.partition))
+                if known is None:
+                    session.add(WantedPartition(name, topic_id, asked))
+                else:
                     known.update(asked)
-        self._add_new(session, request, version, names)
+                    session.due.setdefault(known)
         if session.by_topic_id:
-            for wanted in session.partitions.values():
+            for wanted in session.due:
                 if not wanted.topic:  # unknown when it was added; it may have been created since
                     wanted.topic = names.names_by_id.get(wanted.topic_id, "")
-        return OpenedFetch(ErrorCode.NONE, session, list(session.partitions.values()), incremental=True)
+        return OpenedFetch(ErrorCode.NONE, session, incremental=True)
 
     @staticmethod
     def _forget(session: FetchSession, request: FetchRequest) -> None:
         for topic in request.forgotten_topics_data:
             identity = topic.topic_id if session.by_topic_id else topic.topic
             for index in topic.partitions:
-                session.partitions.pop((identity, index), None)
-
-    @staticmethod
-    def _add_new(session: FetchSession, request: FetchRequest, version: int, names: TopicNames) -> None:
-        for wanted in wanted_partitions(request, version, names):
-            session.partitions.setdefault(session_key(wanted, session.by_topic_id), wanted)
+                session.forget((identity, index))

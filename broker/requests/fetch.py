@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 from odradek.broker.replication.delayed import DelayedFetch
 from odradek.broker.replication.reading import CONSUMER, FetchParameters, PartitionsRead
-from odradek.broker.replication.sessions import FetchSession, OpenedFetch, WantedPartition
+from odradek.broker.replication.sessions import FetchSession, OpenedFetch, WantedPartition, replica_of
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Wait
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -41,9 +41,8 @@ def handle(broker: Services, request: FetchRequest, context: RequestContext) -> 
     if opened.error is not ErrorCode.NONE:
         return Reply(FetchResponse(error_code=opened.error))
     parameters = _parameters(broker, request, version)
-    wanted = list(opened.partitions)
-    read = broker.replicas.read(wanted, parameters)
-    nothing_asked = not wanted and not opened.incremental
+    read = broker.replicas.read(opened, parameters)
+    nothing_asked = not read.answers and not opened.incremental
     enough = read.failed or read.total_bytes >= parameters.min_bytes or nothing_asked
     if enough or parameters.max_wait_ms <= 0:
         return Reply(_response(broker, opened, read, context))
@@ -51,18 +50,16 @@ def handle(broker: Services, request: FetchRequest, context: RequestContext) -> 
     def start(respond: Callable[[Message], None]) -> DelayedFetch:
         return DelayedFetch(
             broker.replicas.partition,
-            wanted,
+            opened,
             parameters,
             lambda read: respond(_response(broker, opened, read, context)),
         )
 
-    return Wait(start, _keys(broker, wanted, parameters), parameters.max_wait_ms)
+    return Wait(start, _keys(broker, opened, parameters), parameters.max_wait_ms)
 
 
 def _parameters(broker: Services, request: FetchRequest, version: int) -> FetchParameters:
-    replica_id, replica_epoch = request.replica_id, -1
-    if request.replica_state is not None:
-        replica_id, replica_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
+    replica_id, replica_epoch = replica_of(request)
     max_bytes = request.max_bytes
     if replica_id == CONSUMER:
         max_bytes = min(max_bytes, broker.config.fetch_max_bytes)
@@ -72,16 +69,18 @@ def _parameters(broker: Services, request: FetchRequest, version: int) -> FetchP
     )
 
 
-def _keys(broker: Services, wanted: Iterable[WantedPartition], parameters: FetchParameters) -> list[object]:
-    """A follower waits for the log to grow, a consumer for the high watermark to move."""
+def _keys(broker: Services, opened: OpenedFetch, parameters: FetchParameters) -> list[object]:
+    """A follower waits for the log to grow, a consumer for the high watermark to move; a session hears of what else
+    becomes due in it."""
     partitions = broker.replicas.partitions
-    found = [p for w in wanted if (p := partitions.get((w.topic, w.index))) is not None]
-    return [p.appended for p in found] if parameters.as_follower else [p.advanced for p in found]
+    found = [p for w in opened.partitions if (p := partitions.get((w.topic, w.index))) is not None]
+    keys: list[object] = [p.appended for p in found] if parameters.as_follower else [p.advanced for p in found]
+    return [opened.session, *keys] if opened.session is not None else keys
 
 
 def _response(broker: Services, opened: OpenedFetch, read: PartitionsRead, context: RequestContext) -> FetchResponse:
     session = opened.session
-    answers = read.answers if session is None else _told(session, read, opened.incremental)
+    answers = read.answers if session is None else _told(broker, session, read, opened.incremental)
     response = FetchResponse(session_id=0 if session is None else session.id, responses=_by_topic(answers))
     if read.failed and context.api_version >= FIRST_VERSION_WITH_ENDPOINTS:
         response.node_endpoints = _leaders_named(broker, answers, context.listener)
@@ -89,15 +88,19 @@ def _response(broker: Services, opened: OpenedFetch, read: PartitionsRead, conte
 
 
 def _told(
-    session: FetchSession, read: PartitionsRead, incremental: bool
+    broker: Services, session: FetchSession, read: PartitionsRead, incremental: bool
 ) -> list[tuple[WantedPartition, PartitionData]]:
     """What a session is answered: everything the first time, then only news."""
     answers = []
+    partitions = broker.replicas.partitions
     for wanted, answer in read.answers:
         if wanted.tell(answer) or not incremental:
             answers.append((wanted, answer))
             if incremental and answer.records:
                 session.served(wanted)
+        partition = partitions.get((wanted.topic, wanted.index))
+        if partition is not None:
+            session.answered(wanted, answer, partition)
     return answers
 
 

@@ -9,6 +9,8 @@ import pytest
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directory_files import decode_partition_metadata
 from odradek.broker.log.failure import CorruptFile
+from odradek.broker.purgatory.purgatory import Purgatory
+from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.following import FollowingLimits, LeaderFollowing
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.sessions import FetchSessionCache, TopicNames
@@ -23,6 +25,7 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
 )
 from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.virtual_clock import ManualClock
 
 T0 = TopicPartition("t", 0)
 TOPIC_ID = b"t" * 16
@@ -45,7 +48,7 @@ def test_a_partition_that_comes_back_has_another_version() -> None:
 def test_who_asks_again_is_told_again() -> None:
     """A follower dropped an answer because the leader had moved meanwhile; the leader believed it told, and the
     follower's high watermark stayed behind until the next record."""
-    cache = FetchSessionCache(10, random.Random(0))
+    cache = FetchSessionCache(10, random.Random(0), Purgatory(TimingWheel(ManualClock())))
     names = TopicNames({"t": TOPIC_ID}, {TOPIC_ID: "t"})
     topics = [FetchTopic(topic_id=TOPIC_ID, partitions=[FetchPartition(partition=0, fetch_offset=5)])]
     session = cache.open(FetchRequest(topics=topics, session_epoch=0, session_id=0), 13, names, 0.0).session

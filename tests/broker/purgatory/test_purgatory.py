@@ -230,3 +230,29 @@ def test_each_operation_finishes_exactly_once(steps: list[tuple[str, object, int
         assert world.purgatory.watched_keys == len(set().union(*unfinished))
     world.clock.advance(200)
     assert all(operation.completed + operation.expired == 1 for operation, _ in operations)
+
+
+def test_a_listener_hears_each_touch_before_what_waits_is_tried() -> None:
+    purgatory = Purgatory(TimingWheel(ManualClock()))
+    heard: list[str] = []
+
+    class Operation:
+        def try_complete(self) -> bool:
+            heard.append("tried")
+            return False
+
+        def expire(self) -> None:
+            raise AssertionError
+
+    def listener() -> None:
+        heard.append("heard")
+        purgatory.touch("other")
+
+    purgatory.watch(Operation(), ["key", "other"], 1e6)
+    purgatory.listen("key", listener)
+    purgatory.touch("key")
+    assert heard == ["tried", "heard", "tried", "tried"]
+    purgatory.unlisten("key", listener)
+    assert purgatory.listened_keys == 0
+    purgatory.touch("key")
+    assert heard[4:] == ["tried"]

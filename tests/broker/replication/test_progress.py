@@ -41,3 +41,22 @@ def test_the_registration_of_the_last_fetch_is_kept() -> None:
     one.fetched(1, 0, 41, 0.0, 1)
     one.fetched(1, 0, 42, 1.0, 1)
     assert one.broker_epoch == 42
+
+
+def test_a_follower_that_waits_at_the_end_was_caught_up_until_its_last_fetch() -> None:
+    """Its session is not told of each fetch in which the partition has no news."""
+
+    class Session:
+        last_used_ms = 0.0
+
+    session = Session()
+    progress = FollowerProgress(1, 0.0)
+    progress.fetched(5, 0, 1, 0.0, 5)
+    progress.fetcher = session
+    session.last_used_ms = 50_000.0
+    progress.overtaken(5)
+    assert not progress.lags(6, 59_000.0, 10_000)
+    assert progress.lags(6, 60_001.0, 10_000)
+    session.last_used_ms = 90_000.0
+    progress.overtaken(6)
+    assert progress.lags(7, 60_001.0, 10_000), "it was behind: fetches of other partitions say nothing"

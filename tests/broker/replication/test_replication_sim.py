@@ -14,6 +14,8 @@ import pytest
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.recovery import open_log
 from odradek.broker.log.storage import Storage
+from odradek.broker.purgatory.purgatory import Purgatory
+from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.delayed import AwaitedAppend
 from odradek.broker.replication.following import FollowingLimits, LeaderFollowing
 from odradek.broker.replication.partition import IsrProposal, Partition, PartitionView
@@ -54,7 +56,7 @@ class Replica:
         replica_log = open_log(storage, f"/data/{TOPIC}-0", TOPIC, 0, config)
         self.partition = Partition(TOPIC, 0, self.id, replica_log, self.checkpoint)
         self.partition.topic_id = TOPIC_ID
-        self.sessions = FetchSessionCache(4, self.world.random)
+        self.sessions = FetchSessionCache(4, self.world.random, self.world.purgatory)
         self.following: LeaderFollowing | None = None
         self.asking: LeaderFollowing | None = None
         """One question is under way at a time, as on a connection."""
@@ -75,6 +77,7 @@ class Replica:
         mine = self.partition
         if (view.leader_epoch, view.partition_epoch) < (mine.leader_epoch, mine.partition_epoch):
             return
+        self.world.purgatory.touch(mine.appended)
         if view.leader == self.id:
             self.following = None
             mine.lead(view, self.world.clock.monotonic_ms())
@@ -99,6 +102,7 @@ class Sent:
 class Adversary:
     def __init__(self, seed: int) -> None:
         self.random, self.clock = random.Random(seed), ManualClock()
+        self.purgatory = Purgatory(TimingWheel(self.clock))
         self.view = PartitionView(0, 0, BROKERS, 0, BROKERS)
         self.replicas = [Replica(broker, self) for broker in BROKERS]
         self.mail: list[Callable[[], None]] = []
@@ -177,6 +181,7 @@ class Adversary:
         except KafkaError as refused:
             assert refused.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS), refused
             return
+        self.purgatory.touch(replica.partition.appended)
         self.written += len(values)
         for n, value in enumerate(values):
             wait = AwaitedAppend(replica.partition, appended.last_offset + 1)
@@ -225,12 +230,15 @@ class Adversary:
                         replica.id, wanted.fetch_offset, 0, parameters.replica_epoch, now_ms
                     )
                     self.propose(leader, proposal)
+                    leader.partition.followers[replica.id].fetcher = opened.session
                     answer.high_watermark = leader.partition.high_watermark
                 if isinstance(answer.records, FileRange):
                     part = answer.records
                     answer.records = part.file.pread(part.length, part.position)
                 if wanted.tell(answer) or not opened.incremental:
                     response.responses.append(FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[answer]))
+                if opened.session is not None:
+                    opened.session.answered(wanted, answer, leader.partition)
             response.session_id = opened.session.id if opened.session else 0
         body = encode(response, 17)
 

@@ -4,16 +4,32 @@ import random
 
 import pytest
 
+from odradek.broker.log.config import LogConfig
+from odradek.broker.purgatory.purgatory import Purgatory
+from odradek.broker.purgatory.timing_wheel import TimingWheel
+from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.sessions import (
     EPOCH_MAX,
+    LOOK_AT_ALL_MS,
     MIN_EVICTION_MS,
+    FetchSession,
     FetchSessionCache,
     OpenedFetch,
     TopicNames,
     session_key,
 )
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+from odradek.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.virtual_clock import ManualClock
 
 A_ID, B_ID, C_ID = b"a" * 16, b"b" * 16, b"c" * 16
 NAMES = TopicNames({"a": A_ID, "b": B_ID}, {A_ID: "a", B_ID: "b"})
@@ -21,8 +37,13 @@ BY_ID, BY_NAME = 17, 12
 
 
 @pytest.fixture
-def cache() -> FetchSessionCache:
-    return FetchSessionCache(3, random.Random(1))
+def purgatory() -> Purgatory:
+    return Purgatory(TimingWheel(ManualClock()))
+
+
+@pytest.fixture
+def cache(purgatory: Purgatory) -> FetchSessionCache:
+    return FetchSessionCache(3, random.Random(1), purgatory)
 
 
 def request(
@@ -143,3 +164,112 @@ def test_only_news_are_told(cache: FetchSessionCache) -> None:
     assert not wanted.tell(answer(high_watermark=6))
     assert wanted.tell(answer(high_watermark=6, log_start_offset=1))
     assert wanted.tell(answer(error_code=3, high_watermark=6, log_start_offset=1))
+
+
+FOLLOWER = 1
+
+
+def partition_with(records: int) -> Partition:
+    """a-0 as its leader holds it, in sync with the follower."""
+    log = open_test_log(make_storage(), LogConfig())
+    partition = Partition("a", 0, 0, log)
+    partition.topic_id = A_ID
+    partition.lead(PartitionView(0, 0, (0, FOLLOWER), 0, (0, FOLLOWER)), 0.0)
+    for _ in range(records):
+        partition.append_as_leader(make_batch([b"x"]), 1)
+    return partition
+
+
+def session_at_the_end(cache: FetchSessionCache, partition: Partition, replica_id: int) -> FetchSession:
+    """Of a fetcher that has been told all of a-0, and b-1 which nobody has told of."""
+    end = partition.log.log_end_offset
+    partition.high_watermark = end
+    first = request((A_ID, 0, end), (B_ID, 1, 7))
+    first.replica_state = ReplicaState(replica_id=replica_id, replica_epoch=9)
+    opened = cache.open(first, BY_ID, NAMES, 0.0)
+    assert opened.session is not None
+    wanted = opened.session.partitions[(A_ID, 0)]
+    answer = PartitionData(high_watermark=end, last_stable_offset=end, log_start_offset=0, records=b"")
+    opened.session.answered(wanted, answer, partition)
+    return opened.session
+
+
+@pytest.mark.parametrize(("replica_id", "wakes"), [(FOLLOWER, "appended"), (-1, "advanced")])
+def test_a_partition_is_due_again_when_it_moves(
+    cache: FetchSessionCache, purgatory: Purgatory, replica_id: int, wakes: str
+) -> None:
+    """A follower's fetch is woken by records, a consumer's by what is replicated."""
+    partition = partition_with(3)
+    session = session_at_the_end(cache, partition, replica_id)
+    opened = cache.open(request(session=session.id, epoch=1), BY_ID, NAMES, 1.0)
+    assert asked(opened) == [("b", 1, 7)]
+    waiting = Waiting()
+    purgatory.watch(waiting, [session], 1e6)
+    purgatory.touch(partition.trimmed)
+    assert asked(opened) == [("b", 1, 7)] and waiting.tried == 1
+    purgatory.touch(getattr(partition, wakes))
+    assert asked(opened) == [("b", 1, 7), ("a", 0, 3)] and waiting.tried == 2
+
+
+def test_a_follower_hears_of_the_high_watermark_without_being_woken(
+    cache: FetchSessionCache, purgatory: Purgatory
+) -> None:
+    partition = partition_with(3)
+    session = session_at_the_end(cache, partition, FOLLOWER)
+    waiting = Waiting()
+    purgatory.watch(waiting, [session], 1e6)
+    purgatory.touch(partition.advanced)
+    assert waiting.tried == 1 and session.partitions[(A_ID, 0)] in session.due
+
+
+@pytest.mark.parametrize("why", ["records", "error", "diverging", "behind", "not in sync"])
+def test_a_partition_with_more_to_say_stays_due(cache: FetchSessionCache, why: str) -> None:
+    partition = partition_with(3)
+    if why == "not in sync":
+        partition.lead(PartitionView(0, 0, (0,), 1, (0, FOLLOWER)), 0.0)
+    first = request((A_ID, 0, 2 if why == "behind" else 3))
+    first.replica_state = ReplicaState(replica_id=FOLLOWER, replica_epoch=9)
+    session = cache.open(first, BY_ID, NAMES, 0.0).session
+    assert session is not None
+    answer = PartitionData(high_watermark=3, last_stable_offset=3, log_start_offset=0, records=b"")
+    answer.records = b"x" if why == "records" else b""
+    answer.error_code = 3 if why == "error" else 0
+    answer.diverging_epoch = EpochEndOffset(epoch=0, end_offset=1) if why == "diverging" else None
+    (wanted,) = session.due
+    session.answered(wanted, answer, partition)
+    assert wanted in session.due
+
+
+def test_all_are_due_from_time_to_time(cache: FetchSessionCache) -> None:
+    session = session_at_the_end(cache, partition_with(3), FOLLOWER)
+    assert asked(cache.open(request(session=session.id, epoch=1), BY_ID, NAMES, LOOK_AT_ALL_MS - 1)) == [("b", 1, 7)]
+    assert len(asked(cache.open(request(session=session.id, epoch=2), BY_ID, NAMES, LOOK_AT_ALL_MS))) == 2
+
+
+@pytest.mark.parametrize("end", ["forgotten", "closed", "evicted"])
+def test_nobody_listens_for_a_session_that_is_gone(cache: FetchSessionCache, purgatory: Purgatory, end: str) -> None:
+    partition = partition_with(3)
+    session = session_at_the_end(cache, partition, FOLLOWER)
+    assert purgatory.listened_keys == 2
+    if end == "forgotten":
+        cache.open(request(session=session.id, epoch=1, forgotten=((A_ID, 0),)), BY_ID, NAMES, 1.0)
+    elif end == "closed":
+        cache.open(request(session=session.id, epoch=-1), BY_ID, NAMES, 1.0)
+    else:
+        for _ in range(3):
+            assert cache.open(request((B_ID, 1, 7)), BY_ID, NAMES, MIN_EVICTION_MS + 1.0).session is not None
+    assert purgatory.listened_keys == 0
+
+
+class Waiting:
+    """An operation that counts how often it is tried."""
+
+    def __init__(self) -> None:
+        self.tried = 0
+
+    def try_complete(self) -> bool:
+        self.tried += 1
+        return False
+
+    def expire(self) -> None:
+        raise AssertionError("it waits for ever")

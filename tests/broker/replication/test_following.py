@@ -1,0 +1,87 @@
+"""What a follower asks for: the partitions that moved, and all of them when something else may have changed."""
+
+from odradek.broker.log.config import LogConfig
+from odradek.broker.replication.following import LOOK_AT_ALL_MS, FollowingLimits, LeaderFollowing
+from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+
+TOPIC_ID = b"t" * 16
+LIMITS = FollowingLimits(500, 1, 1 << 20, 1 << 20, 1_000)
+SESSION = 5
+
+
+def following(count: int) -> tuple[LeaderFollowing, list[Partition]]:
+    """After the first fetch, which named all."""
+    core = LeaderFollowing(1, 0, LIMITS)
+    partitions = [Partition("t", index, 1, open_test_log(make_storage(), LogConfig())) for index in range(count)]
+    for partition in partitions:
+        partition.topic_id = TOPIC_ID
+        partition.follow(PartitionView(0, 0, (0, 1), 0, (0, 1)))
+        core.follow(partition)
+    assert named(core.request(0.0)) == list(range(count))
+    answer(core)
+    return core, partitions
+
+
+def named(request: FetchRequest | None) -> list[int]:
+    assert request is not None
+    return [one.partition for topic in request.topics for one in topic.partitions]
+
+
+def answer(core: LeaderFollowing, *data: PartitionData, now_ms: float = 0.0) -> None:
+    topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(data))] if data else []
+    core.answered(FetchResponse(session_id=SESSION, responses=topics), now_ms)
+
+
+def records(partition: Partition, offset: int) -> PartitionData:
+    return PartitionData(
+        partition_index=partition.index,
+        high_watermark=0,
+        log_start_offset=0,
+        records=make_batch([b"x"], base_offset=offset, epoch=0),
+    )
+
+
+def test_only_what_has_grown_is_named() -> None:
+    core, partitions = following(3)
+    assert named(core.request(1.0)) == []
+    answer(core, records(partitions[1], 0))
+    assert named(core.request(2.0)) == [1]
+    answer(core)
+    assert named(core.request(3.0)) == []
+
+
+def test_a_log_start_that_moved_by_itself_is_told_within_a_second() -> None:
+    core, partitions = following(3)
+    answer(core, records(partitions[2], 0))
+    assert named(core.request(1.0)) == [2]
+    answer(core)
+    partitions[2].log.advance_log_start_offset(1)
+    assert named(core.request(2.0)) == []
+    answer(core)
+    assert named(core.request(LOOK_AT_ALL_MS + 0.0)) == [2]
+
+
+def test_a_partition_with_an_error_is_left_out_and_named_after_the_pause() -> None:
+    core, _ = following(2)
+    core.request(1.0)
+    answer(core, PartitionData(partition_index=0, error_code=ErrorCode.KAFKA_STORAGE_ERROR), now_ms=1.0)
+    request = core.request(2.0)
+    assert request is not None and named(request) == []
+    assert [one.partitions for one in request.forgotten_topics_data] == [[0]]
+    answer(core)
+    assert named(core.request(LIMITS.backoff_ms + 2.0)) == [0]
+
+
+def test_out_of_range_is_noticed_at_once() -> None:
+    core, _ = following(2)
+    core.request(1.0)
+    assert core.out_of_range() == []
+    answer(core, PartitionData(partition_index=1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE), now_ms=1.0)
+    (followed,) = core.out_of_range()
+    assert named(core.request(2.0)) == []
+    answer(core)
+    core.leader_offsets(followed, 7, 9)
+    assert core.out_of_range() == [] and named(core.request(3.0)) == [1]
