@@ -2,14 +2,19 @@
 
     python bench/compaction.py [--json] [MEGABYTES] [KEYS]
 
-Appends go to another log of the same loop, one batch of a kilobyte at a time, first alone and then beside the child.
+Appends go to another log of the same loop, one batch of a kilobyte at a time, in turn beside the child and while it is
+stopped (SIGSTOP), so that both find the same machine.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
+import os
 import random
 import resource
+import signal
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -29,7 +34,7 @@ from odradek.world.os_files import OsFiles
 MEGABYTES, KEYS = 64, 50_000
 RECORDS_PER_BATCH = 100
 VALUE_BYTES = 100
-MEASURE_SECONDS = 2.0
+WINDOW_SECONDS = 0.3
 APPENDS_PER_BURST = 500
 PAUSE_SECONDS = 0.03
 COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=16 << 20)
@@ -60,11 +65,19 @@ def fill(log: Log, size_bytes: int, keys: int) -> None:
     log.flush()
 
 
-async def appends_per_second(log: Log, stop: asyncio.Event | None) -> float:
-    """Until `stop`, or for a while: in bursts, so that the disk's own pace does not come into it."""
+def _signal_child(number: int) -> None:
+    """To the only child, if it has not ended."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(child), number)
+
+
+async def _appends_per_second(log: Log, seconds: float) -> float:
+    """In bursts, so that the disk's own pace does not come into it."""
     batch = encode_batch(0, [1], [None], [bytes(1000)])
     began, count, busy = time.perf_counter(), 0, 0.0
-    while not stop.is_set() if stop is not None else time.perf_counter() - began < MEASURE_SECONDS:
+    while time.perf_counter() - began < seconds:
         burst = time.perf_counter()
         for _ in range(APPENDS_PER_BURST):
             log.append_as_leader(bytearray(batch), 0)
@@ -82,7 +95,6 @@ async def _measure(directory: Path, megabytes: int, keys: int) -> Compacted:
     written = open_log(storage, f"{directory}/written-0", "written", 0, LogConfig(), clean=True)
     fill(dirty, megabytes << 20, keys)
     size, records = dirty.size_bytes, dirty.log_end_offset
-    alone = await appends_per_second(written, None)
     done = asyncio.Event()
     compaction = Compaction(
         storage.clock,
@@ -92,12 +104,19 @@ async def _measure(directory: Path, megabytes: int, keys: int) -> Compacted:
         lambda log: log.log_end_offset,
         lambda log: done.set(),
     )
-    began = time.perf_counter()
     compaction.look()
-    beside = await appends_per_second(written, done)
-    took = time.perf_counter() - began
+    took, speeds = 0.0, []
+    while not done.is_set():
+        began = time.perf_counter()
+        beside = await _appends_per_second(written, WINDOW_SECONDS)
+        took += time.perf_counter() - began
+        if not done.is_set():
+            _signal_child(signal.SIGSTOP)
+            speeds.append((beside, await _appends_per_second(written, WINDOW_SECONDS)))
+            _signal_child(signal.SIGCONT)
     compaction.stop()
     background.close()
+    beside, alone = (statistics.median(one) for one in zip(*speeds, strict=True))
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     return Compacted(size, dirty.size_bytes, records, took, peak, alone, beside)
 

@@ -36,7 +36,7 @@ MB = 1_000_000
 PIECE_BYTES = 1 << 20
 BARE_BATCH_BYTES = 70
 """A batch around one empty record."""
-CONFIG = LogConfig(segment_bytes=1 << 28, max_message_bytes=1 << 21)
+CONFIG = LogConfig(max_message_bytes=1 << 21)
 US = Identity(0, "bench")
 TOPIC = "measured"
 

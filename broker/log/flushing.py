@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.broker.log.checkpoints import LEADER_EPOCHS
-from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
-from odradek.world.files import File, Files
+from odradek.broker.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
+from odradek.world.files import Files
 
 if TYPE_CHECKING:
     from odradek.broker.log.log import Log
@@ -19,20 +19,18 @@ if TYPE_CHECKING:
 class Flush:
     """What has to be synced so that everything before `offset` is safe. Made on the loop; `sync` runs anywhere."""
 
-    __slots__ = ("_directory", "_files", "_opened", "_paths", "offset", "truncations")
+    __slots__ = ("_directory", "_files", "_paths", "offset", "truncations")
 
     def __init__(self, log: "Log") -> None:
         self.offset = log.log_end_offset
         self.truncations = log.truncations
         self._files: Files = log.storage.files
         self._directory: str | None = None
-        self._opened: list[File] = []
         self._paths: list[str] = []
         # the one before a recovery point that is its end: its indexes were written when it was full, after its data
         first = max(0, log.segment_number(log.recovery_point - 1))
         for segment in log.segments[first:]:
-            self._opened.append(segment.file)
-            self._paths.append(segment.path(TRANSACTION_INDEX))
+            self._paths += [segment.path(LOG), segment.path(TRANSACTION_INDEX)]
             if segment is not log.active:
                 self._paths += [segment.path(OFFSET_INDEX), segment.path(TIME_INDEX)]
             if segment.base_offset >= log.recovery_point:
@@ -45,8 +43,6 @@ class Flush:
 
     def sync(self) -> None:
         """Blocks. Files that were deleted meanwhile do not matter any more. Raises OSError."""
-        for file in self._opened:
-            file.sync()
         for path in self._paths:
             with contextlib.suppress(FileNotFoundError):
                 self._files.open(path).sync()

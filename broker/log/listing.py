@@ -28,6 +28,7 @@ def new_segment(storage: Storage, directory: str, base_offset: int, config: LogC
         if storage.files.exists(segment.path(suffix)):
             storage.files.remove(segment.path(suffix))
     _ = segment.file
+    segment.close_file()
     return segment
 
 

@@ -350,6 +350,10 @@ class Segment:
         self._offset_index = self._time_index = None
         self.transactions.release()
 
+    def close_file(self) -> None:
+        """Give up the descriptor until somebody needs it again: a log that rests takes none."""
+        self._file = None
+
     def sync(self) -> None:
         """The `.log` to the disk."""
         self.file.sync()

@@ -66,7 +66,11 @@ class Upkeep:
         self._chores.for_each(self._logs.all(), act)
 
     def _apply_retention(self) -> None:
-        self._for_each_log(lambda log: log.delete_old_segments(self.high_watermark_of(log)))
+        def apply(log: Log) -> None:
+            log.delete_old_segments(self.high_watermark_of(log))
+            log.rest()
+
+        self._for_each_log(apply)
 
     def _flush_overdue(self) -> None:
         """Logs whose `flush.ms` has passed."""

@@ -265,6 +265,41 @@ def test_old_segments_that_are_not_read_are_closed_and_come_back() -> None:
     assert still_open == [4, 6]
 
 
+def test_a_log_that_rests_has_no_file_open() -> None:
+    world = World(segment_bytes=BATCH * 2)
+
+    def open_files(log: Log) -> list[int]:
+        return [segment.base_offset for segment in log.segments if segment._file is not None]
+
+    assert open_files(world.log) == []
+    world.append(5)
+    world.log.flush()
+    records = world.log.read(4, 1000, 5, whole_first_batch=True).records
+    world.log.rest()
+    assert 4 in open_files(world.log), "it was written to since the last time"
+    world.log.rest()
+    assert 4 not in open_files(world.log)
+    assert len(records.read()) == BATCH, "who is sending goes on"
+    world.append()
+    assert open_files(world.log)[-1] == 4
+    world.log.close()
+    log = open_test_log(world.log.storage, world.config, clean=True)
+    assert open_files(log) == []
+    assert [columns.offsets for columns in read_batches(log)] == [[offset] for offset in range(6)]
+
+
+def test_a_flush_opens_no_old_segment_for_longer() -> None:
+    world = World(segment_bytes=BATCH * 2)
+    world.append(5)
+    for segment in world.log.segments[:-1]:
+        segment.release()
+    world.log.recovery_point = 0
+    syncs = world.files.syncs
+    world.log.flush()
+    assert world.files.syncs > syncs + 2
+    assert [segment._file for segment in world.log.segments[:-1]] == [None, None]
+
+
 def test_retention_does_not_load_the_indexes_of_old_segments() -> None:
     world = World(segment_bytes=BATCH * 2, index_interval_bytes=1)
     world.append(8)
