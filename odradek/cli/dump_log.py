@@ -1,13 +1,17 @@
 """`odradek dump-log FILE`: what stands in a file of a log, without a broker."""
 
 import json as json_format
-from collections.abc import Iterable, Mapping
-from typing import Annotated
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from odradek.cli.dump_lines import json_row, lines
 from odradek.cli.options import Json
-from odradek.cli.output import plain
+
+if TYPE_CHECKING:
+    from odradek.broker.log.dump import Row
 
 
 def dump_log(
@@ -15,36 +19,81 @@ def dump_log(
         list[str], typer.Argument(metavar="FILE…", help=".log, .index, .timeindex, .txnindex, .snapshot, a checkpoint")
     ],
     records: Annotated[bool, typer.Option("--records", help="the records of each batch too")] = False,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic", help="whose records they are; __consumer_offsets and __transaction_state are decoded [directory]"
+        ),
+    ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="check files, or all files of a directory, instead of printing them")
+        bool, typer.Option("--verify", help="check files, or whole directories, instead of printing them")
     ] = False,
     json: Json = False,
 ) -> None:
     """Print batches, index entries, producers; or check every byte and say exactly where damage begins."""
+    paths = [path.rstrip("/") or "/" for path in file]
+    raise typer.Exit(_verify(paths, topic, json) if verify else _dump(paths, records, topic, json))
+
+
+def _dump(paths: list[str], records: bool, topic: str | None, json: bool) -> int:
+    """1 when a file was damaged: then it is shown as far as it goes."""
+    from odradek.broker.log.dump import Damaged, dump, title
+    from odradek.protocol.record_batch import CorruptBatch
     from odradek.world.os_files import OsFiles
 
     files = OsFiles()
-    if verify:
-        from odradek.broker.log.dump import verify as damages
-
-        found = [damage for path in file for damage in damages(files, path)]
-        _print_rows((damage._asdict() for damage in found), as_json=json)
-        if not found and not json:
-            print(f"{', '.join(file)}: no damage")
-        raise typer.Exit(1 if found else 0)
-    from odradek.broker.log.dump import dump
-
-    for path in file:
+    code = 0
+    for path in paths:
         try:
-            _print_rows(dump(files, path, records=records), as_json=json)
+            rows = dump(files, path, records=records, topic=topic)
+            if not json:
+                print(f"{path}: {title(path)}")
+            _print(path, rows, json)
+        except ValueError as error:
+            if not isinstance(error, CorruptBatch):
+                raise typer.BadParameter(str(error)) from error
+            code = _complain(path, error.position, error.reason)
+        except Damaged as damage:
+            code = _complain(path, damage.position, damage.reason)
+    return code
+
+
+def _print(path: str, rows: "Iterable[Row]", json: bool) -> None:
+    """One line each: a file may hold millions."""
+    if json:
+        for row in rows:
+            print(json_format.dumps({"file": path} | json_row(row), ensure_ascii=False))
+        return
+    for line in lines(rows):
+        print(line)
+
+
+def _complain(path: str, position: int, reason: str) -> int:
+    sys.stdout.flush()
+    print(f"odradek: {path}: byte {position}: {reason}", file=sys.stderr)
+    return 1
+
+
+def _verify(paths: list[str], topic: str | None, json: bool) -> int:
+    """1 when anything is wrong."""
+    from odradek.broker.log.dump import verify
+    from odradek.world.os_files import OsFiles
+
+    files = OsFiles()
+    code = 0
+    for path in paths:
+        sound = True
+        try:
+            for damage in verify(files, path, topic=topic):
+                sound = False
+                if json:
+                    print(json_format.dumps(damage._asdict(), ensure_ascii=False))
+                else:
+                    print(f"{damage.path}: byte {damage.position}: {damage.reason}")
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
-
-
-def _print_rows(rows: Iterable[Mapping[str, object]], *, as_json: bool) -> None:
-    """One line each: a file may hold millions."""
-    for row in rows:
-        if as_json:
-            print(json_format.dumps(plain(row), ensure_ascii=False))
-        else:
-            print("  ".join(f"{name}={plain(value)}" for name, value in row.items()))
+        if not sound:
+            code = 1
+        elif not json:
+            print(f"{path}: no damage")
+    return code

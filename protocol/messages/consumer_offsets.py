@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets`: committed offsets and group metadata, each behind an int16 version.
 
-The version of a key tells what the record is: 0 and 1 an offset, 2 a group (higher ones belong to the groups of KRaft
-clusters and are skipped). A record without value is a tombstone.
+The version of a key tells what the record is: 0 and 1 an offset, 2 a group, 3 to 8 parts of the groups of the new
+protocol (KIP-848), which only KRaft clusters have: coordinators skip them. A record without value is a tombstone.
 
 OffsetCommitValue
 1   expiry time of this one offset; only this version has it. Kafka writes 1 when a commit brings a retention time
@@ -42,6 +42,23 @@ class GroupMetadataKey(Message):
     VERSIONS = (2, 2)
 
     group: str = field(STRING, "2")
+
+
+class ConsumerGroupKey(Message):
+    """3 the group, 4 its partitions, 6 its target assignment; of 5, 7 and 8 the beginning."""
+
+    VERSIONS = (3, 8)
+
+    group_id: str = field(STRING, "3-8")
+
+
+class ConsumerGroupMemberKey(Message):
+    """5 a member, 7 its target assignment, 8 its current assignment."""
+
+    VERSIONS = (5, 8)
+
+    group_id: str = field(STRING, "5-8")
+    member_id: str = field(STRING, "5-8")
 
 
 class MemberMetadata(Struct):

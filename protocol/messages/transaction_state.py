@@ -2,11 +2,28 @@
 
 A key without value is a tombstone: the transactional id has expired. Kafka 3.9 writes version 0 as long as the feature
 transaction.version is not finalized; version 1 is flexible, and its tagged fields belong to that feature.
-`transaction_status` is a TransactionState of Kafka's coordinator: 0 Empty, 1 Ongoing, 2 PrepareCommit, 3 PrepareAbort,
-4 CompleteCommit, 5 CompleteAbort, 6 Dead, 7 PrepareEpochFence.
 """
 
+from enum import IntEnum
+
 from odradek.protocol.fields import INT8, INT16, INT32, INT64, STRING, Array, Message, Struct, field
+
+
+class TransactionStatus(IntEnum):
+    """What `transaction_status` says: Kafka's TransactionState, whose names are these in camel case."""
+
+    EMPTY = 0
+    """No transaction yet, and no partitions: they are null in the record."""
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    """Decided: markers are being written."""
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    """The transactional id is about to be forgotten."""
+    PREPARE_EPOCH_FENCE = 7
+    """An epoch is being given away so that the former owner of the id is fenced; never written."""
 
 
 class TransactionLogKey(Message):

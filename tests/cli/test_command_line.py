@@ -124,6 +124,54 @@ def test_dump_log_prints_and_verifies(tmp_path: Path, capsys: pytest.CaptureFixt
     assert command_line.run(["dump-log", str(tmp_path / "none.log")]) == 1
 
 
+GOLDEN = Path(__file__).parents[1] / "broker" / "log" / "golden"
+
+
+def test_dump_log_shows_every_file_in_lines_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def lines(*arguments: str) -> list[str]:
+        assert command_line.run(["dump-log", *arguments]) == 0
+        return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+
+    for name, content in [line.split() for line in (GOLDEN / "kafka-3.9.1-records.txt").read_text().splitlines()]:
+        if name in ("snapshot", "aborted-index", "marker-commit"):
+            suffix = {"snapshot": "snapshot", "aborted-index": "txnindex", "marker-commit": "log"}[name]
+            (tmp_path / f"{100 if name != 'aborted-index' else 0:020d}.{suffix}").write_bytes(bytes.fromhex(content))
+    path = str(tmp_path / f"{100:020d}.snapshot")
+    title, head, first, second = lines(path)
+    assert title == f"{path}: producers"
+    assert head.split()[:2] == ["PRODUCER", "ID"]
+    assert first.split()[:4] == ["4001", "3", "2147483646", "1"]
+    assert "2023-11-14 22:13:20.000" in second
+    assert second.split()[2:6] == ["-"] * 4
+    assert lines(str(tmp_path / f"{0:020d}.txnindex"))[2].split() == ["4001", "10", "20", "15"]
+    _, head, batch, record = lines(str(tmp_path / f"{100:020d}.log"), "--records")
+    assert head.startswith("POSITION    SIZE")
+    assert batch.endswith("4001 epoch 3    -              control, transactional")
+    assert record == "    100  2023-11-14 22:13:20.000  COMMIT  coordinator epoch 11"
+    offsets = str(GOLDEN / "__consumer_offsets-0" / f"{0:020d}.log")
+    decoded = [line for line in lines(offsets, "--records") if "key type=offset" in line]
+    assert "key type=offset version=1 group=first topic=v0 partition=0  value version=3 offset=7 " in decoded[0]
+    plain = lines(offsets, "--records", "--topic", "orders")
+    assert any("key 0x0001000566697273740002763000000000  value 0x0003" in line for line in plain)
+    assert lines("--verify", str(GOLDEN / "v0-0") + "/") == [f"{GOLDEN / 'v0-0'}: no damage"]
+
+
+def test_dump_log_goes_on_as_far_as_a_damaged_file_makes_sense(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    golden = dict(line.split() for line in (GOLDEN / "kafka-3.9.1-records.txt").read_text().splitlines())
+    path = tmp_path / f"{0:020d}.txnindex"
+    path.write_bytes(bytes.fromhex(golden["aborted-index"])[:-1])
+    assert command_line.run(["dump-log", str(path)]) == 1
+    said = capsys.readouterr()
+    assert "4001" in said.out
+    assert said.err == f"odradek: {path}: byte 34: 67 bytes, entries of 34: the last is not whole\n"
+    other = tmp_path / "notes.txt"
+    other.write_text("")
+    assert command_line.run(["dump-log", str(other)]) == 2
+    assert command_line.run(["dump-log", "--verify", str(other)]) == 2
+
+
 def test_partitions_and_pairs_as_people_write_them() -> None:
     assert topic_partition("my-topic-3") == topic_partition("my-topic:3") == TopicPartition("my-topic", 3)
     assert settings(["a=b=c", "d="]) == {"a": "b=c", "d": ""}

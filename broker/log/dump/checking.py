@@ -1,0 +1,97 @@
+"""`--verify`: everything that is wrong with a file, a partition's directory, or a whole log directory.
+
+A log that is read as it should be has none of this: what a start after a crash repairs, and what only compaction or an
+old Kafka leaves, is no damage as long as nobody can be served something wrong because of it.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from odradek.broker.log.dump import check_entries
+from odradek.broker.log.dump.check_log import check_log, missing_aborted
+from odradek.broker.log.dump.internal_topics import decoder_for
+from odradek.broker.log.dump.naming import base_offset_of, is_known, kind_of, log_of, settled, topic_of
+from odradek.broker.log.dump.rows import Damage, Damaged, Row
+from odradek.broker.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
+from odradek.world.files import Files
+
+OF_SEGMENTS = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+
+
+def verify(files: Files, path: str, *, topic: str | None = None) -> Iterator[Damage]:
+    """What is wrong with a file, or with every file of a partition's directory or a log directory, in order.
+
+    Raises OSError; ValueError for a file that is none of a log.
+    """
+    if files.is_directory(path):
+        yield from _verify_directory(files, path, topic)
+        return
+    for position, reason in _complaints(files, path, topic):
+        yield Damage(path, position, reason)
+
+
+def _verify_directory(files: Files, directory: str, topic: str | None) -> Iterator[Damage]:
+    """Also what its files say of each other."""
+    names = sorted(files.list_directory(directory), key=_logs_first)
+    for name in names:
+        path = f"{directory}/{name}"
+        if files.is_directory(path) or is_known(path):
+            yield from verify(files, path, topic=topic)
+    logs = [f"{directory}/{name}" for name in names if name.endswith(LOG)]
+    for path in logs:
+        for position, reason in missing_aborted(files.open(path), _indexed_aborts(files, path)):
+            yield Damage(path, position, reason)
+    for before, after in pairwise(logs):
+        last = check_entries.last_offset_of(files.open(before))
+        if last is not None and last >= base_offset_of(after):
+            yield Damage(after, 0, f"begins at {base_offset_of(after)}, the segment before ends with {last}")
+
+
+def _logs_first(name: str) -> tuple[str, bool, str]:
+    """Of the files of a segment."""
+    return name.partition(".")[0], not name.endswith(LOG), name
+
+
+def _indexed_aborts(files: Files, log_path: str) -> set[int]:
+    """Offsets of the markers in a segment's transaction index, as far as that can be read."""
+    path = log_path.removesuffix(LOG) + TRANSACTION_INDEX
+    found: set[int] = set()
+    try:
+        kind = kind_of(path)
+        assert kind is not None
+        for _, row in kind.read(files.read(path), 0):
+            found.add(_number(row, "last_offset"))
+    except (Damaged, FileNotFoundError):
+        pass  # said with the file itself; without one there are none
+    return found
+
+
+def _complaints(files: Files, path: str, topic: str | None) -> Iterator[tuple[int, str]]:
+    kind = kind_of(path)
+    if kind is None:
+        decode = decoder_for(topic_of(path) if topic is None else topic)
+        yield from check_log(files.open(path), base_offset_of(path), decode)
+        return
+    entries: list[tuple[int, Row]] = []
+    damaged: Damaged | None = None
+    try:
+        entries.extend(kind.read(files.read(path), base_offset_of(path)))
+    except Damaged as bad:
+        damaged = bad
+    yield from check_entries.CHECKS[kind.name_end](entries, base_offset_of(path))
+    if damaged is not None:
+        yield damaged.position, damaged.reason
+    if kind.name_end in OF_SEGMENTS:
+        log_path = log_of(path)
+        if not files.exists(log_path):
+            log_path += path.removeprefix(settled(path))
+        if not files.exists(log_path):
+            yield 0, "its .log file is not there"
+        else:
+            yield from check_entries.AGAINST_LOG[kind.name_end](entries, files.open(log_path))
+
+
+def _number(row: Row, name: str) -> int:
+    value = row[name]
+    assert isinstance(value, int), row
+    return value

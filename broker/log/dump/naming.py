@@ -1,0 +1,48 @@
+"""What the name of a file says: which kind it is, where its segment begins, whose topic it holds."""
+
+from odradek.broker.log.dump.small_files import KINDS, Kind
+from odradek.broker.log.segment import CLEANED, DELETED, LOG, SWAP
+
+TRANSITIONS = (DELETED, CLEANED, SWAP)
+
+
+def settled(path: str) -> str:
+    """The path without the suffix of a change that is going on."""
+    for suffix in TRANSITIONS:
+        path = path.removesuffix(suffix)
+    return path
+
+
+def is_known(path: str) -> bool:
+    """Whether it is a file of a log."""
+    name = settled(path).rpartition("/")[2]
+    return any(name.endswith(kind.name_end) for kind in KINDS) or name.endswith(LOG)
+
+
+def kind_of(path: str) -> Kind | None:
+    """The kind of a small file; None for a `.log`. Raises ValueError for a name that no file of a log has."""
+    name = settled(path).rpartition("/")[2]
+    for kind in KINDS:
+        if name.endswith(kind.name_end):
+            return kind
+    if not name.endswith(LOG):
+        raise ValueError(f"{path}: not a file of a log")
+    return None
+
+
+def base_offset_of(path: str) -> int:
+    """Of `00000000000000000042.log` 42; 0 of a file whose name has none."""
+    number = path.rpartition("/")[2].partition(".")[0]
+    return int(number) if number.isdigit() else 0
+
+
+def topic_of(path: str) -> str:
+    """Of `/data/orders-3/00000000000000000042.log` orders."""
+    directory = path.rpartition("/")[0].rpartition("/")[2]
+    return directory.rpartition("-")[0]
+
+
+def log_of(path: str) -> str:
+    """The `.log` of the segment that an index belongs to."""
+    kind = kind_of(path)
+    return path if kind is None else settled(path).removesuffix(kind.name_end) + LOG

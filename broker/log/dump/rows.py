@@ -1,0 +1,25 @@
+"""What a dump is made of."""
+
+from typing import NamedTuple
+
+from odradek.broker.log.failure import CorruptFile
+
+Row = dict[str, object]
+"""One line of output: names and plain values, in order. Bytes are what clients sent; all else is ours to read."""
+
+
+class Damage(NamedTuple):
+    """What is wrong, and the byte from which on."""
+
+    path: str
+    position: int
+    reason: str
+
+
+class Damaged(CorruptFile):
+    """A small file does not go on making sense at that byte."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"byte {position}: {reason}")
+        self.position = position
+        self.reason = reason

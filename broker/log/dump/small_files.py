@@ -1,0 +1,175 @@
+"""Every file of a log but the log itself, entry by entry with the byte where each begins.
+
+The readers take what is there and judge as little as they can, so that a damaged file is shown as far as it goes. All
+of them take (content, offset in the file's name) and raise Damaged where they cannot go on.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from crc32c import crc32c
+
+from odradek.broker.log.checkpoints import LEADER_EPOCHS, VERSION
+from odradek.broker.log.directory_files import CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA, decode_properties
+from odradek.broker.log.dump.rows import Damaged, Row
+from odradek.broker.log.index import OFFSET_ENTRY, TIME_ENTRY
+from odradek.broker.log.producer_snapshot import COUNT, ENTRY, HEAD
+from odradek.broker.log.producer_snapshot import VERSION as SNAPSHOT_VERSION
+from odradek.broker.log.producer_state import sequence_after
+from odradek.broker.log.segment import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from odradek.broker.log.transaction_index import ENTRY as ABORTED_ENTRY
+from odradek.broker.log.transaction_index import VERSION as ABORTED_VERSION
+
+Entries: TypeAlias = Iterator[tuple[int, Row]]
+NONE = -1
+
+
+class Kind(NamedTuple):
+    """A kind of file: how its name ends, what to call it, how to read it."""
+
+    name_end: str
+    title: str
+    read: Callable[[bytes, int], Entries]
+
+
+def offset_index(data: bytes, base_offset: int) -> Entries:
+    """Kafka's broker makes the file of the active segment long beforehand: zeros to the end are no entries."""
+    for at in _places(data, OFFSET_ENTRY.size):
+        relative, position = OFFSET_ENTRY.unpack_from(data, at)
+        yield at, {"offset": base_offset + relative, "position": position}
+
+
+def time_index(data: bytes, base_offset: int) -> Entries:
+    """The largest timestamp so far, and the last offset of its batch."""
+    for at in _places(data, TIME_ENTRY.size):
+        timestamp, relative = TIME_ENTRY.unpack_from(data, at)
+        yield at, {"timestamp_ms": timestamp, "offset": base_offset + relative}
+
+
+def _places(data: bytes, size: int) -> Iterator[int]:
+    whole = len(data) - len(data) % size
+    for at in range(0, whole, size):
+        if not any(data[at : at + size]) and len(data) > size and not any(data[at:]):
+            return
+        yield at
+    if whole < len(data):
+        raise Damaged(whole, f"{len(data)} bytes, entries of {size}: the last is not whole")
+
+
+def aborted_transactions(data: bytes, _: int) -> Entries:
+    """`.txnindex`."""
+    whole = len(data) - len(data) % ABORTED_ENTRY.size
+    for at in range(0, whole, ABORTED_ENTRY.size):
+        version, producer_id, first, last, stable = ABORTED_ENTRY.unpack_from(data, at)
+        if version != ABORTED_VERSION:
+            raise Damaged(at, f"entry of version {version}, known is {ABORTED_VERSION}")
+        yield at, {
+            "producer_id": producer_id, "first_offset": first, "last_offset": last, "last_stable_offset": stable
+        }  # fmt: skip
+    if whole < len(data):
+        raise Damaged(whole, f"{len(data)} bytes, entries of {ABORTED_ENTRY.size}: the last is not whole")
+
+
+def producers(data: bytes, _: int) -> Entries:
+    """`.snapshot`. Nothing of it is shown when the checksum is wrong."""
+    entries_at = HEAD.size + COUNT.size
+    if len(data) < entries_at:
+        raise Damaged(0, f"{len(data)} bytes are too few for a snapshot")
+    version, checksum = HEAD.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise Damaged(0, f"snapshot of version {version}, known is {SNAPSHOT_VERSION}")
+    computed = crc32c(data[HEAD.size :])
+    if computed != checksum:
+        raise Damaged(2, f"checksum is {computed}, stored {checksum}")
+    (count,) = COUNT.unpack_from(data, HEAD.size)
+    if len(data) != entries_at + count * ENTRY.size:
+        raise Damaged(HEAD.size, f"{count} producers in {len(data)} bytes")
+    for at in range(entries_at, len(data), ENTRY.size):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator, transaction = ENTRY.unpack_from(data, at)
+        yield (
+            at,
+            {
+                "producer_id": producer_id,
+                "epoch": epoch,
+                "first_sequence": sequence_after(sequence, -delta) if sequence >= 0 else NONE,
+                "last_sequence": sequence,
+                "first_offset": offset - delta if offset >= 0 else NONE,
+                "last_offset": offset,
+                "timestamp_ms": timestamp,
+                "coordinator_epoch": coordinator,
+                "transaction_first_offset": transaction,
+            },
+        )
+
+
+def leader_epochs(data: bytes, _: int) -> Entries:
+    """`leader-epoch-checkpoint`."""
+    return _checkpoint(data, ("leader_epoch", "start_offset"))
+
+
+def offsets(data: bytes, _: int) -> Entries:
+    """The checkpoints of a log directory."""
+    return _checkpoint(data, ("topic", "partition", "offset"))
+
+
+def _checkpoint(data: bytes, names: Sequence[str]) -> Entries:
+    """A version line, a line with the number of entries, one line for each. An empty file has none."""
+    lines: list[tuple[int, str]] = []
+    at = 0
+    for line in data.splitlines(keepends=True):
+        lines.append((at, line.decode("utf-8", "replace").strip()))
+        at += len(line)
+    if not lines:
+        return
+    if lines[0][1] != str(VERSION):
+        raise Damaged(0, f"checkpoint of version {lines[0][1]!r}, known is {VERSION}")
+    count_at, count = lines[1] if len(lines) > 1 else (at, "")
+    if not count.isdigit():
+        raise Damaged(count_at, f"{count!r} is no number of entries")
+    for position, entry in lines[2:]:
+        yield position, _entry(position, entry, names)
+    if int(count) != len(lines) - 2 or not data.endswith(b"\n"):
+        raise Damaged(count_at, f"{count} entries announced, {len(lines) - 2} lines follow")
+
+
+def _entry(position: int, line: str, names: Sequence[str]) -> Row:
+    values = line.split()
+    if len(values) != len(names):
+        raise Damaged(position, f"{line!r} has not {len(names)} fields")
+    try:
+        return {name: value if name == "topic" else int(value) for name, value in zip(names, values, strict=True)}
+    except ValueError as error:
+        raise Damaged(position, f"{line!r}: {error}") from None
+
+
+def properties(data: bytes, _: int) -> Entries:
+    """`meta.properties`, and `partition.metadata`, which differs in its colons."""
+    text = data.replace(b": ", b"=")
+    for name, value in decode_properties(text).items():
+        yield max(text.find(name.encode() + b"="), 0), {"property": name, "value": value}
+
+
+def clean_shutdown(data: bytes, _: int) -> Entries:
+    """`.kafka_cleanshutdown`: of older brokers it is empty."""
+    try:
+        values = json.loads(data) if data.strip() else {}
+    except ValueError as error:
+        raise Damaged(0, f"no JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise Damaged(0, f"no JSON object: {values}")
+    for name, value in values.items():
+        yield 0, {"property": name, "value": value}
+
+
+KINDS = (
+    Kind(OFFSET_INDEX, "offset index", offset_index),
+    Kind(TIME_INDEX, "time index", time_index),
+    Kind(TRANSACTION_INDEX, "aborted transactions", aborted_transactions),
+    Kind(SNAPSHOT, "producers", producers),
+    Kind(LEADER_EPOCHS, "leader epochs", leader_epochs),
+    Kind("-offset-checkpoint", "offsets of partitions", offsets),
+    Kind(META_PROPERTIES, "whose directory this is", properties),
+    Kind(PARTITION_METADATA, "which topic this is", properties),
+    Kind(CLEAN_SHUTDOWN, "stopped cleanly", clean_shutdown),
+)
