@@ -207,21 +207,24 @@ def test_zstd_is_refused_when_its_turn_comes(version: int) -> None:
     run(scenario)
 
 
-def test_damage_is_not_converted() -> None:
+@pytest.mark.parametrize("name", ["v1-0", "today"])
+def test_damage_is_not_converted(name: str) -> None:
     data = golden_bytes("v1-0")
+    if name == "today":
+        data = bytes(encode_batch(0, [TIME], [b"k"], [b"a"]) + encode_batch(1, [TIME], [b"k"], [b"bbb"]))
     second = list(entries(data))[1]
 
     async def scenario(client: Client) -> None:
-        partition = await client.filled("v1-0", data)
+        partition = await client.filled(name, data)
         file = partition.log.segments[0].file
         stored = bytearray(file.pread(file.size(), 0))
-        stored[second.position + 40] ^= 1
+        stored[second.position + second.size_bytes - 2] ^= 1
         file.truncate(0)
         file.append(stored)
-        for version in (0, 4, 17):
-            good = await client.fetch_one("v1-0", 0, version)
+        for version in (0, 3) if name == "today" else (0, 4, 17):
+            good = await client.fetch_one(name, 0, version)
             assert [one[0] for one in records_of_answer(bytes(good.records))] == [0]
-            answer = await client.fetch_one("v1-0", 1, version)
+            answer = await client.fetch_one(name, 1, version)
             assert (answer.error_code, len(answer.records)) == (ErrorCode.CORRUPT_MESSAGE, 0)
 
     run(scenario)
@@ -242,6 +245,24 @@ def test_a_conversion_has_a_limit() -> None:
         offset = list(batches(bytes(first.records)))[-1][1].next_offset
         answer = await client.fetch_one("a", offset, 12, limit=1 << 26)
         assert records_of_answer(bytes(answer.records))[0][0] == offset
+
+    run(scenario)
+
+
+def test_messages_take_more_room_than_batches() -> None:
+    """What is over the limit then waits for the next fetch; from version 3 the first batch goes whole."""
+    batch = encode_batch(0, [TIME] * 50, [b"k"] * 50, [b"v"] * 50)
+    data = b"".join(offset.to_bytes(8, "big") + bytes(batch[8:]) for offset in range(0, 500, 50))
+    limit = 2 * len(batch)
+
+    async def scenario(client: Client) -> None:
+        await client.filled("t", data)
+        for version, sizes in ((0, range(limit, limit + 1)), (3, range(limit + 1, 2 * limit))):
+            answer = bytes((await client.fetch_one("t", 0, version, limit=limit)).records)
+            assert len(answer) in sizes
+            found = records_of_answer(answer)
+            assert 20 <= len(found) <= 50 and len(found) == (50 if version == 3 else limit // 28)
+        assert len(await client.read_all("t", 3, limit)) == 500
 
     run(scenario)
 
