@@ -158,9 +158,6 @@ class LogCopy:
     def _skip_to_end(self) -> None:
         """Compaction has taken the last batches of a segment, and the one after it is empty."""
         target, offset = self.target, self.source.log_end_offset
-        if target.size_bytes == 0:
-            target.truncate_fully_and_start_at(offset)
-            return
         try:
             target.roll(offset)
         except OSError as error:

@@ -1,0 +1,214 @@
+"""Copying a log while it is appended to, truncated, trimmed and begun anew: at the end the two are the same."""
+
+import random
+
+import pytest
+
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log import Log
+from odradek.broker.log.recovery import open_log
+from odradek.broker.log.storage import Storage
+from odradek.broker.replication import log_copy
+from odradek.broker.replication.log_copy import LogCopy
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.testing.deferred_background import DeferredBackground
+from odradek.testing.log_storage import make_batch
+from odradek.testing.simulated_files import Fault, SimulatedFiles
+from odradek.testing.virtual_clock import ManualClock
+from odradek.world.background import InlineBackground
+
+CONFIG = LogConfig(segment_bytes=2_000, retention_bytes=3_000, retention_ms=-1, index_interval_bytes=200)
+TURNS_MAX = 1_000
+
+
+class World:
+    """Two logs of one partition in two directories, and a copy that is taken turn by turn."""
+
+    def __init__(self, seed: int, background: DeferredBackground | InlineBackground | None = None) -> None:
+        self.clock = ManualClock()
+        self.random = random.Random(seed)
+        self.background = background or DeferredBackground(self.random)
+        self.failed: list[str] = []
+        files = SimulatedFiles(seed, self.clock.now_ms)
+        self.storage = Storage(
+            files, self.clock, self.background, self.random, failed=lambda path, cause: self.failed.append(path)
+        )
+        self.files = files
+        self.source, self.target = self._log("/a/t-0"), self._log("/b/t-0.1-future")
+        self.epoch = 0
+        self.begin()
+
+    def _log(self, path: str) -> Log:
+        return open_log(self.storage, path, "t", 0, CONFIG, clean=True)
+
+    def begin(self) -> None:
+        """A copy, as after a restart when there was one before."""
+        self.copy = LogCopy(self.source, self.target, self.clock)
+        self.due, self.whole = True, False
+
+    def _is_due(self) -> None:
+        self.due = True
+
+    def turn(self) -> None:
+        if self.due:
+            self.due = False
+            self.whole = self.copy.advance(self._is_due)
+            if self.whole:
+                self.due = True
+                return
+        if isinstance(self.background, DeferredBackground):
+            self.background.step()
+        self.clock.advance(0)
+
+    def finish(self) -> None:
+        for _ in range(TURNS_MAX):
+            self.whole = False
+            self.turn()
+            if self.whole:
+                return
+        raise AssertionError(f"{self.copy} does not end")
+
+    # what may happen to the source
+
+    def append(self) -> None:
+        values = [self.random.randbytes(self.random.randrange(200)) for _ in range(self.random.randrange(1, 5))]
+        self.source.append_as_leader(make_batch(values), self.epoch)
+
+    def truncate(self) -> None:
+        """As a follower whose leader does not have the end: the next comes with a newer epoch."""
+        start, end = self.source.log_start_offset, self.source.log_end_offset
+        self.source.truncate_to(self.random.randrange(start, end + 1))
+        self.epoch += 1
+
+    def elect(self) -> None:
+        self.epoch += 1
+        self.source.assign_epoch(self.epoch, self.source.log_end_offset)
+
+    def trim(self) -> None:
+        start, end = self.source.log_start_offset, self.source.log_end_offset
+        self.source.advance_log_start_offset(self.random.randrange(start, end + 1))
+        self.source.delete_old_segments(end)
+
+    def begin_anew(self) -> None:
+        self.source.truncate_fully_and_start_at(self.source.log_end_offset + self.random.randrange(1, 10))
+        self.epoch += 1
+
+    def flush(self) -> None:
+        self.source.flush()
+
+
+def content(log: Log) -> bytes:
+    """Everything a reader can have."""
+    found, offset = b"", log.log_start_offset
+    while offset < log.log_end_offset:
+        segment = log.segments[log.segment_number(offset)]
+        for batch in segment.batches_from(offset) if segment.size_bytes else ():
+            found += segment.file.pread(batch.size_bytes, batch.position)
+            offset = batch.last_offset + 1
+        after = [one.base_offset for one in log.segments if one.base_offset > segment.base_offset]
+        offset = max(offset, min(after, default=log.log_end_offset))
+    return found
+
+
+def check_same(source: Log, target: Log) -> None:
+    assert (target.log_start_offset, target.log_end_offset) == (source.log_start_offset, source.log_end_offset)
+    assert content(target) == content(source)
+    assert target.recovery_point >= source.recovery_point
+    for epoch, start in target.epochs.entries() if content(source) else ():
+        assert (
+            source.end_offset_for_epoch(epoch)[0] == epoch
+            and source.epochs.epoch_at(max(start, source.log_start_offset)) == epoch
+        )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_happens_meanwhile(seed: int) -> None:
+    world = World(seed)
+    events = [world.append] * 6 + [world.truncate, world.elect, world.trim, world.flush]
+    if seed % 4 == 0:
+        events += [world.begin_anew]
+    for _ in range(world.random.randrange(20, 200)):
+        world.random.choice([*events, world.turn, world.turn, world.turn, world.begin] if seed % 2 else events)()
+        if world.random.random() < 0.5:
+            world.turn()
+    world.finish()
+    check_same(world.source, world.target)
+
+
+def test_the_end_of_a_compacted_log_without_a_batch() -> None:
+    """A segment from which compaction took the last batches, and an empty one after it."""
+    for written in (0, 3):
+        world = World(1)
+        for _ in range(written):
+            world.append()
+        world.source.roll(100)
+        world.source.log_end_offset = 100
+        world.finish()
+        check_same(world.source, world.target)
+        assert world.target.log_end_offset == 100
+        world.source.append_as_leader(make_batch([b"next"]), 0)
+        world.finish()
+        check_same(world.source, world.target)
+
+
+def test_what_was_written_is_brought_to_the_disk_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_copy, "UNSYNCED_BYTES_MAX", 40_000)
+    world = World(1, InlineBackground())
+    world.source.config = world.target.config = LogConfig()
+    for _ in range(500):
+        world.append()
+    world.finish()
+    check_same(world.source, world.target)
+    assert 0 < world.target.recovery_point < world.target.log_end_offset
+
+
+def test_a_source_that_is_flushed_all_the_time_is_caught_up_with() -> None:
+    world = World(1)
+    for _ in range(200):
+        world.append()
+        world.source.flush()
+        world.turn()
+        if world.whole:
+            break
+    check_same(world.source, world.target)
+    assert world.whole
+
+
+def test_a_full_disk_is_reported_and_goes_on() -> None:
+    world = World(1)
+    for _ in range(20):
+        world.append()
+    world.files.capacity_bytes = 0
+    with pytest.raises(KafkaError) as refused:
+        world.finish()
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR and not world.failed
+    world.files.capacity_bytes = None
+    world.due = True
+    world.finish()
+    check_same(world.source, world.target)
+
+
+@pytest.mark.parametrize("path", ["/a", "/b"])
+def test_a_disk_that_fails_is_reported_as_that(path: str) -> None:
+    world = World(1)
+    for _ in range(20):
+        world.append()
+    world.turn()
+    world.files.fault = Fault(world.files.calls, 1000, under=path)
+    with pytest.raises((KafkaError, AssertionError)):
+        world.finish()
+    assert set(world.failed) == {path}
+
+
+def test_damage_in_the_source_is_not_copied() -> None:
+    world = World(1)
+    for _ in range(20):
+        world.append()
+    segment = world.source.segments[0]
+    data = bytearray(world.files.read(segment.path(".log")))
+    data[100] ^= 1
+    world.files.write_atomically(segment.path(".log"), data)
+    segment.release()
+    with pytest.raises(KafkaError) as refused:
+        world.finish()
+    assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
