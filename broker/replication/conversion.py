@@ -11,7 +11,8 @@ answers (from version 12) librdkafka 2.5.0 to 2.15.0 takes their keys and values
 package for it; others know batches alone. Batches all of them read.
 
 Messages lie only in segments that an older Kafka has begun. A conversion keeps the loop busy, so an answer with one
-ends after CONVERTED_BYTES_MAX, of which the reader notices nothing: it asks for the rest.
+ends after CONVERTED_BYTES_MAX, or CONVERSION_MS_MAX for a partition, of which the reader notices nothing: it asks for
+the rest. One wrapper, though, is converted whole: with 1 MB of small records in it that takes some 50 ms.
 """
 
 from collections.abc import Iterator
@@ -30,8 +31,9 @@ FIRST_VERSION_WITH_TIMESTAMPS = 2
 LAST_VERSION_WITH_HARD_LIMIT = 2
 """Up to this one an answer is cut at the limit: the client sees from the cut message that its limit is too small."""
 FIRST_VERSION_WITH_BATCHES = 4
-CONVERTED_BYTES_MAX = 1024 * 1024
+CONVERTED_BYTES_MAX = 256 * 1024
 """Of one answer; the first batch of a partition is converted whole even if it is larger."""
+CONVERSION_MS_MAX = 10.0
 SKIPPED_BYTES_MAX = 64 * 1024 * 1024
 """How much of what an old reader cannot be given (markers of transactions) is passed over for one answer."""
 
@@ -46,7 +48,7 @@ def as_batches(partition: Partition, found: LogSlice) -> FileRange | bytes:
     data = _bytes_of(partition, found)
     if not _has_messages(data):
         return found.records
-    return _gathered(to_batches(data, compressed=True), CONVERTED_BYTES_MAX)
+    return _gathered(partition, to_batches(data, compressed=True), CONVERTED_BYTES_MAX)
 
 
 def as_messages(
@@ -61,7 +63,7 @@ def as_messages(
     position, skipped = offset, 0
     while True:
         data = _bytes_of(partition, found)
-        messages = _gathered(to_messages(data, magic, offset), max(max_bytes, 1))
+        messages = _gathered(partition, to_messages(data, magic, offset), max_bytes)
         if messages:
             return messages[:max_bytes] if version <= LAST_VERSION_WITH_HARD_LIMIT else messages
         following = _end_offset(data, position)
@@ -86,14 +88,18 @@ def _bytes_of(partition: Partition, found: LogSlice) -> bytes:
         raise partition.log.failed(error) from error
 
 
-def _gathered(pieces: Iterator[Buffer], max_bytes: int) -> bytes:
-    """As many as `max_bytes` allows, at least one. What cannot be converted is an error only when it comes first."""
+def _gathered(partition: Partition, pieces: Iterator[Buffer], max_bytes: int) -> bytes:
+    """As many as the limits allow, at least one. What cannot be converted is an error only when it comes first."""
     gathered = bytearray()
+    clock = partition.log.storage.clock
+    end_ms = clock.monotonic_ms() + CONVERSION_MS_MAX
     try:
         for piece in pieces:
             if gathered and len(gathered) + len(piece) > max_bytes:
                 break
             gathered += piece
+            if gathered and clock.monotonic_ms() >= end_ms:
+                break
     except UnknownCodec as refused:
         if not gathered:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, str(refused)) from refused
