@@ -112,6 +112,30 @@ def iterate_headers(file: File, position: int, end: int) -> Iterator[Batch]:
         position += at
 
 
+def position_of(offset: int, file: File, position: int, end: int) -> int:
+    """Where the first batch from `position` on begins whose last offset is not before `offset`; `end` when none does.
+
+    Raises CorruptBatch when the file is damaged on the way.
+    """
+    while position < end:
+        data = file.pread(SCAN_CHUNK_BYTES, position)
+        at, limit = 0, len(data) - HEADER_BYTES
+        if position + len(data) >= end:
+            data, limit = data + bytes(HEADER_BYTES), len(data) - 1
+        while at <= limit:
+            fields = HEADER.unpack_from(data, at)
+            last = fields[0] + fields[6] if data[at + MAGIC_AT] == 2 else fields[0]
+            if last >= offset:
+                return position + at
+            if fields[1] <= 0:
+                raise CorruptBatch(position + at, f"length {fields[1]} in {file.path}")
+            at += fields[1] + LOG_OVERHEAD
+        if at == 0:
+            raise CorruptBatch(position, f"{file.path} ends within a batch")
+        position += at
+    return end
+
+
 def iterate_of_producers(file: File, position: int, end: int) -> Iterator[Batch]:
     """Like `iterate_headers`, and quicker: only the batches that carry a producer id."""
     while position < end:

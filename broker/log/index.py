@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 from odradek.broker.log.failure import CorruptFile
-from odradek.world.files import Files
+from odradek.world.files import File, Files
 
 LARGEST_INT32 = 2**31 - 1
 LARGEST_RELATIVE_OFFSET = LARGEST_INT32
@@ -149,6 +149,17 @@ class OffsetIndex(_IndexFile):
     def entries(self) -> list[tuple[int, int]]:
         """(offset, position) of all."""
         return [(self.base_offset + a, b) for a, b in zip(self._relative_offsets, self.positions, strict=True)]
+
+
+def read_last_time_entry(file: File, base_offset: int) -> TimeEntry | None:
+    """Of a time index, without the rest of it; (-1, base offset) when it is empty, None when it is damaged."""
+    size = file.size()
+    if size == 0:  # messages of format 0 have no timestamps
+        return TimeEntry(-1, base_offset)
+    if size % TIME_ENTRY.size:
+        return None
+    timestamp_ms, relative_offset = TIME_ENTRY.unpack(file.pread(TIME_ENTRY.size, size - TIME_ENTRY.size))
+    return TimeEntry(timestamp_ms, base_offset + relative_offset) if min(timestamp_ms, relative_offset) >= 0 else None
 
 
 class TimeIndex(_IndexFile):

@@ -27,8 +27,7 @@ def new_segment(storage: Storage, directory: str, base_offset: int, config: LogC
     for suffix in SUFFIXES:
         if storage.files.exists(segment.path(suffix)):
             storage.files.remove(segment.path(suffix))
-    _ = segment.file
-    segment.close_file()
+    segment.create(config.segment_bytes)
     return segment
 
 

@@ -7,20 +7,20 @@ import errno
 import logging
 from collections.abc import Iterator
 
-from odradek.broker.log.batches import SCAN_CHUNK_BYTES, Batch, first_offset_of, iterate_headers
+from odradek.broker.log.batches import Batch, first_offset_of, iterate_headers, position_of
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.index import (
     LARGEST_RELATIVE_OFFSET,
     OFFSET_ENTRY_BYTES,
-    TIME_ENTRY,
     TIME_ENTRY_BYTES,
     OffsetIndex,
     TimeEntry,
     TimeIndex,
+    read_last_time_entry,
 )
 from odradek.broker.log.transaction_index import AbortedTransaction, TransactionIndex
-from odradek.protocol.record_batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
+from odradek.protocol.record_batch import LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
 from odradek.world.clock import Clock
 from odradek.world.files import Buffer, File, Files
 
@@ -53,6 +53,7 @@ class Segment:
         "_index_interval_bytes",
         "_largest",
         "_offset_index",
+        "_preallocated",
         "_prefix",
         "_time_index",
         "base_offset",
@@ -71,6 +72,7 @@ class Segment:
         self.transactions = TransactionIndex(files, self.path(TRANSACTION_INDEX))
         self._index_interval_bytes = config.index_interval_bytes
         self._created_ms = created_ms
+        self._preallocated = config.preallocate
         self._begins_with_messages: bool | None = None
         self._file: File | None = None
         self._offset_index: OffsetIndex | None = OffsetIndex(base_offset)
@@ -167,6 +169,12 @@ class Segment:
 
     # appending
 
+    def create(self, size_bytes: int) -> None:
+        """Make the file; with `preallocate` there is room for so much. Raises OSError."""
+        file = self._files.open(self.path(LOG), create=True)
+        if self._preallocated:
+            file.reserve(size_bytes)
+
     def append(self, data: Buffer) -> None:
         """Write at the end. When that fails the file is cut back, and that is EIO when it fails too.
 
@@ -217,7 +225,12 @@ class Segment:
         return first.max_timestamp_ms
 
     def become_inactive(self) -> None:
-        """A newer segment takes the appends: the last time entry, and the index files, are written."""
+        """A newer segment takes the appends: the last time entry, and the index files, are written.
+
+        Room that was preallocated and not used is given back.
+        """
+        if self._preallocated:
+            self.file.truncate(self.size_bytes)
         self.time_index.append_if_larger(*self.largest_timestamp)
         self.write_indexes()
 
@@ -228,25 +241,7 @@ class Segment:
 
         Raises CorruptBatch when the segment is damaged on the way.
         """
-        position = self.offset_index.position_before(offset)
-        file, size = self.file, self.size_bytes
-        while position < size:
-            data = file.pread(SCAN_CHUNK_BYTES, position)
-            at, limit = 0, len(data) - HEADER_BYTES
-            if position + len(data) >= size:
-                data, limit = data + bytes(HEADER_BYTES), len(data) - 1
-            while at <= limit:
-                fields = HEADER.unpack_from(data, at)
-                last = fields[0] + fields[6] if data[at + MAGIC_AT] == 2 else fields[0]
-                if last >= offset:
-                    return position + at
-                if fields[1] <= 0:
-                    raise CorruptBatch(position + at, f"length {fields[1]} in {self.path(LOG)}")
-                at += fields[1] + LOG_OVERHEAD
-            if at == 0:
-                raise CorruptBatch(position, f"{self.path(LOG)} ends within a batch")
-            position += at
-        return size
+        return position_of(offset, self.file, self.offset_index.position_before(offset), self.size_bytes)
 
     def batches_from(self, offset: int) -> Iterator[Batch]:
         """Headers from the one that holds `offset` on."""
@@ -294,14 +289,9 @@ class Segment:
     def _last_time_entry(self) -> TimeEntry:
         """Of the file, without loading the index: retention asks every old segment for it."""
         if self._time_index is None and self._files.exists(self.path(TIME_INDEX)):
-            file = self._files.open(self.path(TIME_INDEX))
-            size = file.size()
-            if size == 0:  # messages of format 0 have no timestamps
-                return TimeEntry(-1, self.base_offset)
-            if size % TIME_ENTRY.size == 0:
-                timestamp_ms, offset = TIME_ENTRY.unpack(file.pread(TIME_ENTRY.size, size - TIME_ENTRY.size))
-                if timestamp_ms >= 0 and offset >= 0:
-                    return TimeEntry(timestamp_ms, self.base_offset + offset)
+            last = read_last_time_entry(self._files.open(self.path(TIME_INDEX)), self.base_offset)
+            if last is not None:
+                return last
         return self.time_index.last
 
     def retention_timestamp_ms(self) -> int:

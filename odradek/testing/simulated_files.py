@@ -62,6 +62,10 @@ class SimulatedFile:
         assert self._generation == self._files.generation, f"{self.path} was opened before the crash"
         self._files.change(self.path, lambda: self._node.truncate(size))
 
+    def reserve(self, size: int) -> None:
+        """There is always room."""
+        self._check()
+
     def sync(self) -> None:
         assert self._generation == self._files.generation, f"{self.path} was opened before the crash"
         self._files.change(self.path, self._node.sync)

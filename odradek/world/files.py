@@ -25,6 +25,12 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes."""
 
+    def reserve(self, size: int) -> None:
+        """Take room for so many bytes in all; the length stays. `truncate` gives back what is not used.
+
+        A file system that cannot do this does nothing.
+        """
+
     def sync(self) -> None:
         """Return when the content is on the disk (fsync)."""
 

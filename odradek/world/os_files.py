@@ -1,11 +1,16 @@
 """The real file system."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
+import sys
 
 from odradek.world.files import Buffer, File
+
+FALLOC_FL_KEEP_SIZE = 1
+"""fallocate(2)."""
 
 
 class OsFile:
@@ -47,6 +52,18 @@ class OsFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
+
+    def reserve(self, size: int) -> None:
+        if sys.platform != "linux":
+            return
+        import ctypes  # few brokers preallocate
+
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.fallocate(self._descriptor, FALLOC_FL_KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(size)):
+            code = ctypes.get_errno()
+            if code not in (errno.EOPNOTSUPP, errno.ENOSYS):
+                self.truncate(self.size())
+                raise OSError(code, os.strerror(code), self.path)
 
     def sync(self) -> None:
         os.fsync(self._descriptor)

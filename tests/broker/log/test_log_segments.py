@@ -1,16 +1,21 @@
 """Rolling, retention, reading, offsets by time, flushing."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
+from odradek.broker.log.recovery import open_log
 from odradek.broker.log.storage import OpenSegments
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.files import FileRange
+from odradek.world.os_files import OsFiles
 
 BATCH = len(make_batch([b"x" * 50]))
 
@@ -298,6 +303,38 @@ def test_a_flush_opens_no_old_segment_for_longer() -> None:
     world.log.flush()
     assert world.files.syncs > syncs + 2
     assert [segment._file for segment in world.log.segments[:-1]] == [None, None]
+
+
+def test_preallocated_segments_take_their_room_at_once_and_give_back_what_is_left(tmp_path: Path) -> None:
+    megabyte = 1 << 20
+    config = LogConfig(preallocate=True, segment_bytes=megabyte)
+    storage = make_storage(OsFiles(), ManualClock())
+
+    def sizes(number: int) -> tuple[int, int]:
+        """What the file holds, and what it takes on the disk."""
+        status = os.stat(log.segments[number].path(".log"))
+        return status.st_size, status.st_blocks * 512
+
+    log = open_log(storage, str(tmp_path / "topic-0"), "topic", 0, config, clean=True)
+    assert sizes(0)[0] == 0
+    assert sizes(0)[1] >= megabyte
+    log.append_as_leader(make_batch([b"x"]), 0)
+    log.abandon()  # killed
+    log = open_log(storage, str(tmp_path / "topic-0"), "topic", 0, config)
+    assert log.log_end_offset == 1
+    log.roll()
+    assert sizes(0)[0] == len(make_batch([b"x"]))
+    assert sizes(0)[1] < megabyte <= sizes(1)[1]
+    log.close()
+    assert sizes(1)[1] < megabyte
+
+
+def test_a_file_that_kafka_preallocated_is_cut_to_what_was_written() -> None:
+    world = World()
+    world.append(3)
+    world.log.active.file.append(bytes(100_000))
+    log = open_test_log(world.log.storage, world.config)
+    assert (log.log_end_offset, log.size_bytes) == (3, 3 * BATCH)
 
 
 def test_retention_does_not_load_the_indexes_of_old_segments() -> None:
