@@ -1,4 +1,7 @@
-"""What the generated codecs promise beyond Kafka's layout: golden bytes, records, defaults, constructors."""
+"""What the generated codecs promise beyond Kafka's layout: golden bytes, records, defaults, constructors.
+
+The bytes are written by hand; kio judges all messages in test_messages_against_kio.py.
+"""
 
 import pytest
 

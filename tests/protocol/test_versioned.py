@@ -1,4 +1,7 @@
-"""Golden bytes of records that Kafka writes to its own topics, and of the consumers' own protocol."""
+"""Golden bytes of records that Kafka writes to its own topics, and of the consumers' own protocol.
+
+Written by hand; Kafka's own are in tests/broker/log/test_kafkas_records.py.
+"""
 
 import pytest
 

@@ -31,6 +31,7 @@ def test_offset_lookup(offset: int, position: int) -> None:
 
 
 def test_golden_bytes_and_appending_to_the_file() -> None:
+    """Written by hand; Kafka's own indexes are in test_byte_for_byte.py."""
     files = SimulatedFiles()
     files.make_directory("/d")
     index, times = offset_index(), time_index()

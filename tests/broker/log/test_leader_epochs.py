@@ -68,6 +68,7 @@ def test_truncate_from_start(start: int, entries: list[tuple[int, int]]) -> None
 
 
 def test_checkpoint_golden_bytes() -> None:
+    """Written by hand; Kafka's own checkpoints are in test_byte_for_byte.py."""
     assert encode_epochs(ENTRIES) == b"0\n3\n2 10\n4 20\n7 35\n"
     assert decode_epochs(b"0\n3\n2 10\n4 20\n7 35\n") == ENTRIES
     assert decode_epochs(b"") == []

@@ -133,6 +133,7 @@ def test_a_wrong_offset_index_is_made_anew(how: str, clean: bool) -> None:
 
 
 def test_indexes_golden_bytes() -> None:
+    """Written by hand; Kafka's own indexes are in test_byte_for_byte.py."""
     files = SimulatedFiles()
     write_ten(files, close=True)
     assert BATCH == 0x76

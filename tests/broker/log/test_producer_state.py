@@ -110,6 +110,7 @@ def test_expiry_spares_open_transactions() -> None:
 
 
 def test_snapshot_golden_bytes() -> None:
+    """Written by hand; Kafka's own snapshots are in test_byte_for_byte.py and test_kafkas_records.py."""
     state = ProducerState(10)
     write(state, 2, 5, 3, transactional=True)
     data = encode_snapshot(state.producers.values())
