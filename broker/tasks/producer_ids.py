@@ -9,6 +9,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 VERSION = 0
+LARGEST_PRODUCER_ID = 2**63 - 1
 REQUEST_TIMEOUT_MS = 10_000.0
 
 
@@ -57,4 +58,7 @@ class ProducerIds:
         assert isinstance(response, AllocateProducerIdsResponse)
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode(response.error_code).name)
-        return response.producer_id_start, response.producer_id_start + response.producer_id_len
+        first, count = response.producer_id_start, response.producer_id_len
+        if first < self._end or count <= 0 or first > LARGEST_PRODUCER_ID - count:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{count} producer ids from {first} are no block")
+        return first, first + count

@@ -47,7 +47,8 @@ class Load:
     acknowledged: dict[tuple[int, int], str] = field(default_factory=dict)
     """(partition, offset) → value."""
     unplaced: list[str] = field(default_factory=list)
-    """Values that were acknowledged without an offset, as a repeated batch is that is no longer remembered."""
+    """Values that librdkafka reports as delivered without an offset: their batch was in the log when it was refused or
+    timed out, and before it was repeated a later one was acknowledged (an implicit acknowledgement)."""
     failed: list[str] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     sent: int = 0

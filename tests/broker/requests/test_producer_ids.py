@@ -1,0 +1,81 @@
+"""Blocks of producer ids as a broker uses them: what the controller answers, or does not."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from odradek.broker.tasks.producer_ids import ProducerIds
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+
+
+class Controller:
+    """Answers with what it was given, in order; also stands for the broker's metadata and its connection."""
+
+    controller_id = 1
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+        self.closed = 0
+
+    def node(self, broker_id: int, listener: str) -> "Controller":
+        return self
+
+    id = 1
+
+    async def request(self, *_: object) -> Any:
+        await asyncio.sleep(0)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def block(first: int, count: int, error: ErrorCode = ErrorCode.NONE) -> AllocateProducerIdsResponse:
+    return AllocateProducerIdsResponse(error_code=error, producer_id_start=first, producer_id_len=count)
+
+
+def producer_ids(controller: Controller) -> ProducerIds:
+    stand_in: Any = controller
+    return ProducerIds(0, lambda: 5, stand_in, lambda node, name: stand_in, "PLAINTEXT")
+
+
+def test_one_block_is_fetched_however_many_ask() -> None:
+    async def main() -> list[int]:
+        ids = producer_ids(Controller(block(0, 3), block(1000, 3)))
+        return list(await asyncio.gather(*(ids.next() for _ in range(5))))
+
+    assert asyncio.run(main()) == [0, 1, 2, 1000, 1001]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        TimeoutError(),
+        ConnectionResetError(),
+        block(0, 1000, ErrorCode.STALE_BROKER_EPOCH),
+        block(1000, 0),
+        block(1000, -5),
+        block(-1, 1000),
+        block(1, 1000),
+        block(2**63 - 10, 1000),
+    ],
+)
+def test_a_lost_or_impossible_answer_uses_up_nothing_that_is_handed_out(answer: object) -> None:
+    """The producer is told to ask again; the block that was perhaps allocated stays unused (as RPCProducerIdManager)."""
+
+    async def main() -> tuple[list[int], ErrorCode]:
+        controller = Controller(block(0, 2), answer, block(2000, 2))
+        ids = producer_ids(controller)
+        seen = [await ids.next(), await ids.next()]
+        with pytest.raises(KafkaError) as refused:
+            await ids.next()
+        seen.append(await ids.next())
+        assert controller.closed == 3
+        return seen, refused.value.code
+
+    assert asyncio.run(main()) == ([0, 1, 2000], ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
