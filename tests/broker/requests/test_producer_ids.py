@@ -66,7 +66,7 @@ def test_one_block_is_fetched_however_many_ask() -> None:
     ],
 )
 def test_a_lost_or_impossible_answer_uses_up_nothing_that_is_handed_out(answer: object) -> None:
-    """The producer is told to ask again; the block that was perhaps allocated stays unused (as RPCProducerIdManager)."""
+    """The producer is told to ask again; a block that was perhaps allocated stays unused."""
 
     async def main() -> tuple[list[int], ErrorCode]:
         controller = Controller(block(0, 2), answer, block(2000, 2))
