@@ -38,6 +38,7 @@ format: setup
 bench: setup
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/start_and_size.py
+	$(BIN)/python bench/log.py
 	$(BIN)/python bench/failover.py
 
 clean:
