@@ -1,0 +1,128 @@
+"""Replicas that move between the log directories of a broker, asked for by Kafka's own tools and by kafka-python."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaAdminClient, TopicPartitionReplica
+from kafka.errors import LogDirNotFoundError, NoError, UnknownTopicOrPartitionError
+
+from odradek.testing.load import wait_until
+from odradek.testing.up import UpCluster
+
+pytestmark = pytest.mark.cluster
+
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
+TOOL_SECONDS = 60
+TOPIC = "moving"
+RECORDS = 2_000
+VALUE = b"x" * 10_000
+Tool = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    where = tmp_path_factory.mktemp("directories")
+    return [str(where / name) for name in "ab"]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, directories: list[str]) -> Iterator[UpCluster]:
+    overrides = [f"log.dirs={','.join(directories)}"]
+    with UpCluster(tmp_path_factory.mktemp("up") / "cluster", brokers=1, overrides=overrides) as up:
+        admin = AdminClient({"bootstrap.servers": up.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(30)
+        producer = Producer({"bootstrap.servers": up.bootstrap})
+        for number in range(RECORDS):
+            producer.produce(TOPIC, VALUE, str(number).encode(), partition=0)
+            producer.poll(0)
+        assert producer.flush(30) == 0
+        yield up
+        assert " ERROR " not in up.log_file(0).read_text()
+
+
+@pytest.fixture
+def tool(cluster: UpCluster, java_classpath: str) -> Tool:
+    """Runs one of Kafka's and returns what it says."""
+
+    def run(main: str, *arguments: str) -> str:
+        command = ["java", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", java_classpath, main]
+        command += ["--bootstrap-server", cluster.bootstrap, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def where(said: str) -> dict[str, list[tuple[str, bool]]]:
+    """Of what kafka-log-dirs says: partitions by directory, and which of them are on their way."""
+    [line] = [line for line in said.splitlines() if line.startswith("{")]
+    described: dict[str, Any] = json.loads(line)
+    [broker] = described["brokers"]
+    return {
+        one["logDir"]: sorted((p["partition"], p["isFuture"]) for p in one["partitions"]) for one in broker["logDirs"]
+    }
+
+
+def consume_all(cluster: UpCluster) -> list[bytes | None]:
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "none", "enable.auto.commit": False}
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    keys: list[bytes | None] = []
+
+    def everything() -> bool:
+        keys.extend(record.key() for record in consumer.consume(500, 1.0))
+        return len(keys) >= RECORDS
+
+    wait_until(everything, "the records")
+    consumer.close()
+    return keys
+
+
+def test_kafkas_tools_move_a_replica(tool: Tool, cluster: UpCluster, directories: list[str], tmp_path: Path) -> None:
+    home = next(path for path, found in where(tool(LOG_DIRS, "--describe")).items() if (f"{TOPIC}-0", False) in found)
+    away = next(path for path in directories if path != home)
+    plan = {
+        "version": 1,
+        "partitions": [{"topic": TOPIC, "partition": 0, "replicas": [0], "log_dirs": [away]}],
+    }
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
+    said = tool(REASSIGN, "--reassignment-json-file", str(file), "--execute")
+    assert f"Successfully started moving log directory to {away} for replica {TOPIC}-0" in said, said
+    verify = (REASSIGN, "--reassignment-json-file", str(file), "--verify")
+    wait_until(
+        lambda: f"Reassignment of replica {TOPIC}-0-0 completed" in tool(*verify), "the move", lambda: tool(*verify)
+    )
+    described = where(tool(LOG_DIRS, "--describe", "--topic-list", TOPIC, "--broker-list", "0"))
+    assert (f"{TOPIC}-0", False) in described[away]
+    assert not any(future for found in described.values() for _, future in found)
+    assert consume_all(cluster) == [str(number).encode() for number in range(RECORDS)]
+
+
+def test_kafka_python_moves_a_replica_back(cluster: UpCluster, directories: list[str]) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+
+    def home() -> list[str]:
+        [broker] = admin.describe_log_dirs({TOPIC: [0]})
+        return [one["log_dir"] for one in broker["log_dirs"] for topic in one["topics"] if topic["partitions"]]
+
+    [before] = home()
+    away = next(path for path in directories if path != before)
+    replica = TopicPartitionReplica(TOPIC, 0, 0)
+    assert admin.alter_replica_log_dirs({replica: away}) == {replica: NoError}
+    wait_until(lambda: home() == [away], "the replica in the other directory")
+    assert consume_all(cluster) == [str(number).encode() for number in range(RECORDS)]
+    nowhere = admin.alter_replica_log_dirs({replica: "/nowhere", TopicPartitionReplica("none", 0, 0): away})
+    assert {one.topic: error for one, error in nowhere.items()} == {
+        TOPIC: LogDirNotFoundError,
+        "none": UnknownTopicOrPartitionError,
+    }
+    admin.close()
