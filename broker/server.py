@@ -225,6 +225,7 @@ class BrokerServer:
             self._assembly.services.config = config
             self._assembly.services.controller.configure(controller_config(config))
             self._logs.configure_compaction(compaction_settings(config))
+            self._logs.configure_producers(config.producer_id_expiration_ms)
             for topic in {replica_log.topic for replica_log in self._logs.all_logs()}:
                 self._logs.configure(topic)
 

@@ -219,6 +219,10 @@ class LogManager:
         if self._compaction is not None:
             self._compaction.settings = settings
 
+    def configure_producers(self, expiration_ms: int) -> None:
+        """`producer.id.expiration.ms` has changed."""
+        self._storage.producer_expiration_ms = expiration_ms
+
     def configure(self, topic: str) -> None:
         """The topic's settings have changed."""
         config = self.config_of(topic)

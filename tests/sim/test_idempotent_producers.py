@@ -11,6 +11,11 @@ from odradek.broker.network.peer import Peer
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.produce import (
     PartitionProduceData,
@@ -27,6 +32,8 @@ TOPIC = "t"
 PRODUCER = 7
 ALL = -1
 IN_FLIGHT = 5
+BROKERS = 4
+"""The type of a broker's settings, or of all brokers' when it has no name."""
 
 
 class Client:
@@ -168,6 +175,24 @@ def test_a_leader_that_lost_its_session_in_between_gives_the_place_of_the_first_
         assert (await client.produce_to(leader, 0)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         client.cluster.zookeeper.heal(store)
         assert [(await client.produce(sequence)).base_offset for sequence in (0, 1, 2, 1, 0)] == [0, 1, 2, 1, 0]
+
+    with_brokers(1, scenario)
+
+
+def test_how_long_a_silent_producer_is_remembered_may_be_changed_while_brokers_run() -> None:
+    """`producer.id.expiration.ms`, looked at every `producer.id.expiration.check.interval.ms`."""
+
+    async def scenario(client: Client) -> None:
+        (leader,) = client.cluster.brokers
+        await client.produce(0)
+        await asyncio.sleep(3600)
+        assert (await client.produce(5)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        change = AlterableConfig(name="producer.id.expiration.ms", config_operation=0, value="60000")
+        resource = AlterConfigsResource(resource_type=BROKERS, resource_name="", configs=[change])
+        response = await client.ask(leader, IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert response.responses[0].error_code == 0, response
+        await asyncio.sleep(601)
+        assert (await client.produce(5)).base_offset == 1
 
     with_brokers(1, scenario)
 
