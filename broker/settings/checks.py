@@ -3,6 +3,7 @@
 Source: KafkaConfig.validateValues of Kafka 3.9.
 """
 
+import os.path
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,10 +54,10 @@ def check(layers: Layers, values: Mapping[str, Any]) -> None:
 
 
 def log_directories(layers: Layers) -> tuple[str, ...]:
-    """log.dirs, or else log.dir; each once. Raises BadValue."""
+    """log.dirs, or else log.dir, as absolute paths, by which clients name them; each once. Raises BadValue."""
     name = "log.dirs" if layers.given("log.dirs") is not None else "log.dir"
     text = layers.text(name) or ""
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    found = tuple(os.path.abspath(part.strip()) for part in text.split(",") if part.strip())
     if not found:
         raise BadValue(name, text, "at least one directory is needed")
     if len(set(found)) != len(found):

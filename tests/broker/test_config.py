@@ -1,6 +1,7 @@
 """A broker's configuration from its file: what it amounts to, what is refused and how that is said."""
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -119,8 +120,9 @@ def test_rules_over_several_settings() -> None:
     assert "group.max.session.timeout.ms" in refusal(group_max_session_timeout_ms="5000")
     assert "no codec" in refusal(offsets_topic_compression_codec="5")
     assert "log.dirs" in refusal(log_dirs=" , ")
-    assert "twice" in refusal(log_dirs="/a,/a")
+    assert "twice" in refusal(log_dirs="/a,/a/")
     assert config(log_dir="/a").log_dirs == ("/a",)
+    assert config(log_dirs="data/../logs").log_dirs == (str(Path.cwd() / "logs"),)
     assert config(node_id="7").broker_id == 7
 
 
