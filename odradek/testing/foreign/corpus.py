@@ -6,7 +6,7 @@ Records come from librdkafka; batches with producer ids, whose sequences must be
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -113,19 +113,31 @@ def make_records(topic: str, first: int, count: int, *, headers: bool = True) ->
     return records
 
 
+def with_keys(records: Sequence[Record]) -> list[Record]:
+    """For topics that are compacted."""
+    return [replace(record, key=record.key or b"no key") for record in records]
+
+
 def produce(address: str, topic: str, codec: str, records: Sequence[Record]) -> None:
     """In batches of seven, all acknowledged."""
     produce_all(address, {topic: records}, codec)
 
 
 def produce_all(address: str, records: Mapping[str, Sequence[Record]], codec: str, **settings: Any) -> None:
-    """The same, to several topics at once."""
+    """The same, to several topics."""
+    produce_in_codecs(address, {topic: (codec, of_topic) for topic, of_topic in records.items()}, **settings)
+
+
+def produce_in_codecs(address: str, records: Mapping[str, tuple[str, Sequence[Record]]], **settings: Any) -> None:
+    """The same, to several topics in several codecs, all at the same time."""
     failures: list[str] = []
-    given = {"bootstrap.servers": address, "compression.type": codec, "linger.ms": 50, "acks": "all"}
-    producer = Producer({**given, "batch.num.messages": BATCH_RECORDS, "log_level": 2, **settings})
-    for topic, of_topic in records.items():
-        send_all(producer, topic, of_topic, failures)
-    left = producer.flush(DEADLINE_SECONDS)
+    given = {"bootstrap.servers": address, "linger.ms": 50, "acks": "all", "batch.num.messages": BATCH_RECORDS}
+    producers: dict[str, Producer] = {}
+    for topic, (codec, of_topic) in records.items():
+        if codec not in producers:
+            producers[codec] = Producer({**given, "compression.type": codec, "log_level": 2, **settings})
+        send_all(producers[codec], topic, of_topic, failures)
+    left = sum(producer.flush(DEADLINE_SECONDS) for producer in producers.values())
     assert not left and not failures, (list(records), left, failures[:3])
 
 
@@ -178,20 +190,18 @@ class Corpus:
 
     def write(self, count: int = 60) -> None:
         """Another `count` records to each topic that takes such; then offsets are committed for a group."""
-        for topic in TOPICS:
-            if topic != "sequenced":
-                self._write(topic, count)
+        records = {topic: self._next(topic, count) for topic in TOPICS if topic != "sequenced"}
+        wanted = {topic: (CODEC_TOPICS.get(topic, "none"), of_topic) for topic, of_topic in records.items()}
+        produce_in_codecs(self.address, wanted)
+        for topic, of_topic in records.items():
+            self.sent.setdefault(topic, []).extend(of_topic)
         for size in (1, 2, 3, 4, 5, 6):
             self.producer.send(self.address, size)
         self.commit({topic: len(self.sent[topic]) - 3 for topic in CODEC_TOPICS})
 
-    def _write(self, topic: str, count: int) -> None:
-        before = self.sent.setdefault(topic, [])
-        records = make_records(topic, len(before), count)
-        if topic == "compacted":
-            records = [Record(record.key or b"no key", *_rest(record)) for record in records]
-        produce(self.address, topic, CODEC_TOPICS.get(topic, "none"), records)
-        before += records
+    def _next(self, topic: str, count: int) -> list[Record]:
+        records = make_records(topic, len(self.sent.get(topic, ())), count)
+        return with_keys(records) if topic == "compacted" else records
 
     def trim(self) -> None:
         """DeleteRecords, in the midst of a batch; returns when the segments below are gone.
@@ -212,7 +222,3 @@ class Corpus:
         wanted = [TopicPartition(topic, 0, offset, metadata=f"at {offset}") for topic, offset in offsets.items()]
         consumer.commit(offsets=wanted, asynchronous=False)
         consumer.close()
-
-
-def _rest(record: Record) -> tuple[bytes | None, tuple[tuple[str, bytes | None], ...], int]:
-    return record.value, record.headers, record.timestamp_ms

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from odradek.testing.foreign.corpus import SMALL_SEGMENTS, create_topics, make_records, produce, send_all
+from odradek.testing.foreign.corpus import (
+    SMALL_SEGMENTS,
+    create_topics,
+    make_records,
+    produce,
+    produce_in_codecs,
+    send_all,
+    with_keys,
+)
 from odradek.testing.foreign.interface import Record
 from odradek.testing.foreign.seen import DEADLINE_SECONDS, SeenTopic
 
@@ -50,13 +58,13 @@ class KafkasCorpus:
 
     def write_old(self, count: int = 60) -> None:
         """Once more to each topic that has an old format, or had one."""
+        wanted = {}
         for topic, (_, codec) in {**OLD_TOPICS, **OLD_COMPACTED, OLD_APPEND_TIME: (1, "lz4")}.items():
-            before = self.sent.setdefault(topic, [])
-            records = make_records(topic, len(before), count, headers=False)
-            if topic in OLD_COMPACTED:
-                records = [Record(one.key or b"no key", one.value, (), one.timestamp_ms) for one in records]
-            produce(self.address, topic, codec, records)
-            before += records
+            records = make_records(topic, len(self.sent.get(topic, ())), count, headers=False)
+            wanted[topic] = (codec, with_keys(records) if topic in OLD_COMPACTED else records)
+        produce_in_codecs(self.address, wanted)
+        for topic, (_, of_topic) in wanted.items():
+            self.sent.setdefault(topic, []).extend(of_topic)
 
     def write_transactions(self) -> None:
         """Committed and aborted ones of two producers, others' records between them, offsets with both ends."""

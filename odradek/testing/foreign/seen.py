@@ -5,8 +5,10 @@ Partition 0 of each topic.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
@@ -59,16 +61,18 @@ class SeenTopic:
 def see(address: str, topics: Sequence[str]) -> dict[str, SeenTopic]:
     """All there is in these topics. The broker must lead them all by itself."""
     wait_for_leaders(address, topics)
-    every = read(address, topics)
-    committed = read(address, topics, "read_committed")
-    found = {}
+    with ThreadPoolExecutor(2) as pool:
+        every, committed = pool.map(partial(read, address, topics), ("read_uncommitted", "read_committed"))
+    found = {
+        topic: SeenTopic(records=every[topic], committed=tuple(record.offset for record in committed[topic]))
+        for topic in topics
+    }
     with RawConnection(address) as connection:
-        for topic in topics:
-            seen = SeenTopic(records=every[topic], committed=tuple(record.offset for record in committed[topic]))
-            _ask_offsets(connection, topic, seen)
+        _ask_offsets(connection, found)
+        for topic, seen in found.items():
+            seen.segments = segment_offsets(connection, topic)
             _ask_epochs(connection, topic, seen)
             _ask_producers(connection, topic, seen)
-            found[topic] = seen
     return found
 
 
@@ -127,13 +131,21 @@ def _record(message: Any) -> SeenRecord:
     return SeenRecord(message.offset(), kind, timestamp_ms, message.key(), message.value(), headers)
 
 
-def offset_at(connection: RawConnection, topic: str, timestamp_ms: int, *, isolation: int = 0) -> tuple[int, int]:
-    partition = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=timestamp_ms)
-    wanted = [list_offsets.ListOffsetsTopic(name=topic, partitions=[partition])]
+def offsets_at(
+    connection: RawConnection, times: Mapping[str, int], *, isolation: int = 0
+) -> dict[str, tuple[int, int]]:
+    """(offset, timestamp) for one time of each topic."""
+    wanted = []
+    for topic, timestamp_ms in times.items():
+        partition = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=timestamp_ms)
+        wanted.append(list_offsets.ListOffsetsTopic(name=topic, partitions=[partition]))
     request = list_offsets.ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=wanted)
-    [answer] = connection.ask(request, 7).topics[0].partitions
-    assert not answer.error_code, (topic, timestamp_ms, answer)
-    return answer.offset, answer.timestamp
+    found = {}
+    for topic in connection.ask(request, 7).topics:
+        [answer] = topic.partitions
+        assert not answer.error_code, (topic, times)
+        found[topic.name] = (answer.offset, answer.timestamp)
+    return found
 
 
 def segment_offsets(connection: RawConnection, topic: str) -> tuple[int, ...]:
@@ -145,15 +157,20 @@ def segment_offsets(connection: RawConnection, topic: str) -> tuple[int, ...]:
     return tuple(answer.old_style_offsets)
 
 
-def _ask_offsets(connection: RawConnection, topic: str, seen: SeenTopic) -> None:
+def _ask_offsets(connection: RawConnection, seen: Mapping[str, SeenTopic]) -> None:
     """For each time that a record has, the time between it and the next, and the names."""
-    seen.start = offset_at(connection, topic, EARLIEST)[0]
-    seen.end = offset_at(connection, topic, LATEST)[0]
-    seen.last_stable = offset_at(connection, topic, LATEST, isolation=1)[0]
-    times = {record.timestamp_ms for record in seen.records if record.timestamp_ms >= 0}
-    for timestamp_ms in sorted({0, MAX_TIMESTAMP, *times, *(each + 1 for each in times)}):
-        seen.by_time[timestamp_ms] = offset_at(connection, topic, timestamp_ms)
-    seen.segments = segment_offsets(connection, topic)
+    starts = offsets_at(connection, dict.fromkeys(seen, EARLIEST))
+    ends = offsets_at(connection, dict.fromkeys(seen, LATEST))
+    stable = offsets_at(connection, dict.fromkeys(seen, LATEST), isolation=1)
+    asked: dict[str, list[int]] = {}
+    for topic, one in seen.items():
+        one.start, one.end, one.last_stable = starts[topic][0], ends[topic][0], stable[topic][0]
+        times = {record.timestamp_ms for record in one.records if record.timestamp_ms >= 0}
+        asked[topic] = sorted({0, MAX_TIMESTAMP, *times, *(each + 1 for each in times)})
+    while asked := {topic: times for topic, times in asked.items() if times}:
+        now = {topic: times.pop() for topic, times in asked.items()}
+        for topic, answer in offsets_at(connection, now).items():
+            seen[topic].by_time[now[topic]] = answer
 
 
 def _ask_epochs(connection: RawConnection, topic: str, seen: SeenTopic) -> None:
