@@ -11,6 +11,7 @@ from odradek.broker.log.append import Appended, Origin, checked_fields
 from odradek.broker.log.batches import Batch, checksum_of, decode_header
 from odradek.broker.log.control import decode_end_of_transaction, learn
 from odradek.broker.log.failure import DISK_FULL
+from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.producer_state import CompletedTransaction, RememberedBatch, sequence_after
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.transaction_index import AbortedTransaction
@@ -133,8 +134,10 @@ def _write(log: "Log", view: memoryview, batches: list[Batch]) -> None:
             log.unsettled = False
         segment = log.segments[-1]
         if segment.should_roll(log.config, size, last.last_offset, max_timestamp_ms, log.storage.clock):
-            # of a compressed message only the last offset is known; what comes next is at the log end or after it
-            segment = log.roll(first.base_offset if first.magic == 2 else 0)
+            # at the log end, also when a compacted leader's next batch is further on: after a crash a segment that
+            # does not begin where the one before ends tells that the end of that one was lost
+            far = last.last_offset - log.log_end_offset > LARGEST_RELATIVE_OFFSET
+            segment = log.roll(first.base_offset if far else 0)
         position = segment.size_bytes
         segment.append(view)
     except OSError as error:

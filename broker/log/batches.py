@@ -16,6 +16,7 @@ from odradek.protocol.record_batch import (
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC_AT,
+    MAGIC_V2,
     MIN_BATCH_LENGTH,
     PRODUCER_ID_AT,
     TRANSACTIONAL_BIT,
@@ -30,6 +31,7 @@ OLD_TIMESTAMP_AT = 18
 OLD_CRC_FROM = 16
 SMALLEST_LENGTH = {0: 14, 1: 22}
 """By magic: the least that the length field may say."""
+LEAST_LENGTH = {**SMALLEST_LENGTH, MAGIC_V2: MIN_BATCH_LENGTH}
 
 SCAN_CHUNK_BYTES = 16 * 1024
 LENGTH, LENGTH_AT = struct.Struct(">i"), 8
@@ -115,8 +117,9 @@ def iterate_headers(file: File, position: int, end: int) -> Iterator[Batch]:
 def position_of(offset: int, file: File, position: int, end: int) -> int:
     """Where the first batch from `position` on begins whose last offset is not before `offset`; `end` when none does.
 
-    Raises CorruptBatch when the file is damaged on the way.
+    Raises CorruptBatch when the file is damaged on the way: a header that is none, or whose offset does not rise.
     """
+    previous = -1
     while position < end:
         data = file.pread(SCAN_CHUNK_BYTES, position)
         at, limit = 0, len(data) - HEADER_BYTES
@@ -124,12 +127,15 @@ def position_of(offset: int, file: File, position: int, end: int) -> int:
             data, limit = data + bytes(HEADER_BYTES), len(data) - 1
         while at <= limit:
             fields = HEADER.unpack_from(data, at)
-            last = fields[0] + fields[6] if data[at + MAGIC_AT] == 2 else fields[0]
+            base, length, magic = fields[0], fields[1], fields[3]
+            last = base + fields[6] if magic == MAGIC_V2 else base
+            following = position + at + length + LOG_OVERHEAD
+            if length < LEAST_LENGTH.get(magic, end) or following > end or not previous < base <= last:
+                raise CorruptBatch(position + at, f"no batch of {length} bytes at offset {base} in {file.path}")
             if last >= offset:
                 return position + at
-            if fields[1] <= 0:
-                raise CorruptBatch(position + at, f"length {fields[1]} in {file.path}")
-            at += fields[1] + LOG_OVERHEAD
+            at = following - position
+            previous = last
         if at == 0:
             raise CorruptBatch(position, f"{file.path} ends within a batch")
         position += at

@@ -31,8 +31,8 @@ def _decode(data: bytes, fields: int) -> Iterable[list[str]]:
         return []
     try:
         lines = data.decode().splitlines()
-        version, count = int(lines[0]), int(lines[1]) if len(lines) > 1 else 0
-    except ValueError as error:
+        version, count = int(lines[0]), int(lines[1])
+    except (ValueError, IndexError) as error:
         raise CorruptFile(f"not a checkpoint: {error}") from None
     if version != VERSION:
         raise CorruptFile(f"checkpoint version {version}, expected {VERSION}")

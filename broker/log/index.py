@@ -124,15 +124,18 @@ class OffsetIndex(_IndexFile):
         self._relative_offsets.append(offset - self.base_offset)
         self.positions.append(position)
 
-    def position_before(self, offset: int) -> int:
-        """A position at or before the batch that holds `offset`: where to begin to scan."""
-        slot = bisect_right(self._relative_offsets, offset - self.base_offset) - 1
-        return self.positions[slot] if slot >= 0 else 0
+    def slot_before(self, offset: int) -> int:
+        """The number of the last entry that is not after that offset; -1 when there is none."""
+        return bisect_right(self._relative_offsets, offset - self.base_offset) - 1
 
-    def batch_at_or_before(self, position: int) -> int:
-        """Where a batch begins, not after that byte of the segment."""
+    def entry(self, slot: int) -> tuple[int, int]:
+        """(offset, position) of one."""
+        return self.base_offset + self._relative_offsets[slot], self.positions[slot]
+
+    def offset_before(self, position: int) -> int:
+        """The offset of the last entry that is not after that byte of the segment."""
         slot = bisect_right(self.positions, position) - 1
-        return self.positions[slot] if slot >= 0 else 0
+        return self.base_offset + self._relative_offsets[slot] if slot >= 0 else self.base_offset
 
     def offset_at(self, position: int) -> int | None:
         """The offset of the first entry at or after that byte; None when there is none."""
@@ -209,10 +212,13 @@ class TimeIndex(_IndexFile):
             return TimeEntry(-1, self.base_offset)
         return TimeEntry(self.timestamps[-1], self.base_offset + self._relative_offsets[-1])
 
-    def offset_before(self, timestamp_ms: int) -> int:
-        """The offset of the newest entry whose timestamp is not larger: where to begin to scan."""
-        slot = bisect_right(self.timestamps, timestamp_ms) - 1
-        return self.base_offset + self._relative_offsets[slot] if slot >= 0 else self.base_offset
+    def slot_before(self, timestamp_ms: int) -> int:
+        """The number of the last entry whose timestamp is not larger; -1 when there is none."""
+        return bisect_right(self.timestamps, timestamp_ms) - 1
+
+    def entry(self, slot: int) -> TimeEntry:
+        """One of them."""
+        return TimeEntry(self.timestamps[slot], self.base_offset + self._relative_offsets[slot])
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries at or after `offset`."""

@@ -44,8 +44,13 @@ class LeaderEpochs:
 
     def learn(self, epoch: int, offset: int) -> None:
         """A batch at `offset` says that it was written in `epoch`, -1 in an old format: what contradicts it goes."""
-        if epoch >= 0 and self.epoch_at(offset) != epoch:
-            self.truncate_from_end(offset)
+        if epoch < 0 or self.epoch_at(offset) == epoch:
+            return
+        self.truncate_from_end(offset)
+        while self._epochs and self._epochs[-1] > epoch:
+            self._epochs.pop()
+            self._start_offsets.pop()
+        if self.latest != epoch:
             self.assign(epoch, offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.log.batches import Batch
 from odradek.broker.log.config import LogConfig
+from odradek.broker.log.index_check import confirm_largest_timestamp, offset_before
 from odradek.broker.log.segment import SUFFIXES, Segment
 from odradek.broker.log.storage import Storage
 from odradek.protocol.conversion import records_of
@@ -35,6 +36,7 @@ def first_at_or_after(log: "Log", timestamp_ms: int) -> TimestampedOffset | None
     """The first record of the log, by offset, whose timestamp is not before `timestamp_ms`."""
     try:
         for segment in log.segments[max(0, log.segment_number(log.log_start_offset)) :]:
+            confirm_largest_timestamp(segment)
             if segment.largest_timestamp.timestamp_ms >= timestamp_ms:
                 found = _in_segment(log, segment, timestamp_ms)
                 if found is not None:
@@ -48,7 +50,7 @@ def first_at_or_after(log: "Log", timestamp_ms: int) -> TimestampedOffset | None
 
 def _in_segment(log: "Log", segment: Segment, timestamp_ms: int) -> TimestampedOffset | None:
     log.use(segment)
-    start = max(segment.time_index.offset_before(timestamp_ms), log.log_start_offset)
+    start = max(offset_before(segment, timestamp_ms), log.log_start_offset)
     for batch in segment.batches_from(start):
         if batch.max_timestamp_ms >= timestamp_ms:
             found = _in_batch(segment, batch, timestamp_ms, log.log_start_offset)
@@ -68,6 +70,8 @@ def _in_batch(segment: Segment, batch: Batch, timestamp_ms: int, start_offset: i
 def with_max_timestamp(log: "Log") -> TimestampedOffset | None:
     """The first record that has the largest timestamp of the log (KIP-734)."""
     try:
+        for segment in log.segments:
+            confirm_largest_timestamp(segment)
         segment = max(log.segments, key=lambda segment: segment.largest_timestamp.timestamp_ms)
         largest = segment.largest_timestamp
         if largest.timestamp_ms < 0:

@@ -9,6 +9,7 @@ import logging
 from odradek.broker.log.batches import iterate_of_producers
 from odradek.broker.log.control import learn
 from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.index_check import position_before
 from odradek.broker.log.producer_state import ProducerState
 from odradek.broker.log.segment import LOG, TRANSACTION_INDEX, Segment
 from odradek.broker.log.snapshots import Snapshots
@@ -110,7 +111,7 @@ def _lately_written(segments: list[Segment], end_offset: int, now_ms: int) -> li
         if left <= 0 or now_ms - segment.modified_ms() >= RECALL_AGE_MS:
             break
         end = segment.locate(end_offset)
-        begin = segment.offset_index.batch_at_or_before(max(end - left, 0))
+        begin = position_before(segment, segment.offset_index.offset_before(max(end - left, 0)))
         found.append((segment, begin, end))
         left -= end - begin
     return found[::-1]

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from odradek.broker.log.checkpoints import LEADER_EPOCHS, decode_epochs, encode_epochs
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.index_check import check_last_time_entry
 from odradek.broker.log.interrupted import finish_interrupted_changes
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.listing import new_segment
@@ -146,6 +147,7 @@ def _load_epochs(storage: Storage, directory: str, has_segments: bool) -> tuple[
 def _readable_to_the_end(segment: Segment) -> bool:
     try:
         segment.next_offset()
+        check_last_time_entry(segment)
     except CorruptBatch as bad:
         logger.warning("%s: damaged after a clean shutdown, %s", segment.path(LOG), bad)
         return False

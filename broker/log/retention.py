@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from odradek.broker.log.index_check import confirm_largest_timestamp
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.storage import Storage
 
@@ -30,10 +31,16 @@ def delete_old_segments(log: "Log", high_watermark: int) -> int:
         deleted += _delete_while(log, high_watermark, too_large, "retention.bytes")
     if log.config.retention_ms >= 0:
         oldest_ms = log.storage.clock.now_ms() - log.config.retention_ms
-        deleted += _delete_while(
-            log, high_watermark, lambda segment, _: segment.retention_timestamp_ms() < oldest_ms, "retention.ms"
-        )
+        deleted += _delete_while(log, high_watermark, lambda segment, _: _is_older(segment, oldest_ms), "retention.ms")
     return deleted
+
+
+def _is_older(segment: Segment, oldest_ms: int) -> bool:
+    """Not by the word of an index alone."""
+    if segment.retention_timestamp_ms() >= oldest_ms:
+        return False
+    confirm_largest_timestamp(segment)
+    return segment.retention_timestamp_ms() < oldest_ms
 
 
 def _delete_while(log: "Log", high_watermark: int, may_go: Callable[[Segment, int], bool], reason: str) -> int:

@@ -19,6 +19,7 @@ from odradek.broker.log.index import (
     TimeIndex,
     read_last_time_entry,
 )
+from odradek.broker.log.index_check import position_before
 from odradek.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.protocol.record_batch import LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
 from odradek.world.clock import Clock
@@ -57,6 +58,7 @@ class Segment:
         "_prefix",
         "_time_index",
         "base_offset",
+        "largest_is_confirmed",
         "roll_jitter_ms",
         "size_bytes",
         "transactions",
@@ -78,8 +80,12 @@ class Segment:
         self._offset_index: OffsetIndex | None = OffsetIndex(base_offset)
         self._time_index: TimeIndex | None = TimeIndex(base_offset)
         self._largest: TimeEntry | None = TimeEntry(-1, base_offset)
+        self.largest_is_confirmed = True
         self._first_timestamp_ms: int | None = None
         self._bytes_since_index_entry = 0
+
+    def __repr__(self) -> str:
+        return self.path(LOG)
 
     def moved_to(self, directory: str) -> None:
         """The directory was renamed; open files stay open."""
@@ -91,6 +97,7 @@ class Segment:
         self.size_bytes = self._files.size(self.path(LOG))
         self._offset_index = self._time_index = None
         self._largest = None
+        self.largest_is_confirmed = False
 
     def path(self, suffix: str) -> str:
         """Where a file of this segment is."""
@@ -241,7 +248,7 @@ class Segment:
 
         Raises CorruptBatch when the segment is damaged on the way.
         """
-        return position_of(offset, self.file, self.offset_index.position_before(offset), self.size_bytes)
+        return position_of(offset, self.file, position_before(self, offset), self.size_bytes)
 
     def batches_from(self, offset: int) -> Iterator[Batch]:
         """Headers from the one that holds `offset` on."""
@@ -268,7 +275,7 @@ class Segment:
 
     def next_offset(self) -> int:
         """One after the last batch; the base offset when empty. Also learns the largest timestamp on its way."""
-        position = self.offset_index.position_before(self.base_offset + LARGEST_RELATIVE_OFFSET)
+        position = position_before(self, self.base_offset + LARGEST_RELATIVE_OFFSET)
         largest = self.time_index.last
         following = self.base_offset
         for batch in iterate_headers(self.file, position, self.size_bytes) if self.size_bytes else ():

@@ -66,9 +66,20 @@ def start_over(log: "Log", offset: int) -> None:
         log.storage.files.sync_directory(log.directory)
     except OSError as error:
         raise log.failed(error) from error
+    goes_back = offset < log.log_start_offset
     log.log_start_offset = log.log_end_offset = offset
     log.went_back_to(0)
     log.recovery_point = offset
+    if goes_back:
+        _settle(log)
     log.producers = ProducerState(offset)
     log.epochs.clear()
     log.write_epochs()
+
+
+def _settle(log: "Log") -> None:
+    """A checkpoint with the higher start would hide what the leader has before it from this replica."""
+    try:
+        log.storage.settle(log)
+    except OSError as error:
+        raise log.failed(error) from error

@@ -36,14 +36,17 @@ def recover_segments(
     previous_offset = segments[first].base_offset - 1 if segments else -1
     for number in range(first, len(segments)):
         segment = segments[number]
-        if not gaps and segment.base_offset != previous_offset + 1:
+        if not gaps and 0 < segment.base_offset - previous_offset - 1 <= LARGEST_RELATIVE_OFFSET:
             logger.warning("%s: nothing between %d and it", segment.path(LOG), previous_offset)
+            segments[number - 1].sync()
             return _drop(storage, segments, number, 0)
         size = segment.size_bytes
         previous_offset = _recover_segment(segment, epochs, max(previous_offset, segment.base_offset - 1))
         if segment.size_bytes < size:
             segment.sync()
             return _drop(storage, segments, number + 1, size - segment.size_bytes)
+    if segments:
+        segments[-1].sync()  # a truncation that the stop came into may not be on the disk yet
     return Recovered(0, 0)
 
 
@@ -68,14 +71,12 @@ def remove_segment_files(storage: Storage, segments: list[Segment]) -> None:
 def _recover_segment(segment: Segment, epochs: LeaderEpochs, previous_offset: int) -> int:
     """The last valid offset; everything after it is cut off."""
     _, times = segment.reset_indexes()
-    position, epoch = 0, -1
+    position = 0
     try:
         for batch, _ in iterate_valid(segment.file, 0, segment.size_bytes):
             _check_order(segment, batch, previous_offset)
             segment.note(batch.last_offset, batch.position, batch.size_bytes, batch.max_timestamp_ms)
-            if batch.leader_epoch != epoch:
-                epoch = batch.leader_epoch
-                epochs.learn(epoch, batch.base_offset)
+            epochs.learn(batch.leader_epoch, batch.base_offset)
             previous_offset, position = batch.last_offset, batch.next_position
     except CorruptBatch as bad:
         logger.warning(
@@ -105,12 +106,9 @@ def learn_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
         if number + 1 < len(segments) and segments[number + 1].begins_with_messages:
             segment.release()
             continue
-        epoch = -1
         try:
             for batch in iterate_headers(segment.file, 0, segment.size_bytes):
-                if batch.leader_epoch != epoch:
-                    epoch = batch.leader_epoch
-                    epochs.learn(epoch, batch.base_offset)
+                epochs.learn(batch.leader_epoch, batch.base_offset)
         except CorruptBatch as bad:
             logger.error("%s is damaged %s", segment.path(LOG), bad)
         segment.release()

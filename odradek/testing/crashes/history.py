@@ -82,6 +82,9 @@ class History:
         """What is on the disk when the operation under way is stopped."""
         self.before: list[list[Entry]] = []
         """What was there before the operation under way."""
+        self.former: list[list[Entry]] = []
+        """What deleted partitions of this name held: until the deletion is on the disk they may come back."""
+        self.former_end = 0
         self.target = 0
         """Where the operation under way wants the log to go on."""
         self.acknowledged_end = 0
@@ -112,8 +115,8 @@ class History:
         self.certain_end = 0
         self.certain_start = min(self.certain_start, start)
         self.high_watermark = min(self.high_watermark, end)
-        self.before = []
-        self.target = 0
+        self.before, self.former = [], []
+        self.target = self.former_end = 0
 
     def records(self, end_offset: int) -> list[tuple[int, bytes | None, bytes | None]]:
         """(offset, key, value) of all before that offset but markers and what was aborted."""

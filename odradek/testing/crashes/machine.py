@@ -27,7 +27,7 @@ POLICIES = {
 LINES_KEPT = 5000
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818
     """What a log promises does not hold; says what and where."""
 
 

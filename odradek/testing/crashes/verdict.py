@@ -38,11 +38,16 @@ def check(log: Log, history: History, certain_end: int, start_at_most: int) -> l
     """
     found = entries_of(log)
     possible = [history.entries, *history.before]
+    target = history.target
+    if not certain_end:
+        possible += history.former
+        target = max(target, history.former_end)
+        start_at_most = max(start_at_most, history.former_end)
     end = log.log_end_offset
     require(end >= certain_end, log, f"lost what was on the disk before {certain_end}")
     require(log.log_start_offset >= min(history.certain_start, end), log, f"began at {history.certain_start}")
     last = max((one[-1].last_offset + 1 for one in possible if one), default=0)
-    require(end <= max(history.end, last, history.target), log, f"nothing was ever written after {history.end}")
+    require(end <= max(history.end, last, target), log, f"nothing was ever written after {history.end}")
     if found:
         written = [entries for entries in possible if _comes_from(found, entries, history, start_at_most, certain_end)]
         require(bool(written), log, _why_not(found, history, start_at_most, certain_end))

@@ -248,6 +248,7 @@ class Workload:
         machine = self._machine
         assert machine.logs is not None
         fresh = machine.histories[key] = History(history.topic, history.compacts)
-        fresh.before = [list(history.entries), *history.before]
-        fresh.target, fresh.highest_start = history.end, history.highest_start
+        fresh.former = [list(history.entries), *history.former]
+        fresh.former_end = max(history.end, history.former_end)
+        fresh.highest_start = history.highest_start
         machine.logs.delete(*key)
