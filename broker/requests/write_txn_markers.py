@@ -70,6 +70,8 @@ def _write(
 ) -> WritableTxnMarkerPartitionResult:
     result = WritableTxnMarkerPartitionResult(partition_index=index)
     try:
+        if marker.producer_id < 0 or marker.producer_epoch < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"producer {marker.producer_id} of {marker.producer_epoch}")
         partition = broker.replicas.led(topic, index)
         if topic == CONSUMER_OFFSETS and not broker.groups.serves_partition(index):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the groups of {topic}-{index} are being loaded")
