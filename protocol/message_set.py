@@ -42,6 +42,10 @@ _OFFSET: Final = Struct(">q")
 _NULL: Final = _LENGTH.pack(-1)
 
 
+class InvalidWrapper(CorruptBatch):
+    """A compressed message whose bytes are right, and whose content cannot be: no producer should send it again."""
+
+
 class LegacyMessage(NamedTuple):
     """One message as it stands in the set: a wrapper is not opened."""
 
@@ -140,18 +144,18 @@ def _add(columns: Columns, offset: int, timestamp: int, key: bytes | None, value
 def _open_wrapper(columns: Columns, wrapper: LegacyMessage, limit: int) -> int:
     """Add what is in a compressed message; the size it decompressed to."""
     if wrapper.value is None or wrapper.codec > compression.LZ4:
-        raise CorruptBatch(wrapper.position, f"compressed message of codec {wrapper.codec}, value {wrapper.value!r}")
+        raise InvalidWrapper(wrapper.position, f"compressed message of codec {wrapper.codec}, value {wrapper.value!r}")
     try:
         content = compression.decompress(wrapper.codec, wrapper.value, limit, lenient_lz4=wrapper.magic == MAGIC_V0)
         inner = list(messages(content))
     except (CorruptBatch, compression.BadCompression) as reason:
         raise CorruptBatch(wrapper.position, f"compressed messages: {reason}") from None
     if not inner:
-        raise CorruptBatch(wrapper.position, "compressed message with nothing in it")
+        raise InvalidWrapper(wrapper.position, "compressed message with nothing in it")
     base = _first_offset(wrapper, inner[-1].offset)
     for message in inner:
         if message.codec != compression.NONE:
-            raise CorruptBatch(wrapper.position, "a compressed message in a compressed message")
+            raise InvalidWrapper(wrapper.position, "a compressed message in a compressed message")
         take_wrapper_time = wrapper.is_log_append_time and message.magic == MAGIC_V1
         timestamp = wrapper.timestamp if take_wrapper_time else message.timestamp
         value = None if message.value is None else bytes(message.value)
@@ -164,7 +168,7 @@ def _first_offset(wrapper: LegacyMessage, last_inner_offset: int) -> int:
     if wrapper.magic == MAGIC_V0 or wrapper.offset == 0:
         return 0  # absolute; or, with offset 0, from versions of librdkafka that leave it to the broker
     if wrapper.offset < last_inner_offset:
-        raise CorruptBatch(wrapper.position, f"offset {wrapper.offset} is less than its last, {last_inner_offset}")
+        raise InvalidWrapper(wrapper.position, f"offset {wrapper.offset} is less than its last, {last_inner_offset}")
     return wrapper.offset - last_inner_offset
 
 

@@ -6,7 +6,7 @@ served is the business of replication/conversion.py.
 
 from odradek.protocol.compression import NONE
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
-from odradek.protocol.message_set import messages, up_convert
+from odradek.protocol.message_set import InvalidWrapper, messages, up_convert
 from odradek.protocol.primitives import Records
 from odradek.protocol.record_batch import MAGIC_AT, MAGIC_V2
 from odradek.protocol.records import encode_batch
@@ -19,7 +19,8 @@ DECOMPRESSED_BYTES_MAX = 16 * 1024 * 1024
 def to_batch(records: Records) -> bytearray:
     """What a producer of version 0 to 2 sent, as one batch in the codec of its last compressed message.
 
-    Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD for an empty set.
+    Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD for wrappers that cannot be, and for an empty
+    set. Kafka takes a set that is cut off, or empty, leaves out what is not whole, and says that all is well.
     """
     if records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no message set at all")
@@ -28,6 +29,8 @@ def to_batch(records: Records) -> bytearray:
             return bytearray(records)
         columns = up_convert(records, decompressed_limit=DECOMPRESSED_BYTES_MAX)
         codecs = [message.codec for message in messages(records, check_crc=False) if message.codec != NONE]
+    except InvalidWrapper as bad:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(bad)) from bad
     except MalformedMessage as bad:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(bad)) from bad
     if not len(columns):
