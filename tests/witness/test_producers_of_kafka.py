@@ -1,0 +1,94 @@
+"""Producers and transactions of logs that Kafka wrote: what we make of their batches is what Kafka has in its snapshots
+and transaction indexes; and `dump-log` has nothing to say against any of its files."""
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.dump import Row, dump, verify
+from odradek.broker.log.recovery import open_log
+from odradek.broker.log.storage import Storage
+from odradek.testing.foreign.kafkas_corpus import TRANSACTIONS, KafkasCorpus
+from odradek.testing.foreign.stage import Stage
+from odradek.testing.virtual_clock import ManualClock
+from odradek.world.background import InlineBackground
+from odradek.world.os_files import OsFiles
+
+pytestmark = pytest.mark.cluster
+
+FILES = OsFiles()
+FOR_EVER_MS = 1 << 60
+
+
+def entries(path: Path) -> list[str]:
+    """What stands in a snapshot or an index, in an order of its own: Kafka's is that of a hash map."""
+    return sorted(map(str, dump(FILES, str(path))))
+
+
+def opened_anew(directory: Path, copy: Path) -> Path:
+    """A copy of a partition's directory without snapshots and transaction indexes, recovered by us, and closed."""
+    shutil.copytree(directory, copy, ignore=shutil.ignore_patterns("*.snapshot", "*.txnindex"))
+    storage = Storage(FILES, ManualClock(), InlineBackground(), random.Random(1), producer_expiration_ms=FOR_EVER_MS)
+    topic, _, number = directory.name.rpartition("-")
+    log = open_log(storage, str(copy), topic, int(number), LogConfig(segment_bytes=1 << 30))
+    log.close()
+    return copy
+
+
+def check_alike(directory: Path, copy: Path) -> tuple[int, int]:
+    """How many producers and aborted transactions were compared."""
+    ours, aborted = opened_anew(directory, copy), 0
+    newest = max(directory.glob("*.snapshot"), default=None)
+    if newest is None:
+        return 0, 0
+    kept = {path.name for path in ours.glob("*.snapshot")}
+    for snapshot in directory.glob("*.snapshot"):  # ours has those of the last two segments, and of the end
+        if snapshot.name in kept:
+            assert entries(ours / snapshot.name) == entries(snapshot), snapshot
+    assert newest.name in kept
+    for index in directory.glob("*.txnindex"):
+        aborted += len(entries(index))
+        assert not index.stat().st_size or (ours / index.name).read_bytes() == index.read_bytes(), index
+    return len(entries(newest)), aborted
+
+
+def test_our_state_of_producers_is_kafkas(new_stage: Callable[..., Stage], tmp_path: Path) -> None:
+    stage = new_stage()
+    kafka = stage.kafka(inter_broker_protocol_version="2.8")
+    kafkas = KafkasCorpus(stage.address)
+    kafkas.create()
+    kafkas.write_transactions()
+    kafkas.write_between(500)
+    kafkas.leave_open()
+    kafka.stop()
+    assert list(verify(FILES, str(stage.logs))) == []
+    compared = {one.name: check_alike(one, tmp_path / one.name) for one in stage.directories()}
+    assert compared[f"{TRANSACTIONS}-0"] == (3, 6)
+    assert sum(producers for name, (producers, _) in compared.items() if name.startswith("__consumer_offsets")) >= 2
+    check_decoded(stage)
+
+    kafka = stage.kafka()
+    kafkas.abort_open()
+    kafkas.write_transactions()
+    kafka.kill()
+    assert list(verify(FILES, str(stage.logs))) == []
+
+
+def check_decoded(stage: Stage) -> None:
+    rows = records_of(stage.directories("__transaction_state"))
+    states = {str(row["key"]["transactional_id"]): row["value"] for row in rows}  # type: ignore[index]
+    assert set(states) == {"first", "second", "open"}
+    assert [states[name]["transaction_status"] for name in sorted(states)] == [  # type: ignore[index]
+        "CompleteCommit", "Ongoing", "CompleteCommit",
+    ]  # fmt: skip
+    offsets = [row for row in records_of(stage.directories("__consumer_offsets")) if "control" not in row]
+    assert offsets and all("undecodable" not in row for row in offsets)
+
+
+def records_of(directories: list[Path]) -> list[Row]:
+    logs = [path for directory in directories for path in sorted(directory.glob("*.log"))]
+    return [row for path in logs for row in dump(FILES, str(path), records=True) if "magic" not in row]
