@@ -149,34 +149,38 @@ def _record_line(row: Mapping[str, object]) -> str:
     if "control" in row:
         coordinator = row.get("coordinator_epoch")
         return f"{start}  {row['control']}" + ("" if coordinator is None else f"  coordinator epoch {coordinator}")
-    parts = [start, f"key {_shown(row['key'])}", f"value {_shown(row['value'])}"]
+    parts = [start, f"key {shown(row['key'])}", f"value {shown(row['value'])}"]
     headers = row["headers"]
     if isinstance(headers, list) and headers:
-        parts.append("headers " + ", ".join(f"{name}={_shown(value)}" for name, value in headers))
+        parts.append("headers " + ", ".join(f"{name}={shown(value)}" for name, value in headers))
     if "undecodable" in row:
         parts.append(f"NOT DECODED: {row['undecodable']}")
     return "  ".join(parts)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """Short enough for a line."""
     if value is None:
         return "null"
     if isinstance(value, Mapping):
         return " ".join(f"{name}={_inner(content, name)}" for name, content in value.items())
-    said = text(value) if isinstance(value, bytes) else str(value)
-    said = said.replace("\n", "\\n").replace("\t", "\\t")
-    if len(said) > TEXT_MAX:
-        said = f"{said[:TEXT_MAX]}… ({len(said)} characters)"
-    return f'"{said}"' if isinstance(value, bytes) and not said.startswith("0x") else said
+    said = _readable(value) if isinstance(value, bytes) else str(value)
+    return said if len(said) <= TEXT_MAX else f"{said[:TEXT_MAX]}… ({len(said)} characters)"
+
+
+def _readable(value: bytes) -> str:
+    """In quotes, with escapes for what is no text; 0x and the bytes when that is most of it."""
+    characters = value.decode("utf-8", "backslashreplace")
+    escaped = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in characters)
+    return f"0x{value.hex()}" if len(escaped) > 2 * len(value) else f'"{escaped}"'
 
 
 def _inner(value: object, name: str = "") -> str:
     """A part of something decoded."""
     if isinstance(value, Mapping):
-        return "{" + _shown(value) + "}"
+        return "{" + shown(value) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_inner(one) for one in value) + "]"
     if isinstance(value, int) and "timestamp" in name:
         return "-" if value == -1 else time(value).replace(" ", "T")
-    return _shown(value)
+    return shown(value)

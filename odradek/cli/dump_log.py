@@ -43,11 +43,11 @@ def _dump(paths: list[str], records: bool, topic: str | None, json: bool) -> int
 
     files = OsFiles()
     code = 0
-    for path in paths:
+    for number, path in enumerate(paths):
         try:
             rows = dump(files, path, records=records, topic=topic)
             if not json:
-                print(f"{path}: {title(path)}")
+                print(("\n" if number else "") + f"{path}: {title(path)}")
             _print(path, rows, json)
         except ValueError as error:
             if not isinstance(error, CorruptBatch):

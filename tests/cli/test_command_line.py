@@ -12,6 +12,7 @@ import typer
 
 from odradek.cli import main as command_line
 from odradek.cli.consume import Printer
+from odradek.cli.dump_lines import shown as in_short
 from odradek.cli.options import settings, topic_partition
 from odradek.cli.output import plain, print_table
 from odradek.client.admin.values import ConfigEntry, ConfigSource
@@ -170,6 +171,13 @@ def test_dump_log_goes_on_as_far_as_a_damaged_file_makes_sense(
     other.write_text("")
     assert command_line.run(["dump-log", str(other)]) == 2
     assert command_line.run(["dump-log", "--verify", str(other)]) == 2
+    assert command_line.run(["dump-log", "--verify", str(tmp_path / "nowhere")]) == 1
+
+
+def test_bytes_that_are_no_text_are_shown_so_that_one_sees_what_they_are() -> None:
+    shown = [in_short(value) for value in (b"plain", b"a\nb\x00", b"caf\xc3\xa9 \xff", bytes(4), None, b"")]
+    assert shown == ['"plain"', '"a\\nb\\x00"', '"café \\xff"', "0x00000000", "null", '""']
+    assert in_short(b"x" * 200) == f'"{"x" * 119}… (202 characters)'
 
 
 def test_partitions_and_pairs_as_people_write_them() -> None:

@@ -4,6 +4,7 @@ A log that is read as it should be has none of this: what a start after a crash 
 old Kafka leaves, is no damage as long as nobody can be served something wrong because of it.
 """
 
+import errno
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -26,6 +27,8 @@ def verify(files: Files, path: str, *, topic: str | None = None) -> Iterator[Dam
     if files.is_directory(path):
         yield from _verify_directory(files, path, topic)
         return
+    if not files.exists(path):
+        raise FileNotFoundError(errno.ENOENT, "there is no such file", path)
     for position, reason in _complaints(files, path, topic):
         yield Damage(path, position, reason)
 

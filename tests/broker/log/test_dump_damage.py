@@ -215,6 +215,7 @@ def test_files_of_a_change_that_is_going_on_are_read_too(contents: dict[str, byt
     for name, content in contents.items():
         files.set_content(name + ".deleted" if FIRST in name else name, content)
     assert list(verify(files, f"{DIRECTORY}/{FIRST}.index.deleted")) == []
+    files.set_content(f"{DATA}/notes.txt", b"")
     with pytest.raises(ValueError, match="not a file of a log"):
         list(verify(files, f"{DATA}/notes.txt"))
 
