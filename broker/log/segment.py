@@ -21,7 +21,7 @@ from odradek.broker.log.index import (
 )
 from odradek.broker.log.index_check import position_before
 from odradek.broker.log.transaction_index import AbortedTransaction, TransactionIndex
-from odradek.protocol.record_batch import LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
+from odradek.protocol.record_batch import BATCH_LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
 from odradek.world.clock import Clock
 from odradek.world.files import Buffer, File, Files
 
@@ -267,8 +267,8 @@ class Segment:
         to readers as it is, as it does in Kafka.
         """
         if self._begins_with_messages is None:
-            head = self.file.pread(MAGIC_AT + 1, 0)
-            if len(head) <= MAGIC_AT:
+            head = self.file.pread(MAGIC_AT + 1, 0) if self.size_bytes else b""
+            if len(head) <= MAGIC_AT or not any(head[BATCH_LENGTH_AT:MAGIC_AT]):  # nothing yet, or only room for it
                 return False
             self._begins_with_messages = head[MAGIC_AT] < MAGIC_V2
         return self._begins_with_messages

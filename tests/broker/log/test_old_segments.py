@@ -112,6 +112,17 @@ def test_opening_after_a_clean_stop_does_not_read_it_all(tmp_path: Path) -> None
     assert opened(directory, clean=True).producers.map_end_offset == 65
 
 
+def test_room_for_a_segment_is_no_message() -> None:
+    """Zeros of `log.preallocate` in front of which nothing is written yet would have format 0."""
+    log = open_test_log(make_storage(), replace(CONFIG, preallocate=True))
+    assert not log.active.begins_with_messages
+    log.append_as_leader(make_batch((b"a",)), 0)
+    assert not log.active.begins_with_messages
+    log.truncate_to(0)
+    log.append_as_follower(golden_bytes("v0-0"))
+    assert log.active.begins_with_messages
+
+
 @pytest.mark.parametrize("name", ["v0-0", "v1-0"])
 def test_a_torn_end_is_cut_off(name: str, tmp_path: Path) -> None:
     """At any byte of a compressed message, and of a plain one."""
