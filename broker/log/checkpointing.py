@@ -68,9 +68,14 @@ class Checkpointing:
             )
 
     def log_starts(self) -> None:
-        """Write the log start offsets that segments do not say."""
-        for directory in self._directories.online():
-            directory.checkpoints.write(checkpoints.LOG_START_OFFSETS, self._starts(directory.path))
+        """Write where each log begins."""
+        for path in self._directories.by_path:
+            self._log_starts(path)
+
+    def _log_starts(self, path: str) -> None:
+        directory = self._directories.by_path[path]
+        if directory.offline is None and not self.stopped:
+            directory.checkpoints.write(checkpoints.LOG_START_OFFSETS, self._starts(path))
 
     def cleaned(self, path: str) -> None:
         """Up to where each log is compacted. Never more than once per compaction, truncation or deletion."""
@@ -86,11 +91,12 @@ class Checkpointing:
         self.soon(log.log_directory)
 
     def soon(self, path: str) -> None:
-        """Recovery points and compaction, once for all logs there that this loop turn changes."""
+        """All but the high watermarks, once for all logs there that this loop turn changes."""
 
         def write() -> None:
             self._soon.discard(path)
             self._recovery_points(path)
+            self._log_starts(path)
             self.cleaned(path)
 
         if path not in self._soon:

@@ -16,6 +16,7 @@ from odradek.broker.log.going_offline import Directories
 from odradek.broker.log.live_logs import Key, LiveLogs
 from odradek.broker.log.log import Log
 from odradek.broker.log.recovery import open_log
+from odradek.broker.log.removal import sync_removals
 from odradek.broker.log.storage import Storage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
@@ -95,8 +96,10 @@ class Creation:
 
     def _create(self, log_directory: str, key: Key, topic_id: bytes) -> Log:
         path = f"{log_directory}/{partition_name(*key)}"
+        sync_removals(self._storage)
         try:
             log = open_log(self._storage, path, *key, self._config_of(key[0]), clean=True)
+            self._storage.settle(log)
             if topic_id != ZERO_UUID:
                 self._write_topic_id(log, topic_id)
         except OSError:

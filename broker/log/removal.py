@@ -14,7 +14,18 @@ def set_aside(storage: Storage, log: Log) -> None:
     unique = storage.random.getrandbits(128)
     path = f"{log.log_directory}/{deleted_name(log.topic, log.partition, unique)}"
     storage.files.rename(log.directory, path)
+    storage.removals.add(log.log_directory)
     remove_later(storage, log, path)
+
+
+def sync_removals(storage: Storage) -> None:
+    """Before a log is made: one of its name that was in another directory must not come back beside it."""
+    for path in sorted(storage.removals):
+        try:
+            storage.files.sync_directory(path)
+        except OSError as error:
+            storage.failed(path, error)
+    storage.removals.clear()
 
 
 def remove_later(storage: Storage, log: Log, path: str) -> None:

@@ -48,6 +48,7 @@ class Storage:
         "open_segments",
         "producer_expiration_ms",
         "random",
+        "removals",
         "settle",
         "truncated",
     )
@@ -77,3 +78,5 @@ class Storage:
         self.settle = settle
         self.producer_expiration_ms = producer_expiration_ms
         self.open_segments = OpenSegments()
+        self.removals: set[str] = set()
+        """Log directories that logs were removed from, which is not on the disk yet for certain."""

@@ -1,8 +1,8 @@
 """Dropping the end of a log, or all of it: a follower that has to agree with its leader.
 
-The last segment goes first, so that a crash leaves the beginning of what was there. File and directory are synced
-before the next append, so that no crash can bring the dropped end, a segment or a snapshot back beside the data that
-took its place.
+The last segment goes first, and the one that is cut only when those after it are gone for good, so that a crash leaves
+the beginning of what was there. File and directory are synced before the next append, so that no crash can bring the
+dropped end, a segment or a snapshot back beside the data that took its place.
 """
 
 import logging
@@ -33,7 +33,10 @@ def truncate_to(log: "Log", offset: int) -> bool:
         start_over(log, offset)
         return True
     try:
-        remove_segments(log, [segment for segment in reversed(log.segments) if segment.base_offset > offset])
+        gone = [segment for segment in reversed(log.segments) if segment.base_offset > offset]
+        if gone:
+            remove_segments(log, gone)
+            log.storage.files.sync_directory(log.directory)
         log.log_end_offset = log.active.truncate_to(offset, log.storage.clock.now_ms())
         log.segments_changed()
         log.storage.open_segments.forget(log.active)

@@ -65,7 +65,9 @@ def _expected(log: Log | None, history: History) -> Expected:
         return Expected(0, 0, history.end, True)
     limit = history.certain_end if history.before else history.end
     acknowledged = min(history.acknowledged_end, limit)
-    return Expected(acknowledged, min(log.recovery_point, limit), log.log_start_offset, not log.recovery_point)
+    return Expected(
+        acknowledged, min(log.recovery_point, limit), log.log_start_offset, log.recovery_point <= log.log_start_offset
+    )
 
 
 def _work(machine: Machine) -> bool:
@@ -137,5 +139,8 @@ def _check(machine: Machine, key: Key, history: History, expected: Expected) -> 
 
 
 def del_history(machine: Machine, key: Key) -> None:
-    """The partition never was."""
-    machine.histories[key] = History(key[0], machine.histories[key].compacts)
+    """The partition never was; if its directory was renamed only, that may come back."""
+    gone, fresh = machine.histories[key], History(key[0], machine.histories[key].compacts)
+    fresh.former = [gone.entries, *gone.former]
+    fresh.former_end = max(gone.end, gone.former_end)
+    machine.histories[key] = fresh

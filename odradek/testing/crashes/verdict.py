@@ -64,8 +64,9 @@ def check(log: Log, history: History, certain_end: int, start_at_most: int) -> l
     check_reads(log, found)
     if history.compacts:
         check_keys(log, found, history, entries, certain_end)
-        kept = [one for one in entries if one.last_offset < certain_end]
-        return kept + [one for one in found if one.last_offset >= certain_end]
+        limit = max(certain_end, log.log_start_offset)
+        kept = [one for one in entries if one.last_offset < limit]
+        return kept + [one for one in found if one.last_offset >= limit]
     return [one for one in entries if one.last_offset < end]
 
 

@@ -201,14 +201,17 @@ class Workload:
         history.certain_end = min(log.recovery_point, max([
             log.log_start_offset, *(one.last_offset + 1 for one in history.entries if one.last_offset < offset)
         ]))  # fmt: skip
+        begins_anew = offset <= log.log_start_offset and offset < log.log_end_offset
+        if begins_anew:
+            history.certain_end, history.target = 0, offset
         self._machine.note(f"  to {offset}")
         log.truncate_to(offset)
         if log.log_end_offset > offset:
             raise Violation(f"{log} was truncated to {offset}")
         history.cut_to(log.log_end_offset)
-        if log.log_end_offset <= log.log_start_offset:
+        if begins_anew:
             history.begin_anew(log.log_end_offset)
-        history.before = []
+        history.before, history.target = [], 0
         self._epoch += 1
 
     def _start_over(self, key: Key, log: Log, history: History) -> None:
