@@ -13,6 +13,7 @@ from odradek.broker.log.dump import Row, dump, verify
 from odradek.broker.log.recovery import open_log
 from odradek.broker.log.storage import Storage
 from odradek.testing.foreign.kafkas_corpus import TRANSACTIONS, KafkasCorpus
+from odradek.testing.foreign.seen import read
 from odradek.testing.foreign.stage import Stage
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground
@@ -92,3 +93,36 @@ def check_decoded(stage: Stage) -> None:
 def records_of(directories: list[Path]) -> list[Row]:
     logs = [path for directory in directories for path in sorted(directory.glob("*.log"))]
     return [row for path in logs for row in dump(FILES, str(path), records=True) if "magic" not in row]
+
+
+def test_kafkas_tool_ends_a_hanging_transaction_that_we_serve(new_stage: Callable[..., Stage]) -> None:
+    """`kafka-transactions.sh`: DescribeProducers finds it, WriteTxnMarkers ends it; Kafka sees that afterwards."""
+    stage = new_stage()
+    kafka = stage.kafka(inter_broker_protocol_version="2.8")
+    kafkas = KafkasCorpus(stage.address)
+    kafkas.create()
+    kafkas.write_transactions()
+    kafkas.leave_open()
+    kafkas.write_between(2000)
+    kafka.stop()
+
+    def committed() -> list[bytes | None]:
+        return [record.value for record in read(stage.address, [TRANSACTIONS], "read_committed")[TRANSACTIONS]]
+
+    def tool(*arguments: str) -> str:
+        where = ("--topic", TRANSACTIONS, "--partition", "0")
+        main = "org.apache.kafka.tools.TransactionsCommand"
+        return stage.jars.run(main, "--bootstrap-server", stage.address, *arguments, *where)
+
+    ours = stage.odradek()
+    assert committed() == kafkas.committed
+    described = [line.split() for line in tool("describe-producers").splitlines()]
+    (hanging,) = [row for row in described if len(row) == 6 and row[5].isdigit() and int(row[5]) > 0]
+    tool("abort", "--start-offset", hanging[5])
+    assert committed() == kafkas.committed + kafkas.committed_later
+    ours.stop()
+    assert not ours.complaints()
+    assert list(verify(FILES, str(stage.logs))) == []
+    kafka = stage.kafka()
+    assert committed() == kafkas.committed + kafkas.committed_later
+    kafka.stop()
