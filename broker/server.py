@@ -226,8 +226,7 @@ class BrokerServer:
             self._assembly.services.controller.configure(controller_config(config))
             self._logs.configure_compaction(compaction_settings(config))
             self._logs.configure_producers(config.producer_id_expiration_ms)
-            for topic in {replica_log.topic for replica_log in self._logs.all_logs()}:
-                self._logs.configure(topic)
+            self._logs.configure_all()
 
     def _topic_changed(self, topic: str) -> None:
         if self._assembly is not None and self._logs is not None:

@@ -38,13 +38,17 @@ class Chores:
         self._timers[name] = self._clock.call_later(delay_ms, action)
 
     def for_each(self, things: Sequence[T], action: Callable[[T], object]) -> None:
-        """In order; what does not fit in a slice is done in later turns of the loop."""
+        """In order; what does not fit in a slice is done in later turns of the loop.
+
+        An action that answers True has not done all: it is done again.
+        """
         left = list(reversed(things))
 
         def go_on() -> None:
             until = self._clock.monotonic_ms() + SLICE_MS
             while left and not self._stopped:
-                action(left.pop())
+                if action(left[-1]) is not True:
+                    left.pop()
                 if self._clock.monotonic_ms() >= until:
                     self._clock.call_soon(go_on)
                     return

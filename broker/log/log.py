@@ -303,10 +303,11 @@ class Log:
             if self.epochs.truncate_from_start(offset):
                 self.write_epochs()
 
-    def delete_old_segments(self, high_watermark: int) -> int:
-        """Apply `retention.ms`, `retention.bytes` and the log start offset; how many segments went."""
+    def delete_old_segments(self, high_watermark: int, at_most: int = sys.maxsize) -> int:
+        """How many segments went: those before the log start, and by `retention.bytes` and `retention.ms` when the
+        policy says delete. Raises StorageFailure."""
         try:
-            return retention.delete_old_segments(self, high_watermark)
+            return retention.delete_old_segments(self, high_watermark, at_most)
         except OSError as error:
             raise self.failed(error) from error
 

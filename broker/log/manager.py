@@ -223,6 +223,10 @@ class LogManager:
         """`producer.id.expiration.ms` has changed."""
         self._storage.producer_expiration_ms = expiration_ms
 
+    def configure_all(self) -> None:
+        """Settings of the broker have changed, which may be those of any topic; in slices."""
+        self._upkeep.for_each_log(lambda log: log.configure(self.config_of(log.topic)))
+
     def configure(self, topic: str) -> None:
         """The topic's settings have changed."""
         config = self.config_of(topic)

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def delete_old_segments(log: "Log", high_watermark: int) -> int:
-    """Segments before the log start always go; by size and by age when the policy says delete. Raises OSError."""
-    deleted = _delete_while(log, high_watermark, lambda _, end: end <= log.log_start_offset, "log start offset")
+def delete_old_segments(log: "Log", high_watermark: int, at_most: int) -> int:
+    """See Log.delete_old_segments. Raises OSError."""
+    deleted = _delete_while(
+        log, high_watermark, at_most, lambda _, end: end <= log.log_start_offset, "log start offset"
+    )
     if not log.config.deletes:
         return deleted
     excess = log.size_bytes - log.config.retention_bytes
@@ -28,10 +30,12 @@ def delete_old_segments(log: "Log", high_watermark: int) -> int:
         return excess >= 0
 
     if log.config.retention_bytes >= 0:
-        deleted += _delete_while(log, high_watermark, too_large, "retention.bytes")
+        deleted += _delete_while(log, high_watermark, at_most - deleted, too_large, "retention.bytes")
     if log.config.retention_ms >= 0:
         oldest_ms = log.storage.clock.now_ms() - log.config.retention_ms
-        deleted += _delete_while(log, high_watermark, lambda segment, _: _is_older(segment, oldest_ms), "retention.ms")
+        deleted += _delete_while(
+            log, high_watermark, at_most - deleted, lambda segment, _: _is_older(segment, oldest_ms), "retention.ms"
+        )
     return deleted
 
 
@@ -43,10 +47,12 @@ def _is_older(segment: Segment, oldest_ms: int) -> bool:
     return segment.retention_timestamp_ms() < oldest_ms
 
 
-def _delete_while(log: "Log", high_watermark: int, may_go: Callable[[Segment, int], bool], reason: str) -> int:
+def _delete_while(
+    log: "Log", high_watermark: int, at_most: int, may_go: Callable[[Segment, int], bool], reason: str
+) -> int:
     """From the oldest on while `may_go(segment, offset after it)`; never beyond the high watermark."""
     count = 0
-    for number, segment in enumerate(log.segments):
+    for number, segment in enumerate(log.segments[:at_most]):
         last = number + 1 == len(log.segments)
         end = log.log_end_offset if last else log.segments[number + 1].base_offset
         if (last and (segment.size_bytes == 0 or reason == "log start offset")) or end > high_watermark:
@@ -68,7 +74,8 @@ def _delete_while(log: "Log", high_watermark: int, may_go: Callable[[Segment, in
 
 def remove_segments(log: "Log", gone: list[Segment]) -> None:
     """Take them out of the log; their files go after `file.delete.delay.ms`. Raises OSError."""
-    log.segments = [segment for segment in log.segments if segment not in gone]
+    going = set(gone)
+    log.segments = [segment for segment in log.segments if segment not in going]
     log.segments_changed()
     marked = []
     for segment in gone:

@@ -15,6 +15,9 @@ from odradek.broker.log.live_logs import LiveLogs
 from odradek.broker.log.log import Log
 from odradek.world.clock import Clock
 
+SEGMENTS_AT_ONCE = 10
+"""Of one log, whose files are renamed; then others may have the loop."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
@@ -30,7 +33,7 @@ class Intervals:
 
 
 class Upkeep:
-    """In slices: a log that went meanwhile is skipped; one whose disk fails has reported it already."""
+    """All of it in slices. A log that went meanwhile is skipped; one whose disk fails has reported it already."""
 
     def __init__(self, clock: Clock, intervals: Intervals, logs: LiveLogs, checkpointing: Checkpointing) -> None:
         self._clock = clock
@@ -57,27 +60,30 @@ class Upkeep:
         delay_ms = min(interval_ms, self._intervals.log_initial_task_delay_ms)
         self._chores.repeat(name, delay_ms, interval_ms, action)
 
-    def _for_each_log(self, action: Callable[[Log], object]) -> None:
-        def act(log: Log) -> None:
+    def for_each_log(self, action: Callable[[Log], object]) -> None:
+        def act(log: Log) -> object:
             if self._logs.is_live(log):
                 with contextlib.suppress(StorageFailure):
-                    action(log)
+                    return action(log)
+            return None
 
         self._chores.for_each(self._logs.all(), act)
 
     def _apply_retention(self) -> None:
-        def apply(log: Log) -> None:
-            log.delete_old_segments(self.high_watermark_of(log))
-            log.rest()
+        def apply(log: Log) -> bool:
+            more = log.delete_old_segments(self.high_watermark_of(log), SEGMENTS_AT_ONCE) == SEGMENTS_AT_ONCE
+            if not more:
+                log.rest()
+            return more
 
-        self._for_each_log(apply)
+        self.for_each_log(apply)
 
     def _flush_overdue(self) -> None:
         """Logs whose `flush.ms` has passed."""
         now_ms = self._clock.now_ms()
-        self._for_each_log(
+        self.for_each_log(
             lambda log: log.flush_in_background() if now_ms - log.last_flush_ms >= log.config.flush_ms else None
         )
 
     def _expire_producers(self) -> None:
-        self._for_each_log(Log.expire_producers)
+        self.for_each_log(Log.expire_producers)

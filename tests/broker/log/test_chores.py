@@ -31,3 +31,18 @@ def test_long_loops_give_the_turn_back() -> None:
     chores.stop()
     clock.advance()
     assert done == [0, 1, 2, 3]
+
+
+def test_what_is_not_done_at_once_is_done_again_in_its_place() -> None:
+    clock, done = ManualClock(), []
+    chores = Chores(clock)
+
+    def in_steps(item: int) -> bool:
+        done.append(item)
+        clock._elapsed_ms += SLICE_MS / 2
+        return done.count(item) < 3
+
+    chores.for_each([1, 2], in_steps)
+    assert done == [1, 1]
+    clock.advance(10 * SLICE_MS)
+    assert done == [1, 1, 1, 2, 2, 2]

@@ -9,7 +9,9 @@ import pytest
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directory_files import Identity, Owner
 from odradek.broker.log.failure import StorageFailure, UnusableDirectory
+from odradek.broker.log.log import Log
 from odradek.broker.log.manager import Intervals, LogManager
+from odradek.broker.log.upkeep import SEGMENTS_AT_ONCE
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_storage import make_batch
 from odradek.testing.simulated_files import SimulatedFiles
@@ -120,6 +122,32 @@ def test_retention_runs_from_time_to_time_up_to_the_high_watermark() -> None:
     log = broker.logs.get("t", 0)
     assert log is not None
     assert log.log_start_offset == 4
+
+
+def test_retention_gives_the_loop_back_between_a_few_segments() -> None:
+    broker = Broker(("/a",)).start()
+    broker.write("t", 0, 100)
+    log = broker.logs.get("t", 0)
+    assert log is not None
+    before, turns = len(log.segments), []
+
+    def high_watermark_of(log: Log) -> int:
+        turns.append(len(log.segments))
+        return log.log_end_offset
+
+    broker.logs.protect_from(high_watermark_of)
+    broker.clock.advance(100)
+    assert before > 3 * SEGMENTS_AT_ONCE and len(log.segments) == 1
+    assert turns[: before // SEGMENTS_AT_ONCE] == list(range(before, SEGMENTS_AT_ONCE - 1, -SEGMENTS_AT_ONCE))
+
+
+def test_the_brokers_own_settings_reach_all_logs() -> None:
+    broker = Broker().start()
+    broker.write("t", 0)
+    broker.write("u", 0)
+    broker.config = LogConfig(segment_bytes=123)
+    broker.logs.configure_all()
+    assert [log.config.segment_bytes for log in broker.logs.all_logs()] == [123, 123]
 
 
 def test_deleting_renames_at_once_and_removes_later() -> None:
