@@ -290,6 +290,20 @@ def test_one_of_two_directories_is_enough() -> None:
     assert [path for path, _ in broker.lost] == ["/b"]
 
 
+def test_a_file_in_place_of_a_directory_is_an_offline_directory(tmp_path: Path) -> None:
+    """As is one that may not be entered, to anybody but root."""
+    paths = [str(tmp_path / name) for name in "ab"]
+    (tmp_path / "a").write_text("not a directory")
+    clock = ManualClock()
+    logs = LogManager(OsFiles(), clock, InlineBackground(), random.Random(), paths, lambda topic: LogConfig())
+    assert logs.owner() == Owner()
+    logs.open(US, lambda: None)
+    assert [directory.path for directory in logs.online()] == paths[1:]
+    assert isinstance(logs.directories[paths[0]].offline, NotADirectoryError)
+    assert logs.get_or_create("t", 0, is_new=True).log_directory == paths[1]
+    logs.close()
+
+
 def test_a_directory_with_a_partition_that_another_has_too_is_set_aside() -> None:
     broker = Broker().start()
     broker.write("t", 0)

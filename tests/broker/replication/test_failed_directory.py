@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
@@ -54,10 +56,10 @@ def homes(broker: EmbeddedBroker) -> dict[str, int]:
     return {log.log_directory: log.partition for log in broker.server.services.logs.all_logs() if log.topic == "t"}
 
 
-def append(broker: EmbeddedBroker, index: int) -> ErrorCode:
+def append(broker: EmbeddedBroker, index: int, value: bytes = b"value") -> ErrorCode:
     replicas = broker.server.services.replicas
     try:
-        replicas.append(replicas.led("t", index), make_batch(), 1)
+        replicas.append(replicas.led("t", index), make_batch([value]), 1)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
@@ -117,6 +119,44 @@ def test_the_last_directory_takes_the_broker_with_it() -> None:
         broker.files.broken.add("/b")
         logs.checkpointing.recovery_points()
         assert logs.online() == [] and broker.server.broken.is_set()
+
+    with_brokers(scenario)
+
+
+@pytest.mark.parametrize("target_fails", [True, False])
+def test_a_directory_fails_amid_a_move(target_fails: bool) -> None:
+    """Where it goes to: the replica stays what and where it is. Where it comes from: the replica is gone."""
+
+    async def scenario(cluster: EmbeddedCluster) -> None:
+        broker = cluster.brokers[0]
+        source = next(path for path, partition in homes(broker).items() if partition == 0)
+        target = "/a" if source == "/b" else "/b"
+        for _ in range(20):
+            leader = next(one for one in cluster.brokers if (p := replica(one, 0)) is not None and p.is_leader)
+            append(leader, 0, bytes(50_000))
+        await until(lambda: (partition := replica(broker, 0)) is not None and partition.log.log_end_offset == 20)
+        moves = broker.server.services.replicas.moves
+
+        async def begin() -> None:
+            assert moves.alter("t", 0, target, exists=True) == ErrorCode.NONE
+            await asyncio.sleep(0)
+
+        await broker.run(begin())
+        assert broker.server.services.logs.future_logs() != []
+        broker.files.broken.add(target if target_fails else source)
+        await asyncio.sleep(1)
+        partition = replica(broker, 0)
+        assert partition is not None and partition.offline is not target_fails
+        if target_fails:
+            assert partition.log.log_directory == source and broker.server.services.logs.future_logs() == []
+            assert set(state(cluster, 0).isr) == {0, 1}
+        else:
+            await until(lambda: state(cluster, 0).isr == (1,))
+        broker.files.broken.clear()
+        await broker.stop()
+        await broker.start()
+        await until(lambda: (log := broker.server.services.logs.get("t", 0)) is not None
+                    and log.log_directory == target and log.log_end_offset == 20)  # fmt: skip
 
     with_brokers(scenario)
 
