@@ -7,6 +7,7 @@ from odradek.broker.log.log import Appended, Log
 from odradek.broker.log.producer_state import LARGEST_SEQUENCE, sequence_after
 from odradek.broker.log.recovery import open_log
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
@@ -166,6 +167,37 @@ def test_snapshots_are_those_of_segments_and_of_the_last_clean_stop() -> None:
     log.close()
     open_test_log(make_storage(files), ROLLING, clean=True)
     assert snapshots(files) == [3, 6, 9, 10]
+
+
+def test_snapshots_go_with_their_segments() -> None:
+    files = SimulatedFiles(now_ms=ManualClock().now_ms)
+    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    for sequence in range(11):
+        append(log, sequence)
+    assert snapshots(files) == [3, 6, 9]
+    log.advance_log_start_offset(7)
+    assert log.delete_old_segments(11) == 2
+    assert snapshots(files) == [6, 9]
+    assert append(log, 6).duplicate, "the state itself forgets nothing"
+
+
+def test_of_compacted_segments_only_the_snapshot_of_the_first_stays() -> None:
+    """A segment that took the place of several begins where the first of them began (LocalLog.replaceSegments)."""
+    config = LogConfig(segment_bytes=230, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
+    world = CompactedLog(config)
+    for sequence in range(11):
+        world.put((b"key", b"%d" % sequence), producer_id=PRODUCER, sequence=sequence)
+    assert snapshots(world.files) == [3, 6, 9]
+    world.compact()  # leaves them small
+    assert snapshots(world.files) == [3, 6, 9]
+    for sequence in range(11, 14):
+        world.put((b"key", b"%d" % sequence), producer_id=PRODUCER, sequence=sequence)
+    world.compact()  # now some fit together
+    left = [segment.base_offset for segment in world.log.segments]
+    assert len(left) < 5
+    assert snapshots(world.files) == left[1:]
+    world.reopen()
+    assert world.log.producers.producers[PRODUCER].last_sequence == 13
 
 
 def test_after_a_kill_snapshots_of_what_is_recovered_are_made_anew() -> None:

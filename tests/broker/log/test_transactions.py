@@ -121,6 +121,39 @@ def test_committed_readers_see_what_was_committed_and_nothing_else(seed: int) ->
     check(open_test_log(make_storage(files, clock), CONFIG, recovery_point=0), model)
 
 
+def known_of(log: Log) -> dict[int, tuple[object, ...]]:
+    """All that is remembered of each producer, but for the older of its last five batches."""
+    return {
+        one.producer_id: (
+            one.epoch, one.coordinator_epoch, one.last_timestamp_ms, one.transaction_first_offset, one.batches[-1:]
+        )
+        for one in log.producers.producers.values()
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_state_is_the_same_live_and_rebuilt_from_batches_alone_or_with_any_snapshot(seed: int) -> None:
+    clock = ManualClock()
+    files = SimulatedFiles(now_ms=clock.now_ms)
+    log = open_test_log(make_storage(files, clock), CONFIG, clean=True)
+    random_workload(log, seed)
+    chance = random.Random(seed)
+    log.truncate_to(chance.randrange(log.log_end_offset // 2, log.log_end_offset))
+    live, stable = known_of(log), log.last_stable_offset(log.log_end_offset)
+    aborted = log.aborted_transactions(0, log.log_end_offset)
+    log.close()
+    indexes = {name: files.read(f"{DIRECTORY}/{name}") for name in files.list_directory(DIRECTORY)}
+    for kept in (lambda name: True, lambda name: chance.random() < 0.5, lambda name: False):
+        anew = SimulatedFiles(now_ms=clock.now_ms)
+        for name, content in indexes.items():
+            if name.endswith(".log") or (not name.endswith(".txnindex") and kept(name)):
+                anew.set_content(f"{DIRECTORY}/{name}", content)
+        log = open_test_log(make_storage(anew, clock), CONFIG, recovery_point=0)
+        assert known_of(log) == live
+        assert log.last_stable_offset(log.log_end_offset) == stable
+        assert log.aborted_transactions(0, log.log_end_offset) == aborted
+
+
 def test_the_transaction_index_is_searched_across_segments_and_no_further_than_needed() -> None:
     log = open_test_log(make_storage(), CONFIG, clean=True)
     for sequence in range(6):
