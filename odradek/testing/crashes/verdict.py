@@ -118,6 +118,16 @@ def _summary(producer: Producer) -> tuple[int, int, int, int]:
     return producer.epoch, producer.last_sequence, last, producer.transaction_first_offset
 
 
+def _less(known: Producer, start_offset: int, producer: Producer) -> set[tuple[int, int, int, int]]:
+    """What may be left to know of it when the records before the start are gone; of a transaction, when it began."""
+    epoch, sequence, last, transaction = _summary(known)
+    batches = {(sequence, last)} | ({(-1, -1)} if last < start_offset else set())
+    began = {transaction}
+    if 0 <= transaction < min(start_offset, producer.transaction_first_offset):
+        began.add(producer.transaction_first_offset)
+    return {(epoch, *one, first) for one in batches for first in began}
+
+
 def check_producers(log: Log, found: list[Entry], written: Replay) -> None:
     """As a replay of what is there says, and nothing that a replay of all that was written would not say."""
     state = log.producers
@@ -130,6 +140,7 @@ def check_producers(log: Log, found: list[Entry], written: Replay) -> None:
         assert known is not None
         right = {_summary(known)} | {_summary(one.producers[producer_id]) for one in (present, whole)
                                      if producer_id in one.producers}  # fmt: skip
+        right |= _less(known, log.log_start_offset, producer)
         require(_summary(producer) in right, log, f"producer {producer_id} is {_summary(producer)}, not of {right}")
         ids = [batch[:4] for batch in producer.batches]
         newest = [one[:4] for one in known.batches][len(known.batches) - len(ids) :]
