@@ -21,6 +21,7 @@ from odradek.protocol.record_batch import (
     CODEC_MASK,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
+    MAX_INT64,
     NO_TIMESTAMP,
     CorruptBatch,
     entries,
@@ -153,6 +154,8 @@ def _open_wrapper(columns: Columns, wrapper: LegacyMessage, limit: int) -> int:
     if not inner:
         raise InvalidWrapper(wrapper.position, "compressed message with nothing in it")
     base = _first_offset(wrapper, inner[-1].offset)
+    if base + max(message.offset for message in inner) > MAX_INT64:
+        raise InvalidWrapper(wrapper.position, f"offsets that go beyond {MAX_INT64}")
     for message in inner:
         if message.codec != compression.NONE:
             raise InvalidWrapper(wrapper.position, "a compressed message in a compressed message")

@@ -185,6 +185,14 @@ def test_what_cannot_be_a_batch_is_damage() -> None:
     for data in (falling, wide):
         with pytest.raises(CorruptBatch):
             up(data)
+    beyond = bytearray(down_convert(Columns([2**63 - 2, 2**63 - 1], [1, 1], [None, None], [b"a", b"b"]), 1, NONE))
+    beyond[:8] = (2**63 - 1).to_bytes(8, "big")
+    second = len(beyond) // 2
+    beyond[second : second + 8] = (5).to_bytes(8, "big")
+    packed = bytes(encode_message(1, 2**63 - 1, TIME, None, compression.compress(GZIP, beyond), GZIP))
+    for convert in (up, lambda data: down(data, 0)):
+        with pytest.raises(CorruptBatch, match="beyond"):
+            convert(packed)
     damaged = bytearray(encode_message(1, 5, TIME, b"k", b"v"))
     damaged[-1] ^= 1
     for convert in (up, lambda data: down(data, 0)):
