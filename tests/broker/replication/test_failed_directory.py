@@ -56,6 +56,11 @@ def homes(broker: EmbeddedBroker) -> dict[str, int]:
     return {log.log_directory: log.partition for log in broker.server.services.logs.all_logs() if log.topic == "t"}
 
 
+def log_end(broker: EmbeddedBroker) -> int:
+    partition = replica(broker, 0)
+    return -1 if partition is None else partition.log.log_end_offset
+
+
 def append(broker: EmbeddedBroker, index: int, value: bytes = b"value") -> ErrorCode:
     replicas = broker.server.services.replicas
     try:
@@ -134,7 +139,7 @@ def test_a_directory_fails_amid_a_move(target_fails: bool) -> None:
         for _ in range(20):
             leader = next(one for one in cluster.brokers if (p := replica(one, 0)) is not None and p.is_leader)
             append(leader, 0, bytes(50_000))
-        await until(lambda: (partition := replica(broker, 0)) is not None and partition.log.log_end_offset == 20)
+        await until(lambda: all(log_end(one) == 20 for one in cluster.brokers))
         moves = broker.server.services.replicas.moves
 
         async def begin() -> None:
