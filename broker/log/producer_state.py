@@ -88,11 +88,11 @@ class ProducerState:
     def __init__(self, map_end_offset: int = 0, producers: Iterable[Producer] = ()) -> None:
         self.map_end_offset = map_end_offset
         self.producers = {producer.producer_id: producer for producer in producers}
-        self._ongoing: dict[int, int] = {}
+        begun = sorted((one.transaction_first_offset, one.producer_id) for one in self.producers.values())
+        self._ongoing = {first_offset: producer_id for first_offset, producer_id in begun if first_offset >= 0}
+        """First offset of each open transaction → its producer, as they began."""
         self._unreplicated: dict[int, int] = {}
-        for producer in self.producers.values():
-            if producer.transaction_first_offset >= 0:
-                self._ongoing[producer.transaction_first_offset] = producer.producer_id
+        """First offset of each transaction that has ended → its marker, as they ended; to the high watermark."""
 
     def check(
         self,
@@ -202,24 +202,32 @@ class ProducerState:
 
     def stable_offset_after(self, completed: CompletedTransaction) -> int:
         """The last stable offset once `completed` is replicated: what the transaction index records with it."""
-        others = [first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id]
-        return min(others, default=completed.last_offset + 1)
+        others = (first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id)
+        return next(others, completed.last_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
         """Its marker holds back the last stable offset until the high watermark passes it."""
         self._ongoing.pop(completed.first_offset, None)
         self._unreplicated[completed.first_offset] = completed.last_offset
 
+    def replicated_up_to(self, high_watermark: int) -> None:
+        """Markers before it hold back nobody any more. To be called whenever it has moved."""
+        done = []
+        for first_offset, last_offset in self._unreplicated.items():
+            if last_offset >= high_watermark:
+                break
+            done.append(first_offset)
+        for first_offset in done:
+            del self._unreplicated[first_offset]
+
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Where readers of committed data have to stop; None when nothing is open."""
-        if not self._ongoing and not self._unreplicated:
-            return None
-        for first_offset, last_offset in list(self._unreplicated.items()):
-            if last_offset < high_watermark:
-                del self._unreplicated[first_offset]
-        if not self._ongoing and not self._unreplicated:
-            return None
-        return min((*self._ongoing, *self._unreplicated))
+        self.replicated_up_to(high_watermark)
+        first = next(iter(self._ongoing), None)
+        if self._unreplicated:
+            ended = min(self._unreplicated)
+            first = ended if first is None else min(first, ended)
+        return first
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers without an open transaction that wrote nothing for that long."""

@@ -173,6 +173,7 @@ class Partition:
         if len(records):
             self.log.append_as_follower(records)
         self.high_watermark = max(self.high_watermark, min(leader_high_watermark, self.log.log_end_offset))
+        self.log.producers.replicated_up_to(self.high_watermark)
         if leader_log_start > self.log.log_start_offset:
             self.log.advance_log_start_offset(leader_log_start)
             self.high_watermark = max(self.high_watermark, self.log.log_start_offset)
@@ -253,6 +254,7 @@ class Partition:
         if log_end <= self.high_watermark:
             return False
         self.high_watermark = log_end
+        self.log.producers.replicated_up_to(log_end)
         return True
 
     def follower_fetched(

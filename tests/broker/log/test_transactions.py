@@ -8,6 +8,7 @@ import pytest
 from odradek.broker.log.append import Origin
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import FileRange, Log
+from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.protocol.control_records import ControlType, EndTxnMarker, control_type, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import batches
@@ -192,6 +193,29 @@ def test_a_transaction_without_an_end_holds_readers_back_for_ever_restarts_or_no
     assert log.last_stable_offset(13) == 1  # the marker is not replicated yet
     assert log.last_stable_offset(14) == 14
     assert log.aborted_transactions(0, 14) == [(1, 1, 13, 14)]
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_transactions_that_ended_are_forgotten_even_when_nobody_reads(role: str) -> None:
+    """A follower has no readers, and a topic may be written to for days before it is read."""
+    log = open_test_log(make_storage(), clean=True)
+    partition = Partition("topic", 0, 1, log)
+    leader = log
+    if role == "follower":
+        leader = open_test_log(make_storage(), clean=True)
+    else:
+        partition.lead(PartitionView(1, 0, (1,), 0, (1,)), 0.0)
+    for sequence in range(20):
+        sent = log.log_end_offset
+        write(leader, b"a", 1, sequence)
+        end(leader, 1, commit=bool(sequence % 2))
+        if role == "follower":
+            data = memoryview(bytearray(leader.active.file.pread(1 << 20, leader.active.locate(sent))))
+            partition.append_as_follower(data, sent + 1, 0)
+        else:
+            partition.advance_high_watermark()
+    assert len(log.producers._unreplicated) == (1 if role == "follower" else 0)
+    assert log.last_stable_offset(partition.high_watermark) == partition.high_watermark - (role == "follower")
 
 
 def test_deleted_records_do_not_hold_back_anybody() -> None:
