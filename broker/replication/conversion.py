@@ -17,14 +17,14 @@ the rest. One wrapper, though, is converted whole: with 1 MB of small records in
 
 from collections.abc import Iterator
 
-from odradek.broker.log.segment import Segment
 from odradek.broker.log.slices import LogSlice, slice_of
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.compression import UnknownCodec
-from odradek.protocol.conversion import end_offset, has_messages, to_batches, to_messages
+from odradek.protocol.conversion import end_offset, to_batches, to_messages
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.protocol.message_set import MAGIC_V0, MAGIC_V1
 from odradek.protocol.primitives import Buffer
+from odradek.protocol.record_batch import MAGIC_AT, MAGIC_V2
 from odradek.world.files import FileRange
 
 FIRST_VERSION_WITH_TIMESTAMPS = 2
@@ -38,16 +38,24 @@ SKIPPED_BYTES_MAX = 64 * 1024 * 1024
 """How much of what an old reader cannot be given (markers of transactions) is passed over for one answer."""
 
 
-def needs_batches(segment: Segment | None, *, as_follower: bool) -> bool:
-    """Whether what was read from there must not go out as it is to a reader of version 4 or later."""
-    return segment is not None and not as_follower and segment.begins_with_messages
+def needs_batches(partition: Partition, found: LogSlice, *, as_follower: bool) -> bool:
+    """Whether this must not go out as it is to a reader of version 4 or later. As formats rise, no message comes after
+    a batch. Raises StorageFailure."""
+    segment, records = found.segment, found.records
+    if segment is None or as_follower or isinstance(records, bytes):
+        return False
+    try:
+        if not segment.begins_with_messages:
+            return False
+        head = records.file.pread(MAGIC_AT + 1, records.position)
+    except OSError as error:
+        raise partition.log.failed(error) from error
+    return len(head) > MAGIC_AT and head[MAGIC_AT] < MAGIC_V2
 
 
-def as_batches(partition: Partition, found: LogSlice) -> FileRange | bytes:
+def as_batches(partition: Partition, found: LogSlice) -> bytes:
     """Record batches with what was found. Raises KafkaError: CORRUPT_MESSAGE; StorageFailure."""
     data = _bytes_of(partition, found)
-    if not _has_messages(data):
-        return found.records
     return _gathered(partition, to_batches(data, compressed=True), CONVERTED_BYTES_MAX)
 
 
@@ -107,13 +115,6 @@ def _gathered(partition: Partition, pieces: Iterator[Buffer], max_bytes: int) ->
         if not gathered:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(bad)) from bad
     return bytes(gathered)
-
-
-def _has_messages(data: bytes) -> bool:
-    try:
-        return has_messages(data)
-    except MalformedMessage as bad:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(bad)) from bad
 
 
 def _end_offset(data: bytes, default: int) -> int:

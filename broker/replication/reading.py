@@ -123,7 +123,7 @@ def _records(
             partition, found, offset, wanted.max_bytes, version, as_follower=as_follower
         ), None
     aborted = _aborted(partition, offset, found) if committed else None
-    if conversion.needs_batches(found.segment, as_follower=as_follower):
+    if conversion.needs_batches(partition, found, as_follower=as_follower):
         return conversion.as_batches(partition, found), aborted
     return found.records, aborted
 
