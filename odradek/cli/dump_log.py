@@ -39,9 +39,9 @@ def _dump(paths: list[str], records: bool, topic: str | None, json: bool) -> int
     """1 when a file was damaged: then it is shown as far as it goes."""
     from odradek.broker.log.dump import Damaged, dump, title
     from odradek.protocol.record_batch import CorruptBatch
-    from odradek.world.os_files import OsFiles
+    from odradek.world.os_files import ReadOnlyOsFiles
 
-    files = OsFiles()
+    files = ReadOnlyOsFiles()
     code = 0
     for number, path in enumerate(paths):
         try:
@@ -77,9 +77,9 @@ def _complain(path: str, position: int, reason: str) -> int:
 def _verify(paths: list[str], topic: str | None, json: bool) -> int:
     """1 when anything is wrong."""
     from odradek.broker.log.dump import verify
-    from odradek.world.os_files import OsFiles
+    from odradek.world.os_files import ReadOnlyOsFiles
 
-    files = OsFiles()
+    files = ReadOnlyOsFiles()
     code = 0
     for path in paths:
         sound = True

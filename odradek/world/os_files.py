@@ -163,3 +163,10 @@ class OsFiles:
             os.close(descriptor)
             raise
         return OsFile(path, descriptor)
+
+
+class ReadOnlyOsFiles(OsFiles):
+    """For whoever only looks, and may not be allowed more."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        return OsFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from odradek.world.files import FileRange
-from odradek.world.os_files import OsFiles
+from odradek.world.os_files import OsFiles, ReadOnlyOsFiles
 
 
 @pytest.fixture
@@ -68,3 +68,16 @@ def test_directories(files: OsFiles, tmp_path: Path) -> None:
     assert not files.exists(f"{tmp_path}/a")
     total, usable = files.free_bytes(str(tmp_path))
     assert 0 < usable <= total
+
+
+def test_files_for_reading_only_cannot_be_changed(tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    (tmp_path / "file").write_bytes(b"abc")
+    file = ReadOnlyOsFiles().open(path)
+    assert file.pread(3, 0) == b"abc"
+    with pytest.raises(OSError):
+        file.append(b"d")
+    with pytest.raises(OSError):
+        file.truncate(0)
+    with pytest.raises(FileNotFoundError):
+        ReadOnlyOsFiles().open(path + "2", create=True)
