@@ -34,7 +34,7 @@ FIRST_VERSION_WITH_BATCHES = 4
 CONVERTED_BYTES_MAX = 256 * 1024
 """Of one answer; the first batch of a partition is converted whole even if it is larger."""
 CONVERSION_MS_MAX = 10.0
-SKIPPED_BYTES_MAX = 64 * 1024 * 1024
+SKIPPED_BYTES_MAX = 16 * 1024 * 1024
 """How much of what an old reader cannot be given (markers of transactions) is passed over for one answer."""
 
 
