@@ -65,7 +65,7 @@ async def _run(config: BrokerConfig) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop_or_leave, stop)
-    clock, background = LoopClock(loop), ThreadBackground(loop)
+    clock, background = LoopClock(loop), ThreadBackground(loop, config.background_threads)
     world = World(
         clock=clock,
         files=OsFiles(),

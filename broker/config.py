@@ -123,6 +123,7 @@ class BrokerConfig:
     log_message_downconversion_enable: bool
     log_initial_task_delay_ms: int
     num_recovery_threads_per_data_dir: int
+    background_threads: int
     num_partitions: int
     auto_create_topics_enable: bool
     min_insync_replicas: int

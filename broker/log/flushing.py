@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 class Flush:
     """What has to be synced so that everything before `offset` is safe. Made on the loop; `sync` runs anywhere."""
 
-    __slots__ = ("_directory", "_files", "_paths", "offset", "truncations")
+    __slots__ = ("_directory", "_files", "_paths", "offset", "synced", "truncations")
 
-    def __init__(self, log: "Log") -> None:
+    def __init__(self, log: "Log", *, closing: bool = False) -> None:
+        """`closing`: with all that a clean start relies on."""
         self.offset = log.log_end_offset
         self.truncations = log.truncations
+        self.synced = False
         self._files: Files = log.storage.files
         self._directory: str | None = None
         self._paths: list[str] = []
@@ -31,11 +33,14 @@ class Flush:
         first = max(0, log.segment_number(log.recovery_point - 1))
         for segment in log.segments[first:]:
             self._paths += [segment.path(LOG), segment.path(TRANSACTION_INDEX)]
-            if segment is not log.active:
+            if closing or segment is not log.active:
                 self._paths += [segment.path(OFFSET_INDEX), segment.path(TIME_INDEX)]
             if segment.base_offset >= log.recovery_point:
                 self._paths.append(log.snapshots.path(segment.base_offset))
                 self._directory = log.directory
+        if closing:
+            self._paths.append(log.snapshots.path(log.log_end_offset))
+            self._directory = log.directory
         if log.epochs_unsynced:
             log.epochs_unsynced = False
             self._paths.append(f"{log.directory}/{LEADER_EPOCHS}")
@@ -50,6 +55,7 @@ class Flush:
             with contextlib.suppress(FileNotFoundError):
                 self._files.sync_directory(self._directory)
                 self._files.sync_directory(self._directory.rpartition("/")[0])
+        self.synced = True
 
 
 def _done(log: "Log", flush: Flush) -> None:
@@ -89,21 +95,31 @@ def in_background(log: "Log", then: Callable[[], object] | None = None) -> None:
 
 def close(log: "Log") -> None:
     """The end of a clean shutdown: nothing is left to be rebuilt at the next start. Raises StorageFailure."""
+    flush = begin_close(log)
+    if flush is None:
+        return
+    try:
+        flush.sync()
+    except OSError as error:
+        raise log.failed(error) from error
+    end_close(log, flush)
+
+
+def begin_close(log: "Log") -> Flush | None:
+    """Write what is only in memory. What is to be synced then; None when the log is closed. Raises StorageFailure."""
     if log.log_end_offset == log.clean_end_offset and not log.truncations and not log.epochs_unsynced:
         log.abandon()  # as it was opened after the last clean shutdown
-        return
+        return None
     try:
         log.producers.map_end_offset = log.log_end_offset
         log.snapshots.write(log.producers)
         log.active.become_inactive()
-        flush = Flush(log)
-        flush.sync()
-        active, snapshot = log.active, log.snapshots.path(log.log_end_offset)
-        for path in (active.path(OFFSET_INDEX), active.path(TIME_INDEX), snapshot):
-            with contextlib.suppress(FileNotFoundError):
-                log.storage.files.open(path).sync()
-        log.storage.files.sync_directory(log.directory)
+        return Flush(log, closing=True)
     except OSError as error:
         raise log.failed(error) from error
+
+
+def end_close(log: "Log", flush: Flush) -> None:
+    """It is synced."""
     _done(log, flush)
     log.abandon()

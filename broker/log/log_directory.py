@@ -21,12 +21,11 @@ from odradek.broker.log.directory_files import (
     Owner,
     decode_meta,
     decode_partition_metadata,
-    encode_clean_shutdown,
     encode_meta,
     parse_future_name,
     parse_partition_name,
 )
-from odradek.broker.log.failure import CorruptFile, StorageFailure, UnusableDirectory
+from odradek.broker.log.failure import CorruptFile, UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.recovery import open_log
 from odradek.broker.log.storage import Storage
@@ -167,30 +166,7 @@ class LogDirectory:
             logger.warning("%s: %s; the controller will say it again", directory, error)
             return None
 
-    # the end
-
-    def close(self, logs: list[Log], broker_epoch: int) -> None:
-        """Flush and close the logs, write the checkpoints and the marker of a clean shutdown. Nothing else may run.
-
-        When the disk fails there is no marker, so the next start repairs what is wrong.
-        """
-        files = self._storage.files
-        try:
-            for log in logs:
-                log.close()
-            points = {(log.topic, log.partition): log.recovery_point for log in logs}
-            starts = start_offsets(logs)
-            self.checkpoints.write_now({checkpoints.RECOVERY_POINTS: points, checkpoints.LOG_START_OFFSETS: starts})
-            files.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(broker_epoch))
-        except (OSError, StorageFailure) as error:
-            logger.error("%s: not closed cleanly: %s", self.path, error)
-        self.release()
-
 
 def start_offsets(logs: list[Log]) -> Offsets:
-    """Log start offsets that the segments do not say by themselves."""
-    return {
-        (log.topic, log.partition): log.log_start_offset
-        for log in logs
-        if log.log_start_offset > log.segments[0].base_offset
-    }
+    """Log start offsets. Also where the first segment says it: a crash may bring back one that was removed."""
+    return {(log.topic, log.partition): log.log_start_offset for log in logs if log.log_start_offset}

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterable
 
 from odradek.broker.log.checkpointing import Checkpointing
+from odradek.broker.log.closing import Closing
 from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettings
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.creation import Creation
@@ -245,8 +246,14 @@ class LogManager:
         self._upkeep.stop()
         if self._compaction is not None:
             self._compaction.stop()
+        closings = [
+            Closing(self._storage, directory, list(self._logs.in_directory(directory.path).values()))
+            for directory in self.online()
+        ]
+        for closing in closings:
+            closing.begin()
         self._storage.background.close()
-        for directory in self.online():
-            directory.close(list(self._logs.in_directory(directory.path).values()), broker_epoch)
+        for closing in closings:
+            closing.end(broker_epoch)
         for directory in self.directories.values():
             directory.release()

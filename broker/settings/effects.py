@@ -49,7 +49,7 @@ WORKS: Final = _names(
     log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
     log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
     log.segment.delete.delay.ms log.preallocate log.initial.task.delay.ms
-    num.recovery.threads.per.data.dir
+    num.recovery.threads.per.data.dir background.threads
     log.message.timestamp.type log.message.timestamp.difference.max.ms log.message.timestamp.before.max.ms
     log.message.timestamp.after.max.ms log.message.downconversion.enable
     group.min.session.timeout.ms group.max.session.timeout.ms group.initial.rebalance.delay.ms group.max.size
@@ -88,7 +88,7 @@ TOPIC_REFUSED: Final[dict[str, str]] = {
     "remote.storage.enable": "remote storage is not built",
 }
 
-NOT_LIVE: Final = _names("listeners advertised.listeners listener.security.protocol.map")
+NOT_LIVE: Final = _names("background.threads listeners advertised.listeners listener.security.protocol.map")
 """Kafka changes these while a broker runs; here a change waits for the next start, so they are shown as read-only."""
 
 SERVED_PROTOCOLS: Final[frozenset[str]] = frozenset({"PLAINTEXT"})

@@ -1,0 +1,75 @@
+"""A clean shutdown: all is on the disk before the marker is, whoever synced it."""
+
+import errno
+import random
+from collections.abc import Callable
+
+import pytest
+
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.directory_files import CLEAN_SHUTDOWN, Identity
+from odradek.broker.log.manager import LogManager
+from odradek.testing.log_storage import make_batch
+from odradek.testing.simulated_files import SimulatedFile, SimulatedFiles
+from odradek.testing.virtual_clock import ManualClock
+from odradek.world.background import Background, InlineBackground
+
+US = Identity(1, "cluster-a")
+PARTITIONS = 3
+
+
+class Deaf(InlineBackground):
+    """Once `deaf` it takes nothing any more, as after `close`."""
+
+    deaf = False
+
+    def run(self, work: Callable[[], object], done: Callable[[object], object]) -> None:  # type: ignore[override]
+        if not self.deaf:
+            super().run(work, done)
+
+
+def start(files: SimulatedFiles, clock: ManualClock, background: Background) -> LogManager:
+    logs = LogManager(files, clock, background, random.Random(5), ["/a", "/b"], lambda topic: LogConfig())
+    logs.open(US, lambda: None)
+    return logs
+
+
+def write(logs: LogManager) -> None:
+    for partition in range(PARTITIONS):
+        logs.get_or_create("t", partition, is_new=True).append_as_leader(make_batch([b"x"], producer_id=7), 3)
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_after_a_clean_shutdown_a_power_failure_takes_nothing(seed: int, deaf: bool) -> None:
+    clock, background = ManualClock(), Deaf()
+    files = SimulatedFiles(seed, clock.now_ms)
+    logs = start(files, clock, background)
+    write(logs)
+    background.deaf = deaf
+    logs.close()
+    files.crash()
+    again = start(files, clock, InlineBackground())
+    assert [(log.log_end_offset, log.clean_end_offset, log.recovery_point) for log in again.all_logs()] == [
+        (1, 1, 1)
+    ] * PARTITIONS
+    assert all(log.epochs.entries() == [(3, 0)] and list(log.producers.producers) == [7] for log in again.all_logs())
+    assert all(len(log.active.time_index) == 1 for log in again.all_logs())
+
+
+def test_a_directory_that_cannot_be_synced_gets_no_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    files = SimulatedFiles(1, clock.now_ms)
+    logs = start(files, clock, InlineBackground())
+    write(logs)
+    sync = SimulatedFile.sync
+
+    def fail(file: SimulatedFile) -> None:
+        if file.path.startswith("/a/t-") and file.path.endswith(".log"):
+            raise OSError(errno.EIO, "a bad disk", file.path)
+        sync(file)
+
+    monkeypatch.setattr(SimulatedFile, "sync", fail)
+    logs.close()
+    assert not files.exists(f"/a/{CLEAN_SHUTDOWN}")
+    assert files.exists(f"/b/{CLEAN_SHUTDOWN}")
