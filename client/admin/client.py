@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-from odradek.client.admin import configs, groups, leaders, topics
+from odradek.client.admin import configs, groups, leaders, log_directories, topics
 from odradek.client.admin.config import AdminConfig
 from odradek.client.admin.values import (
     ClusterDescription,
@@ -13,6 +13,7 @@ from odradek.client.admin.values import (
     CreatedTopic,
     GroupDescription,
     GroupListing,
+    LogDirectory,
     NewTopic,
     PartitionLag,
     Reassignment,
@@ -196,6 +197,14 @@ class KafkaAdminClient:
         self._run(
             "reassigning partitions", lambda cluster, deadline: leaders.alter_reassignments(cluster, targets, deadline)
         )
+
+    def describe_log_directories(self, broker: int) -> list[LogDirectory]:
+        """The log directories of a broker, with the replicas in them."""
+        return self._run("describing log directories", lambda cluster, _: log_directories.describe(cluster, broker))
+
+    def alter_replica_log_directories(self, broker: int, targets: Mapping[TopicPartition, str]) -> None:
+        """Start moving replicas to these directories of the broker that has them."""
+        self._run("moving replicas", lambda cluster, _: log_directories.alter(cluster, broker, targets))
 
     def list_partition_reassignments(self) -> list[Reassignment]:
         """What is being moved."""

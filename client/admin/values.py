@@ -126,3 +126,23 @@ class Reassignment(NamedTuple):
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
     removing_replicas: tuple[int, ...]
+
+
+class LogDirectoryReplica(NamedTuple):
+    """A replica in a log directory. `is_future`: it is on its way into it, and `offset_lag` is what is missing."""
+
+    topic_partition: TopicPartition
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """One entry of a broker's `log.dirs`. Sizes of the volume are -1 when the broker does not say them."""
+
+    path: str
+    online: bool
+    total_bytes: int
+    usable_bytes: int
+    replicas: list[LogDirectoryReplica]

@@ -1,4 +1,4 @@
-"""`odradek reassign start|list|cancel`."""
+"""`odradek reassign start|list|cancel|directories|move`."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from odradek.cli.options import (
 )
 from odradek.cli.output import print_json, print_table
 
-reassign = new_app("Move partitions to other brokers.")
+reassign = new_app("Move partitions to other brokers, or to other log directories of a broker.")
 
 
 @reassign.command()
@@ -69,3 +69,44 @@ def cancel(
         print_json({"cancelled": [str(one) for one in wanted]})
     else:
         print(f"cancelled {', '.join(map(str, wanted))}")
+
+
+@reassign.command()
+def directories(
+    broker: Annotated[int, typer.Argument(help="its id")],
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """The log directories of a broker, and the replicas in them."""
+    with connect(bootstrap_server) as admin:
+        found = admin.describe_log_directories(broker)
+    if json:
+        print_json(found)
+        return
+    for one in found:
+        room = f", {one.usable_bytes} of {one.total_bytes} bytes free" if one.total_bytes >= 0 else ""
+        print_table(
+            ["partition", "bytes", "lag", ""],
+            [
+                (r.topic_partition, r.size_bytes, r.offset_lag, "moving here" if r.is_future else "")
+                for r in one.replicas
+            ],
+            f"{one.path}{room}" if one.online else f"{one.path} is offline",
+        )
+
+
+@reassign.command()
+def move(
+    broker: Annotated[int, typer.Argument(help="the broker that has the replicas")],
+    target: Annotated[list[str], typer.Argument(metavar="TOPIC-PARTITION=PATH", help="orders-0=/disk2/kafka")],
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """Move replicas to other log directories of their broker; returns when the moves have begun."""
+    targets = {topic_partition(name): path for name, path in settings(target, "target").items()}
+    with connect(bootstrap_server) as admin:
+        admin.alter_replica_log_directories(broker, targets)
+    if json:
+        print_json({str(one): path for one, path in targets.items()})
+    else:
+        print(f"moving {len(targets)} replica(s); `odradek reassign directories {broker}` shows how far they are")

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient, TopicPartitionReplica
 from kafka.errors import LogDirNotFoundError, NoError, UnknownTopicOrPartitionError
 
+from odradek.cli import main as command_line
 from odradek.testing.load import wait_until
 from odradek.testing.up import UpCluster
 
@@ -126,3 +127,24 @@ def test_kafka_python_moves_a_replica_back(cluster: UpCluster, directories: list
         "none": UnknownTopicOrPartitionError,
     }
     admin.close()
+
+
+def test_our_own_command_moves_a_replica(
+    cluster: UpCluster, directories: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*arguments: str) -> tuple[int, str]:
+        status = command_line.run(["reassign", *arguments, "--bootstrap-server", cluster.bootstrap])
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    def home() -> list[str]:
+        found, wanted = json.loads(run("directories", "0", "--json")[1]), {"topic": TOPIC, "partition": 0}
+        return [one["path"] for one in found for replica in one["replicas"] if replica["topic_partition"] == wanted]
+
+    [before] = home()
+    away = next(path for path in directories if path != before)
+    assert run("move", "0", f"{TOPIC}-0={away}")[0] == 0
+    wait_until(lambda: home() == [away], "the replica in the other directory")
+    said = run("directories", "0")[1]
+    assert f"{TOPIC}-0" in said and "bytes free" in said, said
+    assert run("move", "0", f"{TOPIC}-0=/nowhere") == (1, f"odradek: LOG_DIR_NOT_FOUND: {TOPIC}-0: log dir not found\n")
