@@ -1,0 +1,285 @@
+"""Each a way to lose or to mix up data that a crash at any byte has shown; bench/crash.py found them."""
+
+from odradek.broker.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, decode_offsets
+from odradek.broker.log.compaction.survey import survey
+from odradek.broker.log.config import LogConfig
+from odradek.broker.log.leader_epochs import LeaderEpochs
+from odradek.broker.log.log import Log
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.testing.compacted_log import CompactedLog
+from odradek.testing.crashes.history import History
+from odradek.testing.crashes.machine import TOPIC_IDS, Machine
+from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
+from odradek.testing.simulated_files import Fault, MachineStopped, SimulatedFiles
+
+SMALL = LogConfig(segment_bytes=400, index_interval_bytes=0)
+BATCH_BYTES = len(make_batch([b"x" * 60]))
+SEEDS = range(8)
+
+
+def batch(number: int, **more: int) -> bytearray:
+    return make_batch([b"%060d" % number], timestamp_ms=1000 + number, **more)
+
+
+def write(log: Log, count: int) -> None:
+    for number in range(count):
+        log.append_as_leader(batch(number), 0)
+
+
+def values(log: Log) -> list[int]:
+    return [int(columns.values[0] or b"") for columns in read_batches(log)]
+
+
+def path(base_offset: int, suffix: str = ".log") -> str:
+    return f"{DIRECTORY}/{base_offset:020d}{suffix}"
+
+
+def test_indexes_are_synced_also_when_the_data_was_before_the_segment_was_full() -> None:
+    for seed in SEEDS:
+        files = SimulatedFiles(seed)
+        log = open_test_log(make_storage(files), SMALL, clean=True)
+        write(log, 3)
+        log.flush()
+        log.roll()
+        index, times = files.read(path(0, ".index")), files.read(path(0, ".timeindex"))
+        files.crash()
+        assert (files.read(path(0, ".index")), files.read(path(0, ".timeindex"))) == (index, times)
+
+
+def test_what_recovery_cuts_off_does_not_come_back() -> None:
+    """A batch after the damage is whole; it would continue what is written in the place of the damaged one."""
+    for seed in SEEDS:
+        files = SimulatedFiles(seed)
+        log = open_test_log(make_storage(files), clean=True)
+        write(log, 4)
+        log.flush()
+        files.crash()
+        files.flip(path(0), BATCH_BYTES + 70)
+        log = open_test_log(make_storage(files))
+        assert log.log_end_offset == 1
+        log.append_as_leader(batch(77), 1)
+        files.crash()
+        assert values(open_test_log(make_storage(files))) in ([0], [0, 77])
+
+
+def test_segments_that_recovery_drops_do_not_come_back() -> None:
+    for seed in SEEDS:
+        files = SimulatedFiles(seed)
+        log = open_test_log(make_storage(files), SMALL, clean=True)
+        write(log, 8)
+        log.flush()
+        files.crash()
+        files.flip(path(3), 70)
+        log = open_test_log(make_storage(files), SMALL)
+        assert (log.log_end_offset, len(log.segments)) == (3, 2)
+        files.crash()
+        assert values(open_test_log(make_storage(files), SMALL)) == [0, 1, 2]
+
+
+def test_a_segment_whose_end_is_lost_ends_the_log() -> None:
+    """The next segment was on the disk already, and nothing in either of them is damaged."""
+    files = SimulatedFiles()
+    log = open_test_log(make_storage(files), SMALL, clean=True)
+    write(log, 8)
+    files.kill()
+    files.set_content(path(3), files.read(path(3))[: -2 * BATCH_BYTES])
+    log = open_test_log(make_storage(files), SMALL)
+    assert (values(log), log.log_end_offset) == ([0, 1, 2, 3], 4)
+
+
+def test_a_follower_of_a_compacted_leader_has_no_gap_between_segments() -> None:
+    files = SimulatedFiles()
+    log = open_test_log(make_storage(files), SMALL, clean=True)
+    for number in range(8):
+        log.append_as_follower(batch(number, base_offset=10 * number, epoch=1))
+    assert [segment.base_offset for segment in log.segments] == [0, 21, 51]
+    files.kill()
+    assert values(open_test_log(make_storage(files), SMALL)) == list(range(8))
+
+
+def test_a_part_of_a_refused_write_does_not_come_back() -> None:
+    for seed in SEEDS:
+        files = SimulatedFiles(seed)
+        log = open_test_log(make_storage(files), clean=True)
+        write(log, 1)
+        log.flush()
+        refused = b"".join(bytes(batch(number, base_offset=number, epoch=0)) for number in range(1, 5))
+        files.capacity_bytes = sum(files.size(f"{DIRECTORY}/{name}") for name in files.list_directory(DIRECTORY))
+        files.capacity_bytes += 3 * BATCH_BYTES
+        try:
+            log.append_as_follower(refused)
+        except KafkaError as error:
+            assert error.code == ErrorCode.KAFKA_STORAGE_ERROR
+        files.capacity_bytes = None
+        log.append_as_leader(batch(88), 0)
+        files.crash()
+        assert values(open_test_log(make_storage(files), recovery_point=1)) in ([0], [0, 88])
+
+
+# leader epochs
+
+
+def test_an_empty_epoch_checkpoint_is_a_lost_one() -> None:
+    for content in (b"", b"0\n"):
+        files = SimulatedFiles()
+        log = open_test_log(make_storage(files), SMALL, clean=True)
+        write(log, 8)
+        log.flush()
+        files.kill()
+        files.set_content(f"{DIRECTORY}/leader-epoch-checkpoint", content)
+        assert open_test_log(make_storage(files), SMALL, recovery_point=8, clean=True).epochs.entries() == [(0, 0)]
+
+
+def test_epochs_of_an_older_checkpoint_give_way_to_those_of_the_batches() -> None:
+    """A follower was cut off and went on with batches of an older epoch than those that it had to drop."""
+    epochs = LeaderEpochs([(1, 0), (2, 2), (5, 8)])
+    for epoch, offset in ((1, 0), (1, 3), (1, 6), (6, 9), (-1, 11), (6, 12)):
+        epochs.learn(epoch, offset)
+    assert epochs.entries() == [(1, 0), (6, 9)]
+
+
+def test_epochs_that_a_start_corrects_are_synced_with_the_next_clean_stop() -> None:
+    for seed in SEEDS:
+        files = SimulatedFiles(seed)
+        log = open_test_log(make_storage(files), clean=True)
+        write(log, 3)
+        log.assign_epoch(7, 3)
+        log.close()
+        files.kill()
+        log = open_test_log(make_storage(files), recovery_point=3, clean=True)
+        assert log.epochs.entries() == [(0, 0)]
+        log.close()
+        files.crash()
+        assert files.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
+
+
+# compaction
+
+
+def test_a_durable_value_does_not_give_way_to_one_that_is_not() -> None:
+    world = CompactedLog()
+    world.put((b"k", b"old"))
+    world.roll()
+    world.log.flush()
+    world.put((b"k", b"new"))
+    world.log.roll()
+    world.log.recovery_point = 1  # the flush of the roll is still under way
+    found = survey(world.log, world.log.log_end_offset, world.clock.now_ms())
+    assert found is not None and found.first_uncleanable_offset == 1
+
+
+def test_a_stop_in_a_swap_does_not_lose_what_was_aborted() -> None:
+    for step in range(60):
+        files = SimulatedFiles(seed=step)
+        world = CompactedLog(files=files)
+        world.put((b"k", b"1"))
+        world.put((b"a", b"aborted"), producer_id=3, transactional=True)
+        world.end_transaction(3, committed=False)
+        world.roll()
+        world.log.flush()
+        files.stop_at = files.changes + 1 + step
+        try:
+            world.compact()
+        except MachineStopped:
+            (files.crash if step % 2 else files.kill)()
+            world.reopen()
+        there = [key for _, key, _ in world.entries()]
+        assert there == [b"k"] or [one.producer_id for one in world.log.aborted_transactions(0, 3)] == [3], step
+        if files.stop_at is not None:
+            assert step > 15
+            return
+    raise AssertionError("a compaction that does not end")
+
+
+def test_a_damaged_swap_file_does_not_keep_the_log_from_being_opened() -> None:
+    files = SimulatedFiles()
+    log = open_test_log(make_storage(files), SMALL, clean=True)
+    write(log, 8)
+    log.flush()
+    files.kill()
+    files.set_content(path(0, ".log.swap"), files.read(path(0))[:-9])
+    assert open_test_log(make_storage(files), SMALL, recovery_point=8).log_end_offset == 8
+
+
+# checkpoints
+
+
+def machine_with_log() -> tuple[Machine, Log]:
+    machine = Machine(1)
+    log = machine.start().get_or_create("events", 0, TOPIC_IDS["events"], is_new=True)
+    machine.histories["events", 0] = History("events", False)
+    return machine, log
+
+
+def checkpointed(machine: Machine, name: str) -> int:
+    return decode_offsets(machine.files.read(f"/a/{name}")).get(("events", 0), 0)
+
+
+def test_nothing_is_written_while_a_checkpoint_promises_what_was_cut_off() -> None:
+    machine, log = machine_with_log()
+    write(log, 5)
+    log.flush()
+    assert machine.logs is not None
+    machine.logs.checkpointing.recovery_points()
+    machine.background.drain()
+    assert checkpointed(machine, RECOVERY_POINTS) == 5
+    log.truncate_to(2)
+    log.append_as_leader(batch(9), 1)
+    assert checkpointed(machine, RECOVERY_POINTS) == 2
+    machine.background.drain()
+    assert checkpointed(machine, RECOVERY_POINTS) == 2, "the background had older ones to write"
+
+
+def test_a_log_that_starts_over_further_back_is_not_hidden_by_its_old_start() -> None:
+    machine, log = machine_with_log()
+    write(log, 5)
+    log.advance_log_start_offset(4)
+    assert machine.logs is not None
+    machine.logs.checkpointing.log_starts()
+    machine.background.drain()
+    assert checkpointed(machine, LOG_START_OFFSETS) == 4
+    log.truncate_fully_and_start_at(1)
+    assert checkpointed(machine, LOG_START_OFFSETS) == 1
+
+
+def test_a_topic_that_is_made_anew_has_nothing_of_the_one_before() -> None:
+    machine, log = machine_with_log()
+    write(log, 5)
+    log.flush()
+    log.advance_log_start_offset(4)
+    assert machine.logs is not None
+    machine.logs.checkpointing.log_starts()
+    machine.logs.checkpointing.recovery_points()
+    machine.background.drain()
+    machine.logs.delete("events", 0)
+    machine.logs.get_or_create("events", 0, TOPIC_IDS["events"], is_new=True)
+    machine.stop(power_fails=False)
+    fresh = machine.start().get("events", 0)
+    assert fresh is not None and (fresh.log_start_offset, fresh.log_end_offset, fresh.recovery_point) == (0, 0, 0)
+
+
+def test_a_deleted_log_does_not_come_back_beside_one_in_another_directory() -> None:
+    for seed in range(20):
+        machine = Machine(seed)
+        logs = machine.start()
+        logs.get_or_create("events", 0, TOPIC_IDS["events"], is_new=True).append_as_leader(batch(1), 0)
+        machine.background.drain()
+        machine.clock.advance(0)
+        machine.background.drain()
+        logs.delete("events", 0)
+        logs.get_or_create("table", 0, TOPIC_IDS["table"], is_new=True)
+        assert logs.get_or_create("events", 0, TOPIC_IDS["events"], is_new=True).directory == "/b/events-0"
+        machine.stop(power_fails=True)
+        machine.start()
+        assert machine.failed == []
+
+
+def test_a_write_that_fails_and_cannot_be_cut_off_takes_the_directory_offline() -> None:
+    machine, log = machine_with_log()
+    write(log, 1)
+    machine.files.fault = Fault(machine.files.calls + 1, 1000, under="/a/events-0", changes_only=True)
+    try:
+        log.append_as_leader(batch(2), 0)
+    except KafkaError as error:
+        assert error.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(machine.failed) == 1 and log.closed
