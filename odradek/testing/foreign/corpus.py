@@ -79,11 +79,11 @@ class SequencedProducer:
         return produce_batch(address, self.topic, self.batch(sequence, count))
 
 
-def produce_batch(address: str, topic: str, batch: bytes | bytearray, version: int = 9) -> tuple[int, int]:
+def produce_batch(address: str, topic: str, batch: bytes | bytearray, *, acks: int = -1) -> tuple[int, int]:
     """Error code and base offset."""
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
     with RawConnection(address) as connection:
-        answer = connection.ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data]), version)
+        answer = connection.ask(ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[data]), 9)
     [partition] = answer.responses[0].partition_responses
     return partition.error_code, partition.base_offset
 
@@ -131,7 +131,8 @@ def produce_all(address: str, records: Mapping[str, Sequence[Record]], codec: st
 def produce_in_codecs(address: str, records: Mapping[str, tuple[str, Sequence[Record]]], **settings: Any) -> None:
     """The same, to several topics in several codecs, all at the same time."""
     failures: list[str] = []
-    given = {"bootstrap.servers": address, "linger.ms": 50, "acks": "all", "batch.num.messages": BATCH_RECORDS}
+    in_order = {"max.in.flight.requests.per.connection": 1, "acks": "all"}  # whatever is refused at first
+    given = {"bootstrap.servers": address, "linger.ms": 50, "batch.num.messages": BATCH_RECORDS, **in_order}
     producers: dict[str, Producer] = {}
     for topic, (codec, of_topic) in records.items():
         if codec not in producers:

@@ -6,23 +6,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, ElectionType, TopicPartition
+from confluent_kafka import ElectionType, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from odradek.testing.broker_process import BrokerProcess
-from odradek.testing.foreign.corpus import CODECS, make_records, produce_all
-from odradek.testing.foreign.interface import Record
+from odradek.testing.broker_process import BrokerProcess, OdradekBroker
 from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.foreign.seen import DEADLINE_SECONDS, read
+from odradek.testing.foreign.seen import DEADLINE_SECONDS
 from odradek.testing.foreign.stage import Stage
 
-GROUPS = ("readers", "writers", "others")
+ALREADY_ELECTED = KafkaError.ELECTION_NOT_NEEDED
+TOPIC_SETTINGS = {"segment.bytes": "6000", "index.interval.bytes": "500"}
 
 
 @dataclass(frozen=True)
 class PartitionSeen:
-    """Of one partition, as one broker tells it."""
+    """Of one partition 0, as one broker tells it."""
 
     leader: int
     isr: frozenset[int]
@@ -30,22 +29,24 @@ class PartitionSeen:
 
 @dataclass
 class MixedCluster:
-    """Topics `by-N` have one partition whose preferred leader is broker N and whose replicas are everywhere."""
+    """Topics `by-N` and `sequenced-N` have one partition, which broker N is to lead; their replicas are everywhere."""
 
     stages: Mapping[int, Stage]
     kafkas: frozenset[int]
     """The brokers that are Kafka's."""
     lives: dict[int, BrokerProcess] = field(default_factory=dict)
-    sent: dict[str, list[Record]] = field(default_factory=dict)
-    committed: dict[str, int] = field(default_factory=dict)
 
     @property
     def bootstrap(self) -> str:
         return ",".join(stage.address for stage in self.stages.values())
 
+    def new_admin(self) -> AdminClient:
+        """One that knows who is the controller now; to be kept until it has its answers."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+
     @property
     def topics(self) -> list[str]:
-        return [f"by-{broker}" for broker in self.stages]
+        return [f"{kind}-{broker}" for kind in ("by", "sequenced") for broker in self.stages]
 
     def start(self, *brokers: int) -> None:
         """One after the other."""
@@ -68,19 +69,20 @@ class MixedCluster:
     def create_topics(self) -> None:
         brokers = list(self.stages)
         wanted = []
-        for number, broker in enumerate(brokers):
-            replicas = [*brokers[number:], *brokers[:number]]
-            config = {"segment.bytes": "6000", "index.interval.bytes": "500"}
-            wanted.append(NewTopic(f"by-{broker}", 1, replica_assignment=[replicas], config=config))
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+        for topic in self.topics:
+            at = brokers.index(int(topic.rpartition("-")[2]))
+            replicas = [*brokers[at:], *brokers[:at]]
+            wanted.append(NewTopic(topic, 1, replica_assignment=[replicas], config=TOPIC_SETTINGS))
+        admin = self.new_admin()
         for made in admin.create_topics(wanted).values():
             made.result(DEADLINE_SECONDS)
 
     def controller(self, asked: int) -> int:
         return self._ask(asked, [])[0]
 
-    def seen_by(self, asked: int) -> dict[str, PartitionSeen]:
-        return self._ask(asked, self.topics)[1]
+    def seen_by(self, asked: int, topics: Sequence[str] = ()) -> dict[str, PartitionSeen]:
+        """The cluster's own topics when none is named; without those that it does not know."""
+        return self._ask(asked, topics or self.topics)[1]
 
     def _ask(self, asked: int, topics: Sequence[str]) -> tuple[int, dict[str, PartitionSeen]]:
         wanted = [MetadataRequestTopic(name=topic) for topic in topics]
@@ -92,15 +94,19 @@ class MixedCluster:
             if topic.partitions
         }
 
-    def wait(self, condition: Callable[[dict[str, PartitionSeen]], bool], what: str, *, of: Sequence[int] = ()) -> None:
-        """Until all running brokers, or those `of`, know the topics and tell this of them."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while not all(self._is(condition, told := self.seen_by(broker)) for broker in (of or self.lives)):
-            assert time.monotonic() < deadline, f"{what}: {told}"
-            time.sleep(0.05)
+    def leader_address(self, topic: str) -> str:
+        """As any running broker tells it."""
+        [seen] = self.seen_by(next(iter(self.lives)), [topic]).values()
+        return self.stages[seen.leader].address
 
-    def _is(self, condition: Callable[[dict[str, PartitionSeen]], bool], told: dict[str, PartitionSeen]) -> bool:
-        return len(told) == len(self.topics) and condition(told)
+    def wait(self, condition: Callable[[dict[str, PartitionSeen]], bool], what: str, *, of: Sequence[int] = ()) -> None:
+        """Until all running brokers, or those `of`, know the cluster's topics and tell this of them."""
+
+        def holds(broker: int) -> bool:
+            told = self.seen_by(broker)
+            return len(told) == len(self.topics) and condition(told)
+
+        wait_until(lambda: all(holds(broker) for broker in (of or self.lives)), what)
 
     def wait_in_sync(self) -> None:
         """Every running broker is in every ISR."""
@@ -108,59 +114,42 @@ class MixedCluster:
         self.wait(lambda told: all(told[topic].isr == running for topic in self.topics), f"in sync: {set(running)}")
 
     def wait_controller(self, broker: int) -> None:
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while any(self.controller(asked) != broker for asked in self.lives):
-            assert time.monotonic() < deadline, f"{broker} is not the controller"
-            time.sleep(0.05)
-
-    def write(self, *topics: str, count: int = 40) -> None:
-        """With acks=all, in another codec each time; to all topics when none is named, and offsets for groups then."""
-        wanted = topics or self.topics
-        records = {topic: make_records(topic, len(self.sent.setdefault(topic, [])), count) for topic in wanted}
-        codec = CODECS[len(self.sent[wanted[0]]) // count % len(CODECS)]
-        produce_all(self.bootstrap, records, codec, **{"enable.idempotence": True})
-        for topic in wanted:
-            self.sent[topic] += records[topic]
-        if not topics:
-            self._commit()
-
-    def _commit(self) -> None:
-        for number, group in enumerate(GROUPS):
-            self.committed[group] = sum(map(len, self.sent.values())) + number
-            member = self._consumer(group)
-            offset = TopicPartition(self.topics[0], 0, self.committed[group])
-            member.commit(offsets=[offset], asynchronous=False)
-            member.close()
-
-    def _consumer(self, group: str) -> Consumer:
-        return Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 2})
-
-    def check(self) -> None:
-        """Everything that was acknowledged is there, once and in order, and so are the groups' offsets."""
-        for topic, records in read(self.bootstrap, self.topics).items():
-            found = [Record(one.key, one.value, one.headers, one.timestamp_ms) for one in records]
-            assert found == self.sent[topic], topic
-            assert [one.offset for one in records] == list(range(len(records))), topic
-        for group, offset in self.committed.items():
-            member = self._consumer(group)
-            [found_at] = member.committed([TopicPartition(self.topics[0], 0)], DEADLINE_SECONDS)
-            member.close()
-            assert found_at.offset == offset, (group, found_at.offset, offset)
+        wait_until(lambda: all(self.controller(asked) == broker for asked in self.lives), f"controller {broker}")
 
     def elect_preferred(self) -> None:
         """Asked of whoever is the controller."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+        admin = self.new_admin()
         partitions = [TopicPartition(topic, 0) for topic in self.topics]
-        admin.elect_leaders(ElectionType.PREFERRED, partitions).result(DEADLINE_SECONDS)
+        elected: dict[TopicPartition, KafkaError | None] = admin.elect_leaders(
+            ElectionType.PREFERRED, partitions
+        ).result(DEADLINE_SECONDS)
+        failures = {str(error) for error in elected.values() if error and error.code() != ALREADY_ELECTED}
+        assert not failures, failures
         self.wait(
-            lambda told: all(told[f"by-{broker}"].leader == broker for broker in self.stages), "preferred leaders"
+            lambda told: all(told[topic].leader == int(topic.rpartition("-")[2]) for topic in self.topics),
+            "preferred leaders",
         )
+
+    def check_logs(self) -> None:
+        """None of ours has written of an error."""
+        for stage in self.stages.values():
+            for life in stage.lives:
+                ours = life.complaints() if isinstance(life, OdradekBroker) else []
+                assert not [line for line in ours if " WARNING " not in line], ours
 
     def log_bytes(self, broker: int, topic: str) -> dict[str, bytes]:
         """Segments of one replica, by the names of their files."""
         return {file.name: file.read_bytes() for file in sorted(self.stages[broker].directory(topic).glob("*.log"))}
 
-    def epochs(self, broker: int, topic: str) -> list[str]:
-        """Leader epochs in which something was written: the last leader's own may have nothing yet."""
+    def epochs(self, broker: int, topic: str) -> list[list[int]]:
+        """[leader epoch, start offset] of one replica."""
         _, _, *lines = (self.stages[broker].directory(topic) / "leader-epoch-checkpoint").read_text().splitlines()
-        return [line for line in lines if int(line.split()[1]) < len(self.sent[topic])]
+        return [[int(word) for word in line.split()] for line in lines]
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Ask again and again; the deadline is for a cluster that hangs, not a measurement."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS:.0f} s: {what}"
+        time.sleep(0.05)

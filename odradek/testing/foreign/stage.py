@@ -54,7 +54,8 @@ class Stage:
         }
         self._settings = {**own, **SETTINGS, **settings}
         self.jars = jars
-        self._lives: list[BrokerProcess] = []
+        self.lives: list[BrokerProcess] = []
+        """All there were, in order."""
 
     def kafka(self, **settings: str) -> BrokerProcess:
         """Started. `settings`, with _ for a dot, hold for this life only."""
@@ -65,7 +66,7 @@ class Stage:
 
     def _life(self, name: str, settings: Mapping[str, str]) -> tuple[Path, str, Path]:
         """Its properties file, its address and its log."""
-        number = len(self._lives)
+        number = len(self.lives)
         file = self._directory / f"{number}-{name}.properties"
         given = {**self._settings, **{key.replace("_", "."): value for key, value in settings.items()}}
         file.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
@@ -73,7 +74,7 @@ class Stage:
 
     def _start(self, broker: BrokerProcess) -> BrokerProcess:
         self._wait_gone()
-        self._lives.append(broker)
+        self.lives.append(broker)
         broker.start()
         return broker
 
@@ -98,5 +99,5 @@ class Stage:
         return self.logs / f"{topic}-0"
 
     def close(self) -> None:
-        for life in self._lives:
+        for life in self.lives:
             life.close()

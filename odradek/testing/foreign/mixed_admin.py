@@ -1,0 +1,74 @@
+"""What is asked of the controller, whichever make it is, and must be seen at all brokers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
+
+from odradek.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from odradek.testing.foreign.corpus import make_records, produce
+from odradek.testing.foreign.mixed_cluster import MixedCluster, wait_until
+from odradek.testing.foreign.raw import RawConnection
+from odradek.testing.foreign.relay import as_sent
+from odradek.testing.foreign.seen import DEADLINE_SECONDS, read
+
+
+def check_topics(cluster: MixedCluster, topic: str) -> None:
+    """Created, given more partitions and other settings, deleted."""
+    admin, brokers = cluster.new_admin(), list(cluster.lives)
+    settings = {"segment.bytes": "2000"}
+    [made] = admin.create_topics([NewTopic(topic, 2, len(brokers), config=settings)]).values()
+    made.result(DEADLINE_SECONDS)
+    [grown] = admin.create_partitions([NewPartitions(topic, 3)]).values()
+    grown.result(DEADLINE_SECONDS)
+    names = [f"{topic}-{index}" for index in range(3)]
+    wait_until(lambda: all(_has_all(cluster, broker, names) for broker in brokers), f"{topic} everywhere")
+    records = make_records(topic, 0, 60)
+    produce(cluster.bootstrap, topic, "none", records)
+    assert as_sent(read(cluster.bootstrap, [topic])[topic]) == records
+    assert all(_first_segment(cluster, broker, topic).exists() for broker in brokers)
+    entry = ConfigEntry("retention.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
+    [altered] = admin.incremental_alter_configs(
+        [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])]
+    ).values()
+    altered.result(DEADLINE_SECONDS)
+    wait_until(lambda: not any(_first_segment(cluster, broker, topic).exists() for broker in brokers), "retention")
+    [deleted] = admin.delete_topics([topic]).values()
+    deleted.result(DEADLINE_SECONDS)
+    wait_until(lambda: not any(_has_some(cluster, broker, names) for broker in brokers), f"{topic} gone")
+
+
+def _first_segment(cluster: MixedCluster, broker: int, topic: str) -> Path:
+    return cluster.stages[broker].directory(topic) / f"{0:020d}.log"
+
+
+def _has_all(cluster: MixedCluster, broker: int, names: Sequence[str]) -> bool:
+    return all((cluster.stages[broker].logs / name).exists() for name in names)
+
+
+def _has_some(cluster: MixedCluster, broker: int, names: Sequence[str]) -> bool:
+    return any((cluster.stages[broker].logs / name).exists() for name in names)
+
+
+def check_reassignment(cluster: MixedCluster, topic: str, source: int, target: int) -> None:
+    """The only replica moves from one broker to another."""
+    admin = cluster.new_admin()
+    [made] = admin.create_topics([NewTopic(topic, 1, replica_assignment=[[source]])]).values()
+    made.result(DEADLINE_SECONDS)
+    records = make_records(topic, 0, 60)
+    produce(cluster.bootstrap, topic, "lz4", records)
+    partition = ReassignablePartition(partition_index=0, replicas=[target])
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=[partition])])
+    with RawConnection(cluster.stages[cluster.controller(target)].address) as connection:
+        answer = connection.ask(request, 0)
+    assert not answer.error_code and not answer.responses[0].partitions[0].error_code, answer
+    moved = frozenset({target})
+    wait_until(
+        lambda: all(cluster.seen_by(broker, [topic])[topic].isr == moved for broker in cluster.lives), f"{topic} moved"
+    )
+    wait_until(lambda: not cluster.stages[source].directory(topic).exists(), f"{topic} gone from {source}")
+    assert as_sent(read(cluster.bootstrap, [topic])[topic]) == records

@@ -1,0 +1,118 @@
+"""What clients do with a mixed cluster, and what they must find in it afterwards."""
+
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, TopicPartition
+
+from odradek.protocol.errors import ErrorCode
+from odradek.testing.foreign.corpus import CODECS, SequencedProducer, make_records, produce_all, produce_batch
+from odradek.testing.foreign.interface import Record
+from odradek.testing.foreign.mixed_cluster import MixedCluster
+from odradek.testing.foreign.relay import as_sent, check_producer
+from odradek.testing.foreign.seen import DEADLINE_SECONDS, read
+
+GROUPS = ("readers", "writers", "others")
+RECORDS = 40
+LEADER_ALONE = 1
+"""acks"""
+
+
+@dataclass
+class MixedLoad:
+    cluster: MixedCluster
+    sent: dict[str, list[Record]] = field(default_factory=dict)
+    """To topics `by-N`."""
+    committed: dict[str, int] = field(default_factory=dict)
+    """By group, for the first topic."""
+    producers: dict[str, SequencedProducer] = field(default_factory=dict)
+    """Of topics `sequenced-N`."""
+
+    def __post_init__(self) -> None:
+        self.sent = {topic: [] for topic in self.cluster.topics if topic.startswith("by")}
+
+    def write(self, *topics: str) -> None:
+        """With acks=all, in another codec each time: to these `by-N`, or everything there is."""
+        wanted = topics or tuple(self.sent)
+        records = {topic: make_records(topic, len(self.sent[topic]), RECORDS) for topic in wanted}
+        codec = CODECS[len(self.sent[wanted[0]]) // RECORDS % len(CODECS)]
+        produce_all(self.cluster.bootstrap, records, codec, **{"enable.idempotence": True})
+        for topic in wanted:
+            self.sent[topic] += records[topic]
+        if not topics:
+            self._write_sequenced()
+            self._commit()
+
+    def _write_sequenced(self) -> None:
+        """One batch after the other to whoever leads by now, which must know what came before."""
+        for topic in self.cluster.topics:
+            if topic in self.sent:
+                continue
+            address = self.cluster.leader_address(topic)
+            if topic not in self.producers:
+                self.producers[topic] = SequencedProducer.begin(address, topic)
+            for size in (1, 2, 3, 1, 2, 3):
+                self.producers[topic].send(address, size)
+
+    def _commit(self) -> None:
+        first, *_ = self.sent
+        for number, group in enumerate(GROUPS):
+            self.committed[group] = sum(map(len, self.sent.values())) + number
+            member = self._consumer(group)
+            member.commit(offsets=[TopicPartition(first, 0, self.committed[group])], asynchronous=False)
+            member.close()
+
+    def _consumer(self, group: str) -> Consumer:
+        return Consumer({"bootstrap.servers": self.cluster.bootstrap, "group.id": group, "log_level": 2})
+
+    def check(self) -> None:
+        """Everything that was acknowledged is there, once and in order; producers are known, and groups' offsets."""
+        found = read(self.cluster.bootstrap, self.cluster.topics)
+        for topic, sent in self.sent.items():
+            assert as_sent(found[topic]) == sent, topic
+        for topic, producer in self.producers.items():
+            values = [f"sequence {number}".encode() for number in range(producer.sequence)]
+            assert [record.value for record in found[topic]] == values, topic
+            check_producer(self.cluster.leader_address(topic), producer, batches_known=5)
+        first, *_ = self.sent
+        for group, offset in self.committed.items():
+            member = self._consumer(group)
+            [committed] = member.committed([TopicPartition(first, 0)], DEADLINE_SECONDS)
+            member.close()
+            assert committed.offset == offset, (group, committed.offset, offset)
+
+    def diverge(self, leader: int, follower: int) -> None:
+        """The leader takes what nobody else gets, with acks=1, and dies. Only these two brokers may run.
+
+        The first batch may reach the follower in the answer to the fetch that waits for it; the second cannot.
+        """
+        topic = f"sequenced-{leader}"
+        address, producer = self.cluster.stages[leader].address, self.producers[topic]
+        end_offset = producer.sequence
+        self.cluster.pause(follower)
+        for sequence in (end_offset, end_offset + 4):
+            batch = producer.batch(sequence, 4)
+            assert produce_batch(address, topic, batch, acks=LEADER_ALONE) == (ErrorCode.NONE, sequence)
+        self.cluster.kill(leader)
+        self.cluster.resume(follower)
+        self.cluster.wait_controller(follower)
+        self.cluster.wait_in_sync()
+        left = len(read(self.cluster.stages[follower].address, [topic])[topic]) - end_offset
+        assert left in (0, 4), left
+        if left:
+            producer.sent.append((end_offset, 4, end_offset))
+            producer.sequence += 4
+
+    def check_files(self) -> None:
+        """When all brokers have stopped: every replica is the same, whoever wrote it."""
+        first, *others = self.cluster.stages
+        for topic in self.cluster.topics:
+            segments, epochs = self.cluster.log_bytes(first, topic), self._epochs(first, topic)
+            assert sum(map(len, segments.values())) > 1000 and len(epochs) > 2, topic
+            for broker in others:
+                assert self.cluster.log_bytes(broker, topic) == segments, (broker, topic)
+                assert self._epochs(broker, topic) == epochs, (broker, topic)
+
+    def _epochs(self, broker: int, topic: str) -> list[list[int]]:
+        """Those in which something was written: the last ones of a leader may have nothing yet."""
+        count = len(self.sent[topic]) if topic in self.sent else self.producers[topic].sequence
+        return [[epoch, start] for epoch, start in self.cluster.epochs(broker, topic) if start < count]
