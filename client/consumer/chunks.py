@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from odradek.client.consumer.config import Deserializer
 from odradek.client.errors import ClientError, DeserializationError
 from odradek.client.records import ConsumerRecord, TopicPartition
-from odradek.protocol.conversion import has_messages, to_batches
+from odradek.protocol.conversion import to_batches
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.record_batch import BatchHeader, check_crc, entries, read_header
+from odradek.protocol.record_batch import MAGIC_V2, BatchHeader, check_crc, entries, read_header
 from odradek.protocol.records import Columns, decode_records
 
 CHUNKS_PER_PARTITION = 2
@@ -38,14 +38,24 @@ class Chunk:
         self.topic_partition = topic_partition
         self.version = version
         self.next_offset = fetch_offset
-        self.records = records if not has_messages(records) else _as_batches(records)
+        self.records = records
         self._aborted = sorted(aborted or (), key=lambda one: one[1])
         self._read_committed = aborted is not None
         self._batches: list[int] = []
+        if not self._find_batches():
+            self.records = _as_batches(records)
+            self._find_batches()
+
+    def _find_batches(self) -> bool:
+        """Where they begin, and where the answer ends; False when there are messages of old formats among them."""
+        self._batches.clear()
         for entry in entries(self.records, allow_partial_tail=True):
+            if entry.magic != MAGIC_V2:
+                return False
             header = read_header(self.records, entry.position)
             self._batches.append(entry.position)
             self.next_offset = max(self.next_offset, header.next_offset)
+        return True
 
     @property
     def empty(self) -> bool:
