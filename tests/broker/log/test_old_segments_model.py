@@ -53,7 +53,7 @@ def units(draw: st.DrawFn) -> list[Unit]:
     return made
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(units(), st.data())
 def test_against_a_list(made: list[Unit], data: st.DataObject) -> None:
     storage = make_storage()
