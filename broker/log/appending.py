@@ -13,6 +13,7 @@ from odradek.broker.log.control import decode_end_of_transaction, learn
 from odradek.broker.log.failure import DISK_FULL
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.producer_state import CompletedTransaction, RememberedBatch, sequence_after
+from odradek.broker.log.rolling import should_roll
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -133,7 +134,7 @@ def _write(log: "Log", view: memoryview, batches: list[Batch]) -> None:
             log.storage.settle(log)
             log.unsettled = False
         segment = log.segments[-1]
-        if segment.should_roll(log.config, size, last.last_offset, max_timestamp_ms, log.storage.clock):
+        if should_roll(segment, log.config, size, last.last_offset, max_timestamp_ms, log.storage.clock):
             # at the log end, also when a compacted leader's next batch is further on: after a crash a segment that
             # does not begin where the one before ends tells that the end of that one was lost
             far = last.last_offset - log.log_end_offset > LARGEST_RELATIVE_OFFSET

@@ -71,6 +71,13 @@ def _words(data: bytes) -> "array[int]":
     return numbers
 
 
+def _joined(highs: "array[int]", lows: "array[int]") -> "array[int]":
+    """64-bit numbers from their halves."""
+    words = array("I", bytes(8 * len(highs)))
+    words[::2], words[1::2] = (lows, highs) if sys.byteorder == "little" else (highs, lows)
+    return array("q", words.tobytes())
+
+
 def _rises(numbers: "array[int]") -> bool:
     """Nothing comes before something smaller. Sorting what is sorted is the quickest way to see that."""
     values = numbers.tolist()
@@ -184,11 +191,11 @@ class TimeIndex(_IndexFile):
             raise CorruptFile(f"time index of {len(data)} bytes: not a multiple of {TIME_ENTRY.size}")
         numbers = _words(data)
         highs, lows, index._relative_offsets = numbers[::3], numbers[1::3], numbers[2::3]
-        if max(highs, default=0) > LARGEST_INT32 or max(index._relative_offsets, default=0) > LARGEST_INT32:
-            raise CorruptFile("time index with a negative number")
-        index.timestamps = array("q", [high << 32 | low for high, low in zip(highs, lows, strict=True)])
+        index.timestamps = _joined(highs, lows)
         if not _rises(index.timestamps) or not _rises(index._relative_offsets):
             raise CorruptFile("time index does not rise")
+        if data and (index.timestamps[0] < 0 or index._relative_offsets[-1] > LARGEST_INT32):
+            raise CorruptFile("time index with a negative number")
         index._written = len(index)
         return index
 

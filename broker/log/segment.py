@@ -12,8 +12,6 @@ from odradek.broker.log.config import LogConfig
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.index import (
     LARGEST_RELATIVE_OFFSET,
-    OFFSET_ENTRY_BYTES,
-    TIME_ENTRY_BYTES,
     OffsetIndex,
     TimeEntry,
     TimeIndex,
@@ -22,7 +20,6 @@ from odradek.broker.log.index import (
 from odradek.broker.log.index_check import position_before
 from odradek.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.protocol.record_batch import BATCH_LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
-from odradek.world.clock import Clock
 from odradek.world.files import Buffer, File, Files
 
 log = logging.getLogger(__name__)
@@ -47,10 +44,8 @@ class Segment:
     __slots__ = (
         "_begins_with_messages",
         "_bytes_since_index_entry",
-        "_created_ms",
         "_file",
         "_files",
-        "_first_timestamp_ms",
         "_index_interval_bytes",
         "_largest",
         "_offset_index",
@@ -58,6 +53,8 @@ class Segment:
         "_prefix",
         "_time_index",
         "base_offset",
+        "created_ms",
+        "first_timestamp_ms",
         "largest_is_confirmed",
         "roll_jitter_ms",
         "size_bytes",
@@ -73,7 +70,7 @@ class Segment:
         self._prefix = f"{directory}/{base_offset:020d}"
         self.transactions = TransactionIndex(files, self.path(TRANSACTION_INDEX))
         self._index_interval_bytes = config.index_interval_bytes
-        self._created_ms = created_ms
+        self.created_ms = created_ms
         self._preallocated = config.preallocate
         self._begins_with_messages: bool | None = None
         self._file: File | None = None
@@ -81,7 +78,7 @@ class Segment:
         self._time_index: TimeIndex | None = TimeIndex(base_offset)
         self._largest: TimeEntry | None = TimeEntry(-1, base_offset)
         self.largest_is_confirmed = True
-        self._first_timestamp_ms: int | None = None
+        self.first_timestamp_ms: int | None = None
         self._bytes_since_index_entry = 0
 
     def __repr__(self) -> str:
@@ -113,18 +110,40 @@ class Segment:
 
     # indexes
 
-    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        try:
-            offsets = OffsetIndex.decode(self._files.read(self.path(OFFSET_INDEX)), self.base_offset, self.size_bytes)
-            times = TimeIndex.decode(self._files.read(self.path(TIME_INDEX)), self.base_offset)
-        except (CorruptFile, FileNotFoundError) as error:
-            if self.size_bytes:
-                log.warning("%s: rebuilding the indexes: %s", self.path(LOG), error)
-            rebuilt = self.rebuild_indexes()
-            self.write_indexes(sync=True)  # of a segment that no flush will come to any more
-            return rebuilt
-        self._offset_index, self._time_index = offsets, times
-        return offsets, times
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._offset_index
+        if index is None:
+            try:
+                data = self._files.read(self.path(OFFSET_INDEX))
+                index = self._offset_index = OffsetIndex.decode(data, self.base_offset, self.size_bytes)
+            except (CorruptFile, FileNotFoundError) as error:
+                index, _ = self._replace_indexes(error)
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """Not loaded with the other: who reads on from an offset does not need it."""
+        index = self._time_index
+        if index is None:
+            try:
+                data = self._files.read(self.path(TIME_INDEX))
+                index = self._time_index = TimeIndex.decode(data, self.base_offset)
+            except (CorruptFile, FileNotFoundError) as error:
+                _, index = self._replace_indexes(error)
+        return index
+
+    @property
+    def index_bytes(self) -> int:
+        """The memory that loaded indexes take, about."""
+        return sum(len(one) * one.ENTRY.size for one in (self._offset_index, self._time_index) if one is not None)
+
+    def _replace_indexes(self, error: Exception) -> tuple[OffsetIndex, TimeIndex]:
+        if self.size_bytes:
+            log.warning("%s: rebuilding the indexes: %s", self.path(LOG), error)
+        rebuilt = self.rebuild_indexes()
+        self.write_indexes(sync=True)  # of a segment that no flush will come to any more
+        return rebuilt
 
     def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """From the headers of all batches; stops before the first that is not one."""
@@ -145,27 +164,18 @@ class Segment:
         self._bytes_since_index_entry = 0
         return offsets, times
 
-    @property
-    def offset_index(self) -> OffsetIndex:
-        index = self._offset_index
-        return index if index is not None else self._load_indexes()[0]
-
-    @property
-    def time_index(self) -> TimeIndex:
-        index = self._time_index
-        return index if index is not None else self._load_indexes()[1]
-
     def write_indexes(self, *, sync: bool = False) -> None:
-        """Bring the index files up to date; nothing to do when they were not even loaded."""
-        if self._offset_index is not None and self._time_index is not None:
+        """Bring the index files up to date; nothing to do for one that was not even loaded."""
+        if self._offset_index is not None:
             self._offset_index.write(self._files, self.path(OFFSET_INDEX), sync=sync)
+        if self._time_index is not None:
             self._time_index.write(self._files, self.path(TIME_INDEX), sync=sync)
 
     def note(self, last_offset: int, position: int, size_bytes: int, max_timestamp_ms: int) -> None:
         """A batch was written at `position`: remember its timestamp, and index it when it is time for that."""
         assert self._largest is not None and self._offset_index is not None and self._time_index is not None
         if position == 0:
-            self._first_timestamp_ms = max_timestamp_ms
+            self.first_timestamp_ms = max_timestamp_ms
         if max_timestamp_ms > self._largest[0]:
             self._largest = TimeEntry(max_timestamp_ms, last_offset)
         if self._bytes_since_index_entry > self._index_interval_bytes:
@@ -201,34 +211,10 @@ class Segment:
             raise
         self.size_bytes = size + len(data)
 
-    def should_roll(
-        self, config: LogConfig, size_bytes: int, last_offset: int, max_timestamp_ms: int, clock: Clock
-    ) -> bool:
-        """Whether a batch like this belongs into a new segment (LogSegment.shouldRoll of 3.9)."""
-        size = self.size_bytes
-        if last_offset - self.base_offset > LARGEST_RELATIVE_OFFSET:
-            return True
-        if size == 0:
-            return False
-        if size > config.segment_bytes - size_bytes:
-            return True
-        first = self._first_timestamp_ms
-        if first is None:
-            first = self._load_first_timestamp()
-        waited = max_timestamp_ms - first if first >= 0 else clock.now_ms() - self._created_ms
-        if waited > config.segment_ms - self.roll_jitter_ms:
-            return True
-        offsets, times = self._offset_index, self._time_index
-        if offsets is None or times is None:
-            offsets, times = self._load_indexes()
-        limit = config.segment_index_bytes
-        return len(offsets.positions) >= limit // OFFSET_ENTRY_BYTES or (
-            len(times.timestamps) >= limit // TIME_ENTRY_BYTES - 1
-        )
-
-    def _load_first_timestamp(self) -> int:
+    def load_first_timestamp(self) -> int:
+        """Of the first batch: -1 when it has none."""
         first = next(iterate_headers(self.file, 0, self.size_bytes))
-        self._first_timestamp_ms = first.max_timestamp_ms
+        self.first_timestamp_ms = first.max_timestamp_ms
         return first.max_timestamp_ms
 
     def become_inactive(self) -> None:
@@ -331,7 +317,7 @@ class Segment:
         self.file.truncate(position)
         self.size_bytes = position
         if position == 0:
-            self._created_ms, self._first_timestamp_ms, self._begins_with_messages = now_ms, None, None
+            self.created_ms, self.first_timestamp_ms, self._begins_with_messages = now_ms, None, None
         self.next_offset()
         self._bytes_since_index_entry = 0
         return end

@@ -337,6 +337,34 @@ def test_a_file_that_kafka_preallocated_is_cut_to_what_was_written() -> None:
     assert (log.log_end_offset, log.size_bytes) == (3, 3 * BATCH)
 
 
+def test_old_segments_with_large_indexes_are_closed_earlier() -> None:
+    world = World(segment_bytes=BATCH * 4, index_interval_bytes=1, retention_ms=-1)
+    world.append(17)
+    log = world.log
+    for segment in log.segments[:-1]:
+        segment.release()
+    one = 3 * 8  # the first of four batches has no entry
+    log.storage.open_segments = OpenSegments(limit_bytes=2 * one)
+    for _ in range(3):
+        assert len(read_batches(log)) == 17
+    loaded = [segment.index_bytes for segment in log.segments[:-1]]
+    assert set(loaded) == {0, one}
+    assert sum(loaded) <= 3 * one, "the newest counts from its next use on"
+    for segment in log.segments:
+        log.storage.open_segments.forget(segment)
+    assert log.storage.open_segments._bytes == 0
+
+
+def test_a_reader_of_old_segments_loads_no_time_index() -> None:
+    world = World(segment_bytes=BATCH * 4, index_interval_bytes=1)
+    world.append(9)
+    world.log.close()
+    log = open_test_log(world.log.storage, world.config, clean=True)
+    assert len(read_batches(log)) == 9
+    assert [segment._time_index for segment in log.segments[:-1]] == [None, None]
+    assert log.offset_of_max_timestamp() is not None
+
+
 def test_retention_does_not_load_the_indexes_of_old_segments() -> None:
     world = World(segment_bytes=BATCH * 2, index_interval_bytes=1)
     world.append(8)
