@@ -1,6 +1,6 @@
 """What is asked of the controller, whichever make it is, and must be seen at all brokers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
@@ -10,11 +10,13 @@ from odradek.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing.foreign.corpus import make_records, produce
 from odradek.testing.foreign.mixed_cluster import MixedCluster, wait_until
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.foreign.relay import as_sent
 from odradek.testing.foreign.seen import DEADLINE_SECONDS, read
+from odradek.testing.foreign.stage import Stage
 
 
 def check_topics(cluster: MixedCluster, topic: str) -> None:
@@ -61,14 +63,36 @@ def check_reassignment(cluster: MixedCluster, topic: str, source: int, target: i
     made.result(DEADLINE_SECONDS)
     records = make_records(topic, 0, 60)
     produce(cluster.bootstrap, topic, "lz4", records)
-    partition = ReassignablePartition(partition_index=0, replicas=[target])
-    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=[partition])])
-    with RawConnection(cluster.stages[cluster.controller(target)].address) as connection:
-        answer = connection.ask(request, 0)
-    assert not answer.error_code and not answer.responses[0].partitions[0].error_code, answer
+    reassign(cluster.stages, {topic: 1}, target)
     moved = frozenset({target})
     wait_until(
         lambda: all(cluster.seen_by(broker, [topic])[topic].isr == moved for broker in cluster.lives), f"{topic} moved"
     )
     wait_until(lambda: not cluster.stages[source].directory(topic).exists(), f"{topic} gone from {source}")
     assert as_sent(read(cluster.bootstrap, [topic])[topic]) == records
+
+
+def reassign(stages: Mapping[int, Stage], partitions: Mapping[str, int], target: int) -> None:
+    """All partitions of these topics, of which there are so many, to one broker; returns when they are there."""
+    wanted = []
+    for topic, count in partitions.items():
+        indexes = [ReassignablePartition(partition_index=index, replicas=[target]) for index in range(count)]
+        wanted.append(ReassignableTopic(name=topic, partitions=indexes))
+    with RawConnection(stages[target].address) as connection:
+        controller = connection.ask(MetadataRequest(topics=[]), 8).controller_id
+    with RawConnection(stages[controller].address) as connection:
+        answer = connection.ask(AlterPartitionReassignmentsRequest(topics=wanted), 0)
+    refused = [one for topic in answer.responses for one in topic.partitions if one.error_code]
+    assert not answer.error_code and not refused, answer
+    wait_until(lambda: all(_leads_all(stage, partitions, target) for stage in stages.values()), f"all at {target}")
+
+
+def _leads_all(asked: Stage, partitions: Mapping[str, int], leader: int) -> bool:
+    wanted = [MetadataRequestTopic(name=topic) for topic in partitions]
+    with RawConnection(asked.address) as connection:
+        answer = connection.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), 8)
+    return all(
+        len(topic.partitions) == partitions[topic.name]
+        and all(one.leader_id == leader and one.replica_nodes == [leader] for one in topic.partitions)
+        for topic in answer.topics
+    )

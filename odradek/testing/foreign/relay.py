@@ -40,10 +40,16 @@ class Relay:
         if self.kafkas is not None:
             kafkas_corpus.check_sent(self.kafkas, self.seen)
 
-    def check(self, *, batches_known: int) -> None:
-        """`batches_known`: of the sequenced producer, at least."""
+    def check(self, *, batches_known: int, copied: bool = False) -> None:
+        """`batches_known`: of the sequenced producer, at least.
+
+        `copied`: the broker has replicas that it fetched from another one: the first segment may begin elsewhere,
+        and there are new epochs.
+        """
         now = self._see()
         for topic, seen in self.seen.items():
+            if copied:
+                now[topic].segments, now[topic].epochs = seen.segments, seen.epochs
             if topic in COMPACTED:
                 _check_compacted(topic, seen, now[topic])
             else:
