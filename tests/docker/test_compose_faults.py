@@ -39,6 +39,7 @@ def test_the_leader_of_zookeeper_is_killed(cluster: ComposeCluster, observer: Ob
         wait_until(lambda: sorted(cluster.zookeeper_modes().values()) == ["follower", "leader"], "another leader")
         assert set(cluster.zookeeper_modes()) == others
         wait_until(load.goes_on(), "writes to every partition")
+        wait_until(observer.in_sync, "all brokers, should one have lost its session")
         later = Observer(cluster, f"{observer.topic}.later")
         later.create_topic()
         wait_until(later.in_sync, "a topic made after it")
