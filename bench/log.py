@@ -1,4 +1,4 @@
-"""The log alone: appending, reading, recovery, compaction, and what 2,000 partitions cost a broker. No network.
+"""The log alone: appending, reading, recovery, compaction, without a network; what 2,000 partitions cost a broker.
 
     python bench/log.py [--rounds 3] [--quick] [--only WORD] [--no-broker] [--json] [--directory DIR]
 
@@ -56,7 +56,7 @@ class Figure:
             sign, limit = (">=", self.at_least) if self.at_least is not None else ("<=", self.at_most)
             goal = f"goal {sign} {limit:,g}  {'met' if self.met else 'MISSED'}"
         number = f"{self.value:12,.2f}" if self.value < 100 else f"{self.value:12,.0f}"
-        return f"{self.name:46} {number} {self.unit:5} {beside}   {goal}".rstrip()
+        return f"{self.name:50} {number} {self.unit:5} {beside}   {goal}".rstrip()
 
 
 def of_pairs(name: str, pairs: list[Pair], unit: str, scale: float, at_least: float | None = None) -> Figure:
@@ -133,11 +133,12 @@ def compacting(options: Options) -> list[Figure]:
 
 def many_partitions(options: Options) -> list[Figure]:
     count = max(100, int(partitions.PARTITIONS * options.scale))
-    clean, killed = partitions.measure(count)
-    name = f"a broker of {count:,} partitions"
+    stop_seconds, clean, killed = partitions.measure(count)
+    name = f"{count:,} partitions"
     return [
         Figure(f"{name}: logs open, clean stop", clean.open_seconds, "s", at_most=OPEN_GOAL_SECONDS),
         Figure(f"{name}: logs open, killed", killed.open_seconds, "s"),
+        Figure(f"{name}: clean stop, all were written to", stop_seconds, "s"),
         Figure(f"{name}: resident memory", clean.resident_bytes / MB, "MB", at_most=MEMORY_GOAL_MB),
         Figure(f"{name}: files open, idle", clean.log_descriptors, "", at_most=count + partitions.OTHERS),
         Figure(f"{name}: files open, all used", clean.written_descriptors, "", at_most=count + partitions.OTHERS),
@@ -169,7 +170,7 @@ def main() -> int:
     found: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="odradek-bench-", dir=given.directory) as folder:
         options = Options(given.rounds, 0.1 if given.quick else 1.0, Path(folder))
-        say(f"{'':46} {'the log':>12} {'':5} {'bare loop':>12} {'ratio':>6}   (medians of {given.rounds})")
+        say(f"{'':50} {'the log':>12} {'':5} {'bare loop':>12} {'ratio':>6}   (medians of {given.rounds})")
         for part in parts.values():
             for figure in part(options):
                 found.append(figure)
