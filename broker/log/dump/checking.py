@@ -6,10 +6,10 @@ old Kafka leaves, is no damage as long as nobody can be served something wrong b
 
 import errno
 from collections.abc import Iterator
-from itertools import pairwise
 
 from odradek.broker.log.dump import check_entries
-from odradek.broker.log.dump.check_log import check_log, missing_aborted
+from odradek.broker.log.dump.check_log import check_log
+from odradek.broker.log.dump.check_together import check_together
 from odradek.broker.log.dump.internal_topics import decoder_for
 from odradek.broker.log.dump.naming import base_offset_of, is_known, kind_of, log_of, settled, topic_of
 from odradek.broker.log.dump.rows import Damage, Damaged, Row
@@ -40,33 +40,12 @@ def _verify_directory(files: Files, directory: str, topic: str | None) -> Iterat
         path = f"{directory}/{name}"
         if files.is_directory(path) or is_known(path):
             yield from verify(files, path, topic=topic)
-    logs = [f"{directory}/{name}" for name in names if name.endswith(LOG)]
-    for path in logs:
-        for position, reason in missing_aborted(files.open(path), _indexed_aborts(files, path)):
-            yield Damage(path, position, reason)
-    for before, after in pairwise(logs):
-        last = check_entries.last_offset_of(files.open(before))
-        if last is not None and last >= base_offset_of(after):
-            yield Damage(after, 0, f"begins at {base_offset_of(after)}, the segment before ends with {last}")
+    yield from check_together(files, directory, names)
 
 
 def _logs_first(name: str) -> tuple[str, bool, str]:
     """Of the files of a segment."""
     return name.partition(".")[0], not name.endswith(LOG), name
-
-
-def _indexed_aborts(files: Files, log_path: str) -> set[int]:
-    """Offsets of the markers in a segment's transaction index, as far as that can be read."""
-    path = log_path.removesuffix(LOG) + TRANSACTION_INDEX
-    found: set[int] = set()
-    try:
-        kind = kind_of(path)
-        assert kind is not None
-        for _, row in kind.read(files.read(path), 0):
-            found.add(_number(row, "last_offset"))
-    except (Damaged, FileNotFoundError):
-        pass  # said with the file itself; without one there are none
-    return found
 
 
 def _complaints(files: Files, path: str, topic: str | None) -> Iterator[tuple[int, str]]:
@@ -92,9 +71,3 @@ def _complaints(files: Files, path: str, topic: str | None) -> Iterator[tuple[in
             yield 0, "its .log file is not there"
         else:
             yield from check_entries.AGAINST_LOG[kind.name_end](entries, files.open(log_path))
-
-
-def _number(row: Row, name: str) -> int:
-    value = row[name]
-    assert isinstance(value, int), row
-    return value

@@ -1,5 +1,6 @@
 """What the name of a file says: which kind it is, where its segment begins, whose topic it holds."""
 
+from odradek.broker.log.directory_files import SET_ASIDE_SUFFIXES
 from odradek.broker.log.dump.small_files import KINDS, Kind
 from odradek.broker.log.segment import CLEANED, DELETED, LOG, SWAP
 
@@ -37,8 +38,10 @@ def base_offset_of(path: str) -> int:
 
 
 def topic_of(path: str) -> str:
-    """Of `/data/orders-3/00000000000000000042.log` orders."""
+    """Of `/data/orders-3/00000000000000000042.log` orders; also of a directory that is to be deleted or moved."""
     directory = path.rpartition("/")[0].rpartition("/")[2]
+    if directory.endswith(SET_ASIDE_SUFFIXES):
+        directory = directory.rpartition(".")[0]
     return directory.rpartition("-")[0]
 
 

@@ -10,6 +10,7 @@ from odradek.broker.log.checkpoints import encode_offsets
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directory_files import Identity, encode_meta, encode_partition_metadata
 from odradek.broker.log.dump import Damage, dump, verify
+from odradek.broker.log.dump.naming import topic_of
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import encode_batch
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log
@@ -168,6 +169,23 @@ def test_files_that_do_not_fit_together(contents: dict[str, bytes]) -> None:
     overlapping = changed(contents, "", b"")
     overlapping.set_content(f"{DIRECTORY}/{5:020d}.log", bytes(make_batch(base_offset=5)))
     assert (f"{5:020d}.log", 0, "begins at 5, the segment before ends with 8") in reasons(DIRECTORY, overlapping)
+
+
+def test_checkpoints_that_say_what_the_logs_do_not(contents: dict[str, bytes]) -> None:
+    epochs = f"{DIRECTORY}/{EPOCHS}"
+    files = changed(contents, epochs, contents[epochs].replace(b"4 6", b"4 5"))
+    path, position, reason = next(verify(files, DIRECTORY))
+    assert (path, position) == (f"{DIRECTORY}/{FIRST}.log", 636)
+    assert reason == "leader epoch 3 at offset 5, leader-epoch-checkpoint says 4"
+    assert list(verify(changed(contents, epochs, b"0\n1\n4 6\n"), DIRECTORY)) == []  # the start may have moved
+    points = f"{DATA}/recovery-point-offset-checkpoint"
+    files = changed(contents, points, contents[points].replace(b"topic 0 16", b"topic 0 17"))
+    assert list(verify(files, DATA)) == [(points, 4, "topic-0 was on the disk up to 17, it ends at 16")]
+
+
+@pytest.mark.parametrize("directory", ["orders-3", f"orders-3.{'0f' * 16}-delete", f"orders-3.{'0f' * 16}-future"])
+def test_whose_records_they_are_is_said_by_the_directory(directory: str) -> None:
+    assert topic_of(f"/data/{directory}/{FIRST}.log") == "orders"
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
