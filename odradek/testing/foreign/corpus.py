@@ -155,9 +155,9 @@ def send_all(producer: Producer, topic: str, records: Sequence[Record], failures
         )
 
 
-def create_topics(address: str, topics: Mapping[str, Mapping[str, str]], replicas: int = 1) -> None:
+def create_topics(address: str, topics: Mapping[str, Mapping[str, str]], partitions: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
-    wanted = [NewTopic(name, 1, replicas, config=dict(config)) for name, config in topics.items()]
+    wanted = [NewTopic(name, partitions, 1, config=dict(config)) for name, config in topics.items()]
     for made in admin.create_topics(wanted).values():
         made.result(DEADLINE_SECONDS)
     wait_for_leaders(address, list(topics))

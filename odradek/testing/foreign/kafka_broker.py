@@ -19,6 +19,10 @@ CALLS_ITSELF_TOO_EARLY = ("could not be established", "was unsuccessful", "java.
 """A broker that is its own controller always says so: its listener opens a moment after its election."""
 
 
+OF_THE_ARCHIVE = "[warning][cds"
+"""The Java machine's own words, of classes that it cannot keep."""
+
+
 class KafkaBroker(BrokerProcess):
     complaint_marks = ("] WARN ", "] ERROR ", "] FATAL ", "Exception")
 
@@ -42,4 +46,4 @@ class KafkaBroker(BrokerProcess):
             beside.rename(self._jars.archive)
 
     def complaints(self, *, but: Sequence[str] = ()) -> list[str]:
-        return super().complaints(but=(*CALLS_ITSELF_TOO_EARLY, *but))
+        return super().complaints(but=(*CALLS_ITSELF_TOO_EARLY, OF_THE_ARCHIVE, *but))

@@ -11,8 +11,11 @@ FETCH_SECONDS = 170
 TOOL_SECONDS = 120
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>odradek</groupId><artifactId>kafka</artifactId><version>1</version>
-<dependencies><dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-<version>{VERSION}</version></dependency></dependencies></project>"""
+<dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
+<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId><version>1.7.36</version></dependency>
+</dependencies></project>"""
+"""The second is what a release of Kafka logs through; its tests depend on it, its jar does not."""
 
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData")
 HEAP_MB = 192
@@ -35,8 +38,7 @@ class KafkaJars:
 
     def java(self, main: str, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
         """The command that runs a main class."""
-        jars = [path for path in sorted((self.directory / "jars").glob("*.jar")) if "slf4j-simple" not in path.name]
-        class_path = ":".join(map(str, jars))
+        class_path = ":".join(map(str, sorted((self.directory / "jars").glob("*.jar"))))
         return ["java", *JVM_FLAGS, f"-Xmx{HEAP_MB}m", *flags, "-cp", class_path, main, *arguments]
 
     def run(self, main: str, *arguments: str) -> str:
@@ -56,11 +58,13 @@ def kafka_jars(directory: Path) -> KafkaJars:
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests of two processes may want them at the same time
-        if not (directory / "fetched").exists():
+        fetched = directory / "fetched"
+        if not fetched.exists() or fetched.read_text() != POM:
             if maven is None:
                 raise NoKafka("no mvn here to fetch Kafka with")
+            shutil.rmtree(directory / "jars", ignore_errors=True)
             _fetch(maven, directory)
-            (directory / "fetched").write_text(VERSION)
+            fetched.write_text(POM)
     return KafkaJars(directory)
 
 

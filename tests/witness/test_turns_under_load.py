@@ -1,0 +1,32 @@
+"""A producer writes on while the broker is killed again and again, and comes back as the other make."""
+
+from collections.abc import Callable
+
+import pytest
+
+from odradek.testing.foreign.corpus import create_topics
+from odradek.testing.foreign.dump_log_segments import dump, files_of
+from odradek.testing.foreign.stage import Stage
+from odradek.testing.load import PARTITIONS, TOPIC, Load, check_nothing_lost, wait_until
+
+pytestmark = pytest.mark.cluster
+
+SETTINGS = {"segment.bytes": "15000", "index.interval.bytes": "500"}
+
+
+def test_nothing_is_lost_or_repeated_when_makes_take_turns_under_load(new_stage: Callable[..., Stage]) -> None:
+    stage = new_stage()
+    broker = stage.odradek()
+    create_topics(stage.address, {TOPIC: SETTINGS}, PARTITIONS)
+    with Load(stage.address, producers=2) as load:
+        for start in (stage.kafka, stage.odradek, stage.kafka, stage.odradek):
+            wait_until(load.goes_on(), "writes")
+            broker.kill()
+            broker = start()
+        wait_until(load.goes_on(), "writes")
+    check_nothing_lost(load, stage.address)
+    assert not broker.complaints(but=())
+    broker.stop()
+    directories = [stage.logs / f"{TOPIC}-{index}" for index in range(PARTITIONS)]
+    assert len(files_of(*directories, suffixes=(".log",))) > 2 * PARTITIONS
+    dump(stage.jars, files_of(*directories), "--deep-iteration")
