@@ -76,7 +76,7 @@ class LogManager:
             self._storage, self._directories, self._logs, self._future_logs, self.checkpointing, config_of
         )
         self._upkeep = Upkeep(clock, intervals, self._logs, self.checkpointing)
-        self._closed = False
+        self._opened = self._closed = False
         self._compaction: Compaction | None = None
         if children is not None:
             self._compaction = Compaction(
@@ -105,6 +105,7 @@ class LogManager:
         """
 
         def loaded() -> None:
+            self._opened = True
             self._upkeep.start()
             if self._compaction is not None:
                 self._compaction.start()
@@ -238,7 +239,10 @@ class LogManager:
     # the end
 
     def close(self, broker_epoch: int = -1) -> None:
-        """A clean shutdown: everything to the disk, checkpoints, markers; blocks. Harmless twice."""
+        """A clean shutdown: everything to the disk, checkpoints, markers; blocks. Harmless twice.
+
+        Before all is open nothing is written: what was not repaired yet is not to pass for clean.
+        """
         if self._closed:
             return
         self._closed = self.checkpointing.stopped = True
@@ -249,6 +253,7 @@ class LogManager:
         closings = [
             Closing(self._storage, directory, list(self._logs.in_directory(directory.path).values()))
             for directory in self.online()
+            if self._opened
         ]
         for closing in closings:
             closing.begin()

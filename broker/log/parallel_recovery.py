@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from odradek.broker.log import checkpoints
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directory_files import CLEAN_SHUTDOWN, parse_partition_name
+from odradek.broker.log.directory_files import CLEAN_SHUTDOWN, parse_future_name, parse_partition_name
 from odradek.broker.log.log_directory import LogDirectory
 from odradek.broker.log.recovery_child import TornLog, encode_request
 from odradek.broker.log.segment import LOG
@@ -33,7 +33,7 @@ def torn_logs(storage: Storage, directory: LogDirectory, config_of: Callable[[st
     starts = directory.checkpoints.read(checkpoints.LOG_START_OFFSETS)
     found = []
     for name in files.list_directory(directory.path):
-        key, path = parse_partition_name(name), f"{directory.path}/{name}"
+        key, path = parse_partition_name(name) or parse_future_name(name), f"{directory.path}/{name}"
         if key is not None and files.is_directory(path):
             point, config = recovery_points.get(key, 0), config_of(key[0])
             interval, policy = config.index_interval_bytes, sorted(config.cleanup_policy)

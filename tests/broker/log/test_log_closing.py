@@ -73,3 +73,16 @@ def test_a_directory_that_cannot_be_synced_gets_no_marker(monkeypatch: pytest.Mo
     logs.close()
     assert not files.exists(f"/a/{CLEAN_SHUTDOWN}")
     assert files.exists(f"/b/{CLEAN_SHUTDOWN}")
+
+
+def test_a_broker_that_is_stopped_while_it_opens_leaves_no_marker() -> None:
+    clock, background = ManualClock(), Deaf()
+    files = SimulatedFiles(1, clock.now_ms)
+    logs = start(files, clock, background)
+    write(logs)
+    files.kill()
+    background.deaf = True
+    start(files, clock, background).close()
+    assert not files.exists(f"/a/{CLEAN_SHUTDOWN}")
+    again = start(files, clock, InlineBackground())
+    assert [log.clean_end_offset for log in again.all_logs()] == [-1] * PARTITIONS
