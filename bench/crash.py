@@ -9,7 +9,7 @@ import logging
 import sys
 import time
 
-from odradek.testing.crashes.run import run_case
+from odradek.testing.crashes.run import run_case, run_fault_case
 
 
 def main() -> int:
@@ -17,13 +17,15 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1, help="of the first case")
     parser.add_argument("--show", action="store_true", help="the whole transcript of cases that fail")
+    parser.add_argument("--faults", action="store_true", help="a failing disk instead of a stop")
     parser.add_argument("--log", action="store_true", help="what the broker's own log says, too")
     parser.add_argument("--stop-after", type=int, default=10, help="failures")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO if given.log else logging.CRITICAL)
+    run = run_fault_case if given.faults else run_case
     began, failed = time.monotonic(), []
     for seed in range(given.seed, given.seed + given.cases):
-        report = run_case(seed)
+        report = run(seed)
         if report.violation is not None:
             failed.append(seed)
             print(report.text(1_000_000 if given.show else 12), flush=True)

@@ -5,6 +5,7 @@ crash could take away.
 """
 
 import contextlib
+import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
 class Flush:
     """What has to be synced so that everything before `offset` is safe. Made on the loop; `sync` runs anywhere."""
 
-    __slots__ = ("_directory", "_files", "_paths", "offset", "synced", "truncations")
+    __slots__ = ("_directory", "_files", "_paths", "epochs_written", "offset", "synced", "truncations")
 
     def __init__(self, log: "Log", *, closing: bool = False) -> None:
-        """`closing`: with all that a clean start relies on."""
-        self.offset = log.log_end_offset
+        """`closing`: with all that a clean start relies on. While there is no room for the epochs the recovery point
+        stays: a start learns them from the batches after it."""
+        if log.epochs_wait_for_room:
+            log.write_epochs()
+        self.offset = log.recovery_point if log.epochs_wait_for_room else log.log_end_offset
+        self.epochs_written = log.epochs_written
         self.truncations = log.truncations
         self.synced = False
         self._files: Files = log.storage.files
@@ -42,7 +47,6 @@ class Flush:
             self._paths.append(log.snapshots.path(log.log_end_offset))
             self._directory = log.directory
         if log.epochs_unsynced:
-            log.epochs_unsynced = False
             self._paths.append(f"{log.directory}/{LEADER_EPOCHS}")
             self._directory = log.directory
 
@@ -62,6 +66,8 @@ def _done(log: "Log", flush: Flush) -> None:
     """Everything before its offset is safe, unless the log was truncated while it ran."""
     if flush.truncations == log.truncations:
         log.recovery_point = max(log.recovery_point, flush.offset)
+    if flush.epochs_written == log.epochs_written:
+        log.epochs_unsynced = False
     log.last_flush_ms = log.storage.clock.now_ms()
 
 
@@ -114,7 +120,10 @@ def begin_close(log: "Log") -> Flush | None:
         log.producers.map_end_offset = log.log_end_offset
         log.snapshots.write(log.producers)
         log.active.become_inactive()
-        return Flush(log, closing=True)
+        flush = Flush(log, closing=True)
+        if log.epochs_wait_for_room:
+            raise OSError(errno.ENOSPC, "no room for the leader epochs", log.directory)
+        return flush
     except OSError as error:
         raise log.failed(error) from error
 

@@ -5,6 +5,7 @@ StorageFailure after the log manager has heard of it; trouble with what a client
 Source of the behaviour: UnifiedLog.scala and LocalLog.scala of Kafka 3.9.
 """
 
+import logging
 import sys
 from bisect import bisect_right
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from odradek.broker.log import appending, flushing, listing, reading, retention,
 from odradek.broker.log.append import Appended, Origin
 from odradek.broker.log.checkpoints import LEADER_EPOCHS, encode_epochs
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.failure import CorruptFile, StorageFailure
+from odradek.broker.log.failure import DISK_FULL, CorruptFile, StorageFailure
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.producer_state import ProducerState
 from odradek.broker.log.segment import Segment
@@ -26,6 +27,8 @@ from odradek.protocol.record_batch import CorruptBatch
 from odradek.world.files import Buffer, FileRange
 
 __all__ = ["Appended", "FileRange", "Log", "LogConfig", "LogSlice", "Origin"]
+
+logger = logging.getLogger(__name__)
 
 NEVER_TRUNCATED = sys.maxsize
 KNOWN_POSITIONS = 64
@@ -47,6 +50,8 @@ class Log:
         "directory",
         "epochs",
         "epochs_unsynced",
+        "epochs_wait_for_room",
+        "epochs_written",
         "known_positions",
         "last_flush_ms",
         "log_end_offset",
@@ -104,6 +109,8 @@ class Log:
         self.clean_end_offset = -1
         self.cleaned_to = 0
         self.epochs_unsynced = False
+        self.epochs_wait_for_room = False
+        self.epochs_written = 0
 
     def __repr__(self) -> str:
         return f"Log({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -222,12 +229,20 @@ class Log:
             self.write_epochs()
 
     def write_epochs(self) -> None:
-        """Bring the checkpoint up to date. It is synced with the next flush, before the recovery point moves."""
+        """Bring the checkpoint up to date. It is synced with the next flush, before the recovery point moves.
+
+        On a full disk that waits for the next change or flush. Raises StorageFailure."""
+        path = f"{self.directory}/{LEADER_EPOCHS}"
+        waited, self.epochs_wait_for_room = self.epochs_wait_for_room, False
         try:
-            path = f"{self.directory}/{LEADER_EPOCHS}"
             self.storage.files.write_atomically(path, encode_epochs(self.epochs.entries()), sync=False)
         except OSError as error:
-            raise self.failed(error) from error
+            if error.errno not in DISK_FULL:
+                raise self.failed(error) from error
+            self.epochs_wait_for_room = True
+            if not waited:
+                logger.error("%s: no room for its leader epochs: %s", self, error)
+        self.epochs_written += 1
         self.epochs_unsynced = True
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -309,6 +324,9 @@ class Log:
         try:
             return retention.delete_old_segments(self, high_watermark, at_most)
         except OSError as error:
+            if error.errno in DISK_FULL:  # no segment could be made in the place of the last one, which stays
+                logger.error("%s: its last segment stays: %s", self, error)
+                return 0
             raise self.failed(error) from error
 
     def expire_producers(self) -> None:

@@ -13,6 +13,7 @@ from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettin
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.creation import Creation
 from odradek.broker.log.directory_files import Identity, Owner
+from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.future_logs import FutureLogs
 from odradek.broker.log.going_offline import Directories, Failed
 from odradek.broker.log.live_logs import Key, LiveLogs
@@ -207,8 +208,9 @@ class LogManager:
         self._abandon(log)
         try:
             set_aside(self._storage, log)
-        except OSError as error:
-            raise log.failed(error) from error
+        except OSError as error:  # of any kind: what stays there must not be taken for the log of a new topic
+            self._directories.fail(log.log_directory, error)
+            raise StorageFailure(log.log_directory, error) from error
         self.checkpointing.soon(log.log_directory)
 
     def _abandon(self, log: Log) -> None:

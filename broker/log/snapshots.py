@@ -4,7 +4,7 @@ import logging
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection
 
-from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.failure import DISK_FULL, CorruptFile
 from odradek.broker.log.producer_snapshot import decode_snapshot, encode_snapshot
 from odradek.broker.log.producer_state import ProducerState
 from odradek.broker.log.segment import SNAPSHOT, file_name
@@ -37,11 +37,18 @@ class Snapshots:
         return f"{self._directory}/{file_name(offset, SNAPSHOT)}"
 
     def write(self, state: ProducerState) -> None:
-        """At the state's end offset, unless there is one already. A torn one is found by its checksum."""
+        """At the state's end offset, unless there is one already, or no room. A torn one is found by its checksum."""
         offset = state.map_end_offset
         if offset in self._offsets:
             return
-        self._files.write_atomically(self.path(offset), encode_snapshot(state.producers.values()), sync=False)
+        data = encode_snapshot(state.producers.values())
+        try:
+            self._files.write_atomically(self.path(offset), data, sync=False)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            log.error("%s is left out: %s", self.path(offset), error)
+            return
         insort(self._offsets, offset)
 
     def load(self, start_offset: int, now_ms: int, expiration_ms: int) -> ProducerState:

@@ -38,26 +38,31 @@ def recover_segments(
         segment = segments[number]
         if not gaps and 0 < segment.base_offset - previous_offset - 1 <= LARGEST_RELATIVE_OFFSET:
             logger.warning("%s: nothing between %d and it", segment.path(LOG), previous_offset)
-            segments[number - 1].sync()
-            return _drop(storage, segments, number, 0)
+            return Recovered(0, _end_with(storage, segments, number - 1, segments[number - 1].size_bytes))
         size = segment.size_bytes
-        previous_offset = _recover_segment(segment, epochs, max(previous_offset, segment.base_offset - 1))
-        if segment.size_bytes < size:
-            segment.sync()
-            return _drop(storage, segments, number + 1, size - segment.size_bytes)
+        previous_offset, valid_bytes = _validate(segment, epochs, max(previous_offset, segment.base_offset - 1))
+        if valid_bytes < size:
+            return Recovered(size - valid_bytes, _end_with(storage, segments, number, valid_bytes))
     if segments:
         segments[-1].sync()  # a truncation that the stop came into may not be on the disk yet
     return Recovered(0, 0)
 
 
-def _drop(storage: Storage, segments: list[Segment], number: int, bytes_cut: int) -> Recovered:
-    """Remove segments from that number on."""
-    gone = segments[number:]
-    del segments[number:]
+def _end_with(storage: Storage, segments: list[Segment], number: int, size_bytes: int) -> int:
+    """Remove the segments after that one for good, and only then cut it; how many went.
+
+    The other way round a crash could leave a gap that nobody sees.
+    """
+    last, gone = segments[number], segments[number + 1 :]
+    del segments[number + 1 :]
     if gone:
         remove_segment_files(storage, gone)
-        storage.files.sync_directory(gone[0].path("").rpartition("/")[0])
-    return Recovered(bytes_cut, len(gone))
+        storage.files.sync_directory(last.path("").rpartition("/")[0])
+    if size_bytes < last.size_bytes:
+        last.cut(size_bytes)
+    last.write_indexes()
+    last.sync()
+    return len(gone)
 
 
 def remove_segment_files(storage: Storage, segments: list[Segment]) -> None:
@@ -68,8 +73,8 @@ def remove_segment_files(storage: Storage, segments: list[Segment]) -> None:
                 storage.files.remove(segment.path(suffix))
 
 
-def _recover_segment(segment: Segment, epochs: LeaderEpochs, previous_offset: int) -> int:
-    """The last valid offset; everything after it is cut off."""
+def _validate(segment: Segment, epochs: LeaderEpochs, previous_offset: int) -> tuple[int, int]:
+    """The last valid offset, and where its batch ends. The indexes are made anew."""
     _, times = segment.reset_indexes()
     position = 0
     try:
@@ -83,10 +88,10 @@ def _recover_segment(segment: Segment, epochs: LeaderEpochs, previous_offset: in
             "%s: %s; cut from %d to %d bytes, the last valid offset is %d",
             segment.path(LOG), bad, segment.size_bytes, position, previous_offset,
         )  # fmt: skip
-        segment.cut(position)
     times.append_if_larger(*segment.largest_timestamp)
-    segment.write_indexes()
-    return previous_offset
+    if position == segment.size_bytes:
+        segment.write_indexes()
+    return previous_offset, position
 
 
 def _check_order(segment: Segment, batch: Batch, previous_offset: int) -> None:

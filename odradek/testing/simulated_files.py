@@ -27,8 +27,14 @@ class Fault(NamedTuple):
     times: int
     code: int = errno.EIO
     under: str = "/"
-    changes_only: bool = False
-    """Reads go well: a file system that is full, or was mounted anew for reading only."""
+    what: str = "all"
+    """`changes`: reads go well, the file system was mounted anew for reading only; `room`: it is full, only new bytes
+    and new files are refused."""
+
+    def hits(self, call: int, path: str, kind: str) -> bool:
+        """`kind` of the call: read, change, or room for a change that needs some."""
+        kinds = {"all": ("read", "change", "room"), "changes": ("change", "room"), "room": ("room",)}[self.what]
+        return self.first <= call and self.times > 0 and path.startswith(self.under) and kind in kinds
 
 
 class SimulatedFile:
@@ -145,9 +151,9 @@ class SimulatedFiles:
 
     def read_from(self, path: str) -> None:
         """Every call begins here. Raises OSError, MachineStopped."""
-        self._fail(path, changes=False)
+        self._fail(path, "read")
 
-    def _fail(self, path: str, *, changes: bool) -> None:
+    def _fail(self, path: str, kind: str) -> None:
         if self._stopped:
             raise MachineStopped(path)
         self.calls += 1
@@ -155,9 +161,7 @@ class SimulatedFiles:
             if path.startswith(prefix):
                 raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         fault = self.fault
-        if fault is None or not path.startswith(fault.under) or (fault.changes_only and not changes):
-            return
-        if fault.first <= self.calls and fault.times > 0:
+        if fault is not None and fault.hits(self.calls, path, kind):
             self.fault = fault._replace(times=fault.times - 1)
             raise OSError(fault.code, os.strerror(fault.code), path)
 
@@ -166,9 +170,9 @@ class SimulatedFiles:
         self._stopped = self.changes == self.stop_at
         return self._stopped
 
-    def change(self, path: str, change: Callable[[], object]) -> None:
+    def change(self, path: str, change: Callable[[], object], kind: str = "change") -> None:
         """All of it or nothing. Raises OSError, MachineStopped."""
-        self._fail(path, changes=True)
+        self._fail(path, kind)
         if self._is_last_change():
             if self.random.random() < 0.5:
                 change()
@@ -179,7 +183,7 @@ class SimulatedFiles:
         """As much as fits; ENOSPC when that was not all. Raises OSError, MachineStopped."""
         node.modified_ms = self.now_ms()
         try:
-            self._fail(path, changes=True)
+            self._fail(path, "room")
         except OSError:
             node.data += bytes(data[: self.random.randint(0, len(data))])
             raise
@@ -219,10 +223,10 @@ class SimulatedFiles:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return node, name
 
-    def _rename(self, path: str, directory: DirectoryNode, change: Change) -> None:
+    def _rename(self, path: str, directory: DirectoryNode, change: Change, kind: str = "change") -> None:
         """One change of a directory's names."""
         self._name_changes += 1
-        self.change(path, lambda: directory.change(self._name_changes, change))
+        self.change(path, lambda: directory.change(self._name_changes, change), kind)
 
     def _file(self, path: str) -> FileNode:
         self.read_from(path)
@@ -236,7 +240,7 @@ class SimulatedFiles:
     def _create(self, path: str) -> FileNode:
         directory, name = self._parent(path)
         node = FileNode(modified_ms=self.now_ms())
-        self._rename(path, directory, lambda entries: entries.__setitem__(name, node))
+        self._rename(path, directory, lambda entries: entries.__setitem__(name, node), "room")
         return node
 
     def open(self, path: str, *, create: bool = False) -> File:
@@ -290,7 +294,7 @@ class SimulatedFiles:
             self.make_directory(posixpath.dirname(path))
             directory, name = self._parent(path)
             node = DirectoryNode()
-            self._rename(path, directory, lambda entries: entries.setdefault(name, node))
+            self._rename(path, directory, lambda entries: entries.setdefault(name, node), "room")
 
     def rename(self, old: str, new: str) -> None:
         """Within one directory, as all renames of a log are: one change that a crash takes whole or not at all."""

@@ -119,8 +119,8 @@ class History:
         self.target = self.former_end = 0
 
     def records(self, end_offset: int) -> list[tuple[int, bytes | None, bytes | None]]:
-        """(offset, key, value) of all before that offset but markers and what was aborted."""
-        ended = replay(self.entries, end_offset).ended
+        """(offset, key, value) of all before that offset but markers and what was aborted, there or later."""
+        ended = replay(self.entries, self.end).ended
         found: list[tuple[int, bytes | None, bytes | None]] = []
         for entry in self.entries:
             header = entry.header

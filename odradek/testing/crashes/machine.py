@@ -43,6 +43,8 @@ class Machine:
         self.failed: list[str] = []
         """Log directories that went offline since the start."""
         self.histories: dict[Key, History] = {}
+        self.last_logs: dict[Key, Log] = {}
+        """As they were known last; a log of a directory that failed is not among the manager's."""
         self.transcript: list[str] = []
         self.configs = {topic: self._config(topic) for topic in POLICIES}
         self.slots = self.random.choice((8, 20, 1000))
@@ -101,11 +103,18 @@ class Machine:
             self.clock.advance(1)
         if not ready:
             raise Violation("the log directories never became ready")
+        self.last_logs = {}
+        self.see_logs()
         return self.logs
 
     def log(self, key: Key) -> Log | None:
         """None when the broker has none."""
         return None if self.logs is None else self.logs.get(*key)
+
+    def see_logs(self) -> None:
+        """Remember which there are."""
+        if self.logs is not None:
+            self.last_logs.update({(log.topic, log.partition): log for log in self.logs.all_logs()})
 
     def stop(self, power_fails: bool) -> None:
         """At once, whatever is under way."""

@@ -1,13 +1,14 @@
 """One case: a workload on a machine that stops a few times, each time somewhere within a call."""
 
+import errno
 from typing import NamedTuple
 
 from odradek.broker.log.log import Log
 from odradek.testing.crashes.history import History
-from odradek.testing.crashes.machine import Key, Machine, Violation
+from odradek.testing.crashes.machine import DIRECTORIES, Key, Machine, Violation
 from odradek.testing.crashes.verdict import check, entries_of
 from odradek.testing.crashes.workload import Workload
-from odradek.testing.simulated_files import MachineStopped
+from odradek.testing.simulated_files import Fault, MachineStopped
 
 LIVES = 3
 ACTIONS_MAX = 120
@@ -37,12 +38,60 @@ def run_case(seed: int) -> Report:
     return Report(seed, None, machine.transcript)
 
 
+def run_fault_case(seed: int) -> Report:
+    """The same workload while one of the two log directories fails: from some call on, once or for good."""
+    machine = Machine(seed)
+    try:
+        _live_with_fault(machine)
+    except Exception as error:  # noqa: BLE001
+        text = str(error) if isinstance(error, Violation) else f"{error!r}"
+        return Report(seed, text, machine.transcript)
+    return Report(seed, None, machine.transcript)
+
+
+def _live_with_fault(machine: Machine) -> None:
+    files, source = machine.files, machine.random
+    machine.start()
+    workload = Workload(machine, deletes=False)
+    for _ in range(20):
+        workload.act()
+    code = source.choice((errno.EIO, errno.EROFS, errno.ENOSPC, errno.ENOSPC))
+    first = files.calls + source.randint(1, CHANGES_MAX)
+    what = {errno.EIO: "all", errno.EROFS: "changes", errno.ENOSPC: "room"}[code]
+    files.fault = Fault(first, source.choice((1, 2, 20, 10_000)), code, DIRECTORIES[0] + "/", what)
+    machine.note(f"{files.fault} at call {files.calls}")
+    for _ in range(ACTIONS_MAX):
+        workload.act()
+    _require_only_one_failed(machine, code, workload.cut_in_vain)
+    expected = {key: _expected(machine.last_logs.get(key), history) for key, history in machine.histories.items()}
+    if machine.logs is not None and source.random() < 0.5:
+        machine.note("close")
+        machine.logs.close()
+        machine.background.drain()
+    files.fault = None
+    _stop_and_start(machine, expected)
+    for key, history in machine.histories.items():
+        _check(machine, key, history, expected[key])
+
+
+def _require_only_one_failed(machine: Machine, code: int, cut_in_vain: bool) -> None:
+    """And the other one goes on. Both do when one is only full."""
+    if len(machine.failed) > 1 or any(not line.startswith(DIRECTORIES[0]) for line in machine.failed):
+        raise Violation(f"offline: {machine.failed}")
+    assert machine.logs is not None
+    for log in machine.logs.all_logs():
+        if log.log_directory != DIRECTORIES[0]:
+            log.read(log.log_start_offset, 1000, log.log_end_offset, whole_first_batch=True)
+    if code == errno.ENOSPC and machine.failed and not cut_in_vain:
+        raise Violation(f"no room is no damage: {machine.failed}")
+
+
 def _live(machine: Machine) -> None:
     machine.start()
     for life in range(LIVES):
         machine.note(f"life {life}")
         stopped = _work(machine)
-        expected = {key: _expected(machine.log(key), history) for key, history in machine.histories.items()}
+        expected = {key: _expected(machine.last_logs.get(key), history) for key, history in machine.histories.items()}
         if stopped or machine.random.random() < 0.4:
             _stop_and_start(machine, expected)
         else:
@@ -128,6 +177,7 @@ def _check(machine: Machine, key: Key, history: History, expected: Expected) -> 
     if machine.failed:
         raise Violation(f"offline: {machine.failed}")
     log = machine.log(key)
+    history.highest_start = max(history.highest_start, expected.start if history.entries else 0)
     machine.note(f"found {log} after {expected} of {history.start}..{history.end}")
     if log is None:
         if not expected.may_be_missing:

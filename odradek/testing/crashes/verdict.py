@@ -205,7 +205,7 @@ def check_keys(log: Log, found: list[Entry], history: History, entries: list[Ent
     for offset, key, _, _ in _records(found):
         present[key] = max(offset, present.get(key, -1))
     mine = History(history.topic, history.compacts)
-    mine.entries = entries
+    mine.entries, mine.end = entries, log.log_end_offset
     newest: dict[bytes | None, tuple[int, bytes | None]] = {}
     for offset, key, value in mine.records(min(certain_end, log.log_end_offset)):
         newest[key] = (offset, value)

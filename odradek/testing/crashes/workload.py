@@ -22,9 +22,11 @@ TRANSACTIONAL = 9
 class Workload:
     """Acts on a machine until the machine stops. `refused`: what a failing disk refused, which is no violation."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, *, deletes: bool = True) -> None:
         self._machine = machine
         self._random = machine.random
+        self.cut_in_vain = False
+        """A truncation has failed: what is half cut off cannot be used, also when only room was wanted for the rest."""
         self._epoch = 0
         self._keys: list[Key] = [("events", 0), ("table", 0), ("short", 0)]
         self._actions: list[tuple[int, Callable[[Key, Log, History], None]]] = [
@@ -39,7 +41,7 @@ class Workload:
             (1, self._start_over),
             (4, self._delete_records),
             (5, self._elect),
-            (2, self._delete_partition),
+            (2 if deletes else 0, self._delete_partition),
             (4, self._checkpoint_starts),
         ]
 
@@ -65,6 +67,7 @@ class Workload:
         except StorageFailure:
             if not machine.failed:
                 raise
+            self.cut_in_vain |= action in (self._truncate, self._start_over)
             return
         if not log.closed:
             self._check_running(log, history)
@@ -75,7 +78,9 @@ class Workload:
         machine.note(f"create {key}")
         machine.histories.setdefault(key, History(key[0], "compact" in machine.configs[key[0]].cleanup_policy))
         try:
-            return machine.logs.get_or_create(*key, TOPIC_IDS[key[0]], is_new=True)
+            log = machine.logs.get_or_create(*key, TOPIC_IDS[key[0]], is_new=not machine.failed)
+            machine.see_logs()
+            return log
         except KafkaError as refused:
             machine.note(f"refused: {refused}")
             return None
@@ -157,7 +162,9 @@ class Workload:
             if not full or self._machine.files.fault is None:
                 raise
             self._machine.note(f"refused: {refused}")
-            history.entries, history.end = entries, end
+            taken = [one for one in history.entries[len(entries) :] if one.last_offset < log.log_end_offset]
+            history.entries = entries + taken  # a follower may have written some, each into a segment of its own
+            history.end = taken[-1].last_offset + 1 if taken else end
 
     def _transact(self, key: Key, log: Log, history: History) -> None:
         """Some data of a transaction, or its end."""
@@ -182,7 +189,7 @@ class Workload:
 
     def _flush(self, key: Key, log: Log, history: History) -> None:
         log.flush()
-        if log.recovery_point != log.log_end_offset:
+        if log.recovery_point != log.log_end_offset and not log.epochs_wait_for_room:
             raise Violation(f"{log} was flushed, its recovery point is {log.recovery_point}")
 
     def _flush_in_background(self, key: Key, log: Log, history: History) -> None:
@@ -202,7 +209,7 @@ class Workload:
             log.log_start_offset, *(one.last_offset + 1 for one in history.entries if one.last_offset < offset)
         ]))  # fmt: skip
         begins_anew = offset <= log.log_start_offset and offset < log.log_end_offset
-        if begins_anew:
+        if begins_anew or self._would_cut_into(history, offset, log.log_start_offset):
             history.certain_end, history.target = 0, offset
         self._machine.note(f"  to {offset}")
         log.truncate_to(offset)
@@ -213,6 +220,11 @@ class Workload:
             history.begin_anew(log.log_end_offset)
         history.before, history.target = [], 0
         self._epoch += 1
+
+    @staticmethod
+    def _would_cut_into(history: History, offset: int, start: int) -> bool:
+        """Whether a batch that holds the offset begins before the log does: then nothing is left."""
+        return any(one.base_offset < start <= offset <= one.last_offset for one in history.entries)
 
     def _start_over(self, key: Key, log: Log, history: History) -> None:
         offset = self._random.choice((log.log_end_offset + 10, log.log_start_offset, log.log_start_offset // 2))
@@ -239,7 +251,7 @@ class Workload:
         machine.logs.checkpointing.log_starts()
         machine.background.drain()
         for one, other in starts.items():
-            if other is not None and not other.closed:
+            if other is not None and not other.closed and machine.files.fault is None:
                 machine.histories[one].certain_start = other.log_start_offset
 
     def _elect(self, key: Key, log: Log, history: History) -> None:
@@ -254,4 +266,5 @@ class Workload:
         fresh.former = [list(history.entries), *history.former]
         fresh.former_end = max(history.end, history.former_end)
         fresh.highest_start = history.highest_start
+        machine.last_logs.pop(key, None)
         machine.logs.delete(*key)

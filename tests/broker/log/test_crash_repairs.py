@@ -277,7 +277,7 @@ def test_a_deleted_log_does_not_come_back_beside_one_in_another_directory() -> N
 def test_a_write_that_fails_and_cannot_be_cut_off_takes_the_directory_offline() -> None:
     machine, log = machine_with_log()
     write(log, 1)
-    machine.files.fault = Fault(machine.files.calls + 1, 1000, under="/a/events-0", changes_only=True)
+    machine.files.fault = Fault(machine.files.calls + 1, 1000, under="/a/events-0", what="changes")
     try:
         log.append_as_leader(batch(2), 0)
     except KafkaError as error:

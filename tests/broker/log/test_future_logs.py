@@ -164,7 +164,7 @@ def test_the_old_log_comes_back_when_the_new_directory_fails_at_the_last_moment(
     broker = Broker()
     broker.write()
     broker.copy()
-    broker.files.fault = Fault(broker.files.calls, 1000, under="/b", changes_only=True)
+    broker.files.fault = Fault(broker.files.calls, 1000, under="/b", what="changes")
     with pytest.raises(StorageFailure):
         broker.logs.promote_future_log("t", 0)
     assert broker.failed == ["/b"] and broker.log.directory == "/a/t-0"
@@ -239,6 +239,6 @@ def test_a_new_log_goes_where_it_was_wanted_or_where_it_can() -> None:
     broker.logs.prefer("u", 0, "/a")
     assert broker.logs.get_or_create("u", 0, is_new=True).directory == "/a/u-0"
     assert broker.logs.get_or_create("u", 1, is_new=True).directory == "/b/u-1"
-    broker.files.fault = Fault(broker.files.calls, 1000, under="/b", changes_only=True)
+    broker.files.fault = Fault(broker.files.calls, 1000, under="/b", what="changes")
     assert broker.logs.get_or_create("u", 2, is_new=True).directory == "/a/u-2"
     assert broker.failed == ["/b"]
