@@ -212,6 +212,8 @@ class ProducerState:
 
     def replicated_up_to(self, high_watermark: int) -> None:
         """Markers before it hold back nobody any more. To be called whenever it has moved."""
+        if not self._unreplicated:
+            return
         done = []
         for first_offset, last_offset in self._unreplicated.items():
             if last_offset >= high_watermark:
@@ -222,6 +224,8 @@ class ProducerState:
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Where readers of committed data have to stop; None when nothing is open."""
+        if not self._ongoing and not self._unreplicated:
+            return None
         self.replicated_up_to(high_watermark)
         first = next(iter(self._ongoing), None)
         if self._unreplicated:
