@@ -10,11 +10,17 @@ from typing import NamedTuple
 from odradek.broker.log.chores import SLICE_MS
 from odradek.broker.log.log import NEVER_TRUNCATED, Log
 from odradek.broker.replication.truncation import truncation_offset
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.record_batch import LOG_OVERHEAD
 from odradek.world.clock import Clock
 from odradek.world.files import FileRange
 
-READ_BYTES_MIN, READ_BYTES_MAX = 16 << 10, 1 << 20
-"""Of one turn; in between as much as takes SLICE_MS to append."""
+READ_BYTES = 4 << 20
+"""Of one read in the background, which may be appended in several turns."""
+PIECE_BYTES = 64 << 10
+"""Of one append."""
+END_BYTES_MIN, END_BYTES_MAX = 64 << 10, 1 << 20
+"""Of one turn at the end: it grows when the source has been faster."""
 UNSYNCED_BYTES_MAX = 16 << 20
 """So much is written before it is brought to the disk: the kernel never holds us up for what we have written."""
 PATIENT_FLUSHES = 3
@@ -29,6 +35,14 @@ class Place(NamedTuple):
     target_truncations: int
 
 
+class Arrived(NamedTuple):
+    """Bytes that are yet to be appended, there; `at_end`: they went up to the end of the source."""
+
+    place: Place
+    data: memoryview
+    at_end: bool
+
+
 class LogCopy:
     """`target` becomes a copy of `source`."""
 
@@ -36,8 +50,8 @@ class LogCopy:
         self.source, self.target = source, target
         self._clock = clock
         self._begun = False
-        self._arrived: tuple[Place, bytes] | None = None
-        self._read_bytes = READ_BYTES_MIN
+        self._arrived: Arrived | None = None
+        self._end_bytes = END_BYTES_MIN
         self._unsynced_bytes = 0
         self._near_end = False
         self._flushes = 0
@@ -52,7 +66,7 @@ class LogCopy:
         """
         self._agree()
         if self._arrived is not None:
-            self._take_arrived(*self._arrived)
+            self._take_arrived(self._arrived)
         elif self._near_end:
             self._copy_end()
         if self.target.log_end_offset == self.source.log_end_offset:
@@ -61,7 +75,7 @@ class LogCopy:
             self._flush(then)
         elif self._unsynced_bytes >= UNSYNCED_BYTES_MAX:
             self._flush(then)
-        elif self._near_end:
+        elif self._near_end or self._arrived is not None:
             self._clock.call_soon(then)
         else:
             self._read_in_background(then)
@@ -100,17 +114,17 @@ class LogCopy:
 
     # ---- copying
 
-    def _read(self) -> FileRange | None:
+    def _read(self, max_bytes: int) -> FileRange | None:
         """What comes next, None when the source has no batch between the target's end and its own."""
         source, offset = self.source, self.target.log_end_offset
-        found = source.read(offset, self._read_bytes, source.log_end_offset, whole_first_batch=True)
+        found = source.read(offset, max_bytes, source.log_end_offset, whole_first_batch=True)
         return found.records if isinstance(found.records, FileRange) else None
 
     def _place(self) -> Place:
         return Place(self.target.log_end_offset, self.source.truncations, self.target.truncations)
 
     def _read_in_background(self, then: Callable[[], object]) -> None:
-        records, place = self._read(), self._place()
+        records, place = self._read(READ_BYTES), self._place()
         if records is None:
             self._skip_to_end()
             self._clock.call_soon(then)
@@ -120,40 +134,51 @@ class LogCopy:
             if isinstance(result, OSError):
                 self.source.failed(result)
             else:
-                self._arrived = (place, result)
+                at_end = len(result) < READ_BYTES and self.source.active.base_offset <= place.offset
+                self._arrived = Arrived(place, memoryview(result), at_end)
                 then()
 
         self.source.storage.background.run(records.read, done)
 
-    def _take_arrived(self, place: Place, data: bytes) -> None:
+    def _take_arrived(self, arrived: Arrived) -> None:
+        """Append it until others have to have the loop."""
         self._arrived = None
-        if place == self._place():
-            self._append(data)
+        if arrived.place != self._place():
+            return
+        data = arrived.data
+        until_ms = self._clock.monotonic_ms() + SLICE_MS
+        while self._clock.monotonic_ms() < until_ms:
+            data = data[self._append(data) :]
+            if not whole_batches(data, 1):  # the rest is the beginning of one
+                self._near_end = arrived.at_end
+                return
+        self._arrived = Arrived(self._place(), data, arrived.at_end)
 
     def _copy_end(self) -> None:
         """Readers of the end find it in memory, and so do we."""
-        if self.target.log_end_offset == self.source.log_end_offset:
-            return
-        records = self._read()
-        if records is None:
-            self._skip_to_end()
-            return
-        try:
-            data = records.read()
-        except OSError as error:
-            raise self.source.failed(error) from error
-        self._append(data)
+        source, target, left = self.source, self.target, self._end_bytes
+        while left > 0 and target.log_end_offset < source.log_end_offset:
+            records = self._read(left)
+            if records is None:
+                self._skip_to_end()
+                return
+            try:
+                data = memoryview(records.read())
+            except OSError as error:
+                raise source.failed(error) from error
+            left -= self._append(data)
+        if target.log_end_offset < source.log_end_offset:
+            self._end_bytes = min(2 * self._end_bytes, END_BYTES_MAX)
+            self._near_end = False
 
-    def _append(self, data: bytes) -> None:
-        began_ms = self._clock.monotonic_ms()
-        self.target.append_as_follower(data)
-        took_ms = self._clock.monotonic_ms() - began_ms
-        self._unsynced_bytes += len(data)
-        self._near_end = len(data) < self._read_bytes and self.target.log_end_offset >= self.source.active.base_offset
-        if took_ms > SLICE_MS:
-            self._read_bytes = max(READ_BYTES_MIN, self._read_bytes // 2)
-        elif took_ms < SLICE_MS / 2:
-            self._read_bytes = min(READ_BYTES_MAX, self._read_bytes * 2)
+    def _append(self, data: memoryview) -> int:
+        """A piece of it; how many bytes that were."""
+        size = whole_batches(data, PIECE_BYTES)
+        if not size:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.source}: no batch at {self.target.log_end_offset}")
+        self.target.append_as_follower(data[:size])
+        self._unsynced_bytes += size
+        return size
 
     def _skip_to_end(self) -> None:
         """Compaction has taken the last batches of a segment, and the one after it is empty."""
@@ -179,3 +204,14 @@ class LogCopy:
         if self.target.log_end_offset == self.source.log_end_offset:
             self._flushes += 1
         self.target.flush_in_background(then)
+
+
+def whole_batches(data: memoryview, limit: int) -> int:
+    """Bytes of the first batches that are whole: as many as fit in `limit`, at least one; 0 when there is none."""
+    size = 0
+    while len(data) - size >= LOG_OVERHEAD:
+        after = size + LOG_OVERHEAD + int.from_bytes(data[size + 8 : size + LOG_OVERHEAD], "big", signed=True)
+        if after > len(data) or (size and after > limit) or after <= size:
+            break
+        size = after
+    return size

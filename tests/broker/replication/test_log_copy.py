@@ -153,6 +153,7 @@ def test_the_end_of_a_compacted_log_without_a_batch() -> None:
 
 def test_what_was_written_is_brought_to_the_disk_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_copy, "UNSYNCED_BYTES_MAX", 40_000)
+    monkeypatch.setattr(log_copy, "READ_BYTES", 10_000)
     world = World(1, InlineBackground())
     world.source.config = world.target.config = LogConfig()
     for _ in range(500):
@@ -200,13 +201,14 @@ def test_a_disk_that_fails_is_reported_as_that(path: str) -> None:
     assert set(world.failed) == {path}
 
 
-def test_damage_in_the_source_is_not_copied() -> None:
+@pytest.mark.parametrize("at", [9, 100])  # in the length of the first batch, in its records
+def test_damage_in_the_source_is_not_copied(at: int) -> None:
     world = World(1)
     for _ in range(20):
         world.append()
     segment = world.source.segments[0]
     data = bytearray(world.files.read(segment.path(".log")))
-    data[100] ^= 1
+    data[at] ^= 1
     world.files.write_atomically(segment.path(".log"), data)
     segment.release()
     with pytest.raises(KafkaError) as refused:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.network.peer import Peer
+from odradek.broker.replication import log_copy
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.alter_replica_log_dirs import (
@@ -173,7 +174,8 @@ def test_a_move_ends_where_it_was_told_last() -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 4])
-def test_a_broker_that_died_amid_a_move_goes_on_with_it(turns: int) -> None:
+def test_a_broker_that_died_amid_a_move_goes_on_with_it(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_copy, "READ_BYTES", 20_000)
     values = [b"%d" % n * 5_000 for n in range(100)]
 
     async def scenario(client: Client) -> None:
