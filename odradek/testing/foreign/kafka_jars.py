@@ -13,11 +13,19 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 <groupId>odradek</groupId><artifactId>kafka</artifactId><version>1</version>
 <dependencies>
 <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
 <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId><version>1.7.36</version></dependency>
 </dependencies></project>"""
-"""The second is what a release of Kafka logs through; its tests depend on it, its jar does not."""
+"""A release of Kafka has its tools beside the broker, and logs through reload4j; the broker's jar asks for neither."""
 
-JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData")
+JVM_FLAGS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-XX:-UsePerfData",
+    "-Xlog:disable",
+    "-Xlog:all=error",  # what Java has to say of its archive of classes is no complaint of Kafka's
+)
 HEAP_MB = 192
 
 
