@@ -44,10 +44,11 @@ def rebuild_producers(
     state = snapshots.load(start_offset, storage.clock.now_ms(), storage.producer_expiration_ms)
     _recall_batches(state, segments, storage.clock.now_ms())
     loaded_to = state.map_end_offset
+    cleared: list[Segment] = []
     for number, segment in enumerate(segments):
         last = number + 1 == len(segments)
-        if doubtful_from is not None and segment.base_offset >= doubtful_from:
-            segment.transactions.clear()
+        if doubtful_from is not None and segment.base_offset >= doubtful_from and segment.transactions.clear():
+            cleared.append(segment)
         if (end_offset if last else segments[number + 1].base_offset) <= loaded_to:
             continue
         state.map_end_offset = max(segment.base_offset, loaded_to)
@@ -57,6 +58,9 @@ def rebuild_producers(
             _learn_segment(state, segment, state.map_end_offset)
         if not last:
             segment.release()
+    for segment in cleared:  # no flush will come back to those before the recovery point
+        segment.transactions.sync()
+        storage.files.sync_directory(segment.path(TRANSACTION_INDEX).rpartition("/")[0])
     state.map_end_offset = end_offset
     if end_offset > max(start_offset, loaded_to):
         snapshots.write(state)

@@ -74,11 +74,18 @@ class TransactionIndex:
             self._files.write_atomically(self._path, b"".join(map(encode_aborted, kept)), sync=False)
             self._entries = kept
 
-    def clear(self) -> None:
-        """Forget all, readable or not: the batches will tell again."""
-        if self._files.exists(self._path):
-            self._files.remove(self._path)
+    def clear(self) -> bool:
+        """Forget all, readable or not: the batches will tell again. Whether there was a file."""
         self._entries = []
+        if not self._files.exists(self._path):
+            return False
+        self._files.remove(self._path)
+        return True
+
+    def sync(self) -> None:
+        """The file, if there is one, to the disk."""
+        if self._files.exists(self._path):
+            self._files.open(self._path).sync()
 
     def release(self) -> None:
         """Give the memory back."""

@@ -283,6 +283,24 @@ def test_a_damaged_index_is_never_believed(damage: str) -> None:
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def test_an_index_that_was_made_anew_outlives_a_power_failure() -> None:
+    """Else a reader of an old segment would be given aborted records, and nothing would look damaged."""
+    for seed in range(20):
+        files = SimulatedFiles(seed)
+        log = open_test_log(make_storage(files), CONFIG, clean=True)
+        for sequence in range(9):
+            write(log, b"a", 1, sequence)
+            end(log, 1, commit=False)
+        log.close()
+        good = files.read(INDEX)
+        files.set_content(INDEX, good[:-1])
+        open_test_log(make_storage(files), CONFIG, recovery_point=18, clean=True)
+        files.crash()
+        log = open_test_log(make_storage(files), CONFIG, recovery_point=18)
+        assert [one.first_offset for one in log.aborted_transactions(0, 18)] == list(range(0, 18, 2))
+        assert files.read(INDEX) == good
+
+
 def test_plain_records_are_refused_while_a_transaction_is_open() -> None:
     log = open_test_log(make_storage(), clean=True)
     write(log, b"a", 1, 0)
