@@ -23,6 +23,11 @@ from odradek.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from odradek.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.log_storage import make_batch
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, VirtualClock, run_virtual
@@ -177,6 +182,44 @@ def test_a_leader_that_lost_its_session_in_between_gives_the_place_of_the_first_
         assert [(await client.produce(sequence)).base_offset for sequence in (0, 1, 2, 1, 0)] == [0, 1, 2, 1, 0]
 
     with_brokers(1, scenario)
+
+
+def test_a_new_leader_knows_what_was_aborted_and_what_is_open() -> None:
+    """Followers keep transactions as the leader does; their indexes are the same to the byte."""
+
+    async def scenario(client: Client) -> None:
+        leader = await client.leader()
+        await client.produce(0)
+
+        def write(producer_id: int) -> None:
+            replicas = leader.server.services.replicas
+            replicas.append(replicas.led(TOPIC, 0), make_batch(producer_id=producer_id, transactional=True), ALL)
+
+        async def abort(broker: EmbeddedBroker, producer_id: int) -> int:
+            topics = [WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0])]
+            marker = WritableTxnMarker(producer_id=producer_id, topics=topics)
+            response = await client.ask(broker, WriteTxnMarkersRequest(markers=[marker]), 1)
+            return int(response.markers[0].topics[0].partitions[0].error_code)
+
+        for producer_id in (20, 21, 22):
+            write(producer_id)
+        assert await abort(leader, 20) == await abort(leader, 22) == 0
+        leader.kill()
+        new = await client.leader()
+        assert (await client.produce(1)).base_offset == 6
+        log = new.server.services.replicas.led(TOPIC, 0).log
+        assert log.last_stable_offset(7) == 2
+        assert [one[:3] for one in log.aborted_transactions(0, 7)] == [(20, 1, 4), (22, 3, 5)]
+        assert await abort(new, 21) == 0
+        assert log.last_stable_offset(8) == 8
+        await leader.start()
+        partitions = leader.server.services.replicas.partitions
+        while (TOPIC, 0) not in partitions or partitions[(TOPIC, 0)].log.log_end_offset < 8:
+            await asyncio.sleep(0.1)
+        indexes = [broker.files.read(f"/data/{TOPIC}-0/{0:020d}.txnindex") for broker in client.cluster.brokers]
+        assert indexes == [indexes[0]] * 3 and len(indexes[0]) == 3 * 34
+
+    with_brokers(3, scenario)
 
 
 def test_how_long_a_silent_producer_is_remembered_may_be_changed_while_brokers_run() -> None:

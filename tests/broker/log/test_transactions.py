@@ -285,7 +285,7 @@ def test_a_damaged_index_is_never_believed(damage: str) -> None:
 
 def test_an_index_that_was_made_anew_outlives_a_power_failure() -> None:
     """Else a reader of an old segment would be given aborted records, and nothing would look damaged."""
-    for seed in range(20):
+    for seed in range(6):
         files = SimulatedFiles(seed)
         log = open_test_log(make_storage(files), CONFIG, clean=True)
         for sequence in range(9):
