@@ -1,22 +1,14 @@
-"""The end of a transaction as it stands in the log: a control batch of one record.
+"""What the log learns from a batch that is in it: the end of a transaction, or a producer's next sequences."""
 
-Key: int16 version, int16 type (0 abort, 1 commit). Value: int16 version, int32 coordinator epoch.
-Source: ControlRecordType, EndTransactionMarker of Kafka 3.9.
-"""
-
-import struct
 from typing import NamedTuple
 
 from odradek.broker.log.batches import Batch
 from odradek.broker.log.producer_state import CompletedTransaction, ProducerState
+from odradek.protocol.control_records import decode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import CorruptBatch
 from odradek.protocol.records import decode_records
 from odradek.world.files import Buffer
-
-ABORT, COMMIT = 0, 1
-KEY = struct.Struct(">hh")
-VALUE = struct.Struct(">hi")
 
 
 class EndOfTransaction(NamedTuple):
@@ -30,14 +22,10 @@ def decode_end_of_transaction(batch: Buffer) -> EndOfTransaction | None:
     """From a whole control batch; None when it ends no transaction. Raises KafkaError INVALID_RECORD."""
     try:
         records = decode_records(batch)
-        key, value = records.keys[0] or b"", records.values[0] or b""
-        _, kind = KEY.unpack_from(key)
-        if kind not in (ABORT, COMMIT):
-            return None
-        _, coordinator_epoch = VALUE.unpack_from(value)
-    except (CorruptBatch, struct.error) as error:
+        marker = decode_end_txn_marker(records.keys[0], records.values[0])
+    except CorruptBatch as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"control record: {error}") from None
-    return EndOfTransaction(kind == ABORT, coordinator_epoch)
+    return None if marker is None else EndOfTransaction(not marker.committed, marker.coordinator_epoch)
 
 
 def learn(state: ProducerState, batch: Batch, content: Buffer) -> CompletedTransaction | None:
