@@ -8,6 +8,8 @@ what goes wrong on the client's own side. All of them are `ClientError`, so one 
 
 from collections.abc import Mapping
 
+from odradek.protocol.errors import ErrorCode
+
 
 class ClientError(Exception):
     """Something went wrong in a client."""
@@ -60,6 +62,12 @@ class RecordTooLarge(ClientError):
 
 class DeserializationError(ClientError):
     """A deserializer failed; names topic, partition and offset. `seek` beyond it to go on."""
+
+
+class CorruptRecords(ClientError):
+    """A broker sent records that are damaged; names topic, partition and offset."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
 
 
 class GroupError(ClientError):

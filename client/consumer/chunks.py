@@ -6,11 +6,11 @@ Bytes stay as they came until the application polls: decoding happens on its thr
 from collections.abc import Iterator, Sequence
 
 from odradek.client.consumer.config import Deserializer
-from odradek.client.errors import ClientError, DeserializationError
+from odradek.client.errors import ClientError, CorruptRecords, DeserializationError
 from odradek.client.records import ConsumerRecord, TopicPartition
 from odradek.protocol.conversion import to_batches
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.record_batch import MAGIC_V2, BatchHeader, check_crc, entries, read_header
+from odradek.protocol.record_batch import MAGIC_V2, BatchHeader, CorruptBatch, check_crc, entries, read_header
 from odradek.protocol.records import Columns, decode_records
 
 CHUNKS_PER_PARTITION = 2
@@ -34,11 +34,14 @@ class Chunk:
         fetch_offset: int,
         version: int,
         aborted: Aborted | None,
+        end_offset: int | None = None,
     ) -> None:
+        """`end_offset`: nothing at or after it can be in the answer."""
         self.topic_partition = topic_partition
         self.version = version
         self.next_offset = fetch_offset
         self.records = records
+        self._end_offset = end_offset
         self._aborted = sorted(aborted or (), key=lambda one: one[1])
         self._read_committed = aborted is not None
         self._batches: list[int] = []
@@ -74,11 +77,14 @@ class Chunk:
         """Where the batches stand that have records for the application, in order. Raises ClientError likewise."""
         aborted_producers: set[int] = set()
         waiting = list(self._aborted)
+        least = 0
         for position in self._batches:
             header = read_header(self.records, position)
             try:
                 if check_crcs:
                     check_crc(self.records, position, header)
+                    self._check_offsets(position, header, least)
+                    least = header.next_offset
                 while waiting and waiting[0][1] <= header.last_offset:
                     aborted_producers.add(waiting.pop(0)[0])
                 if header.is_control:
@@ -89,10 +95,16 @@ class Chunk:
             if not header.is_control and not aborted:
                 yield position, header
 
-    def damaged(self, header: BatchHeader, error: MalformedMessage) -> ClientError:
+    def _check_offsets(self, position: int, header: BatchHeader, least: int) -> None:
+        """No checksum covers the offset of a batch: it has to rise, and to be before the end of the log."""
+        end = self._end_offset
+        if header.base_offset < least or (end is not None and header.last_offset >= end):
+            raise CorruptBatch(position, f"offset {header.base_offset} after {least - 1}, in a log that ends at {end}")
+
+    def damaged(self, header: BatchHeader, error: MalformedMessage) -> CorruptRecords:
         """What to raise for a batch that does not decode."""
         where = f"{self.topic_partition} at offset {header.base_offset}"
-        return ClientError(f"{where}: damaged records: {error}; seek beyond it to go on")
+        return CorruptRecords(f"{where}: damaged records: {error}; seek beyond it to go on (CORRUPT_MESSAGE)")
 
     def _control(self, position: int, header: BatchHeader, aborted_producers: set[int]) -> None:
         if not self._read_committed or header.record_count == 0:  # emptied by compaction

@@ -19,7 +19,7 @@ from odradek.client.consumer.config import READ_COMMITTED, ConsumerSettings
 from odradek.client.consumer.fetching import STALE_VIEW, Asked, FetchCall, partitions_of, plan_fetches, without_leader
 from odradek.client.consumer.group import GroupDriver
 from odradek.client.consumer.positions import RESET_TIMESTAMPS, Positions
-from odradek.client.errors import BrokerUnreachable, ClientError, NoOffsetForPartition
+from odradek.client.errors import BrokerUnreachable, ClientError, CorruptRecords, NoOffsetForPartition
 from odradek.client.offsets import committed_offsets, offsets_at
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, MalformedMessage, error_code
@@ -292,7 +292,7 @@ class ConsumerEngine:
             self._keep(topic_partition, asked, data)
         elif error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(topic_partition, asked)
-        elif error in STALE_VIEW or error in RETRIABLE:
+        elif error in STALE_VIEW or (error in RETRIABLE and error != ErrorCode.CORRUPT_MESSAGE):
             self.cluster.needs.stale()
             self._pause(topic_partition, asked, self.settings.retry_backoff_ms)
         else:
@@ -305,10 +305,11 @@ class ConsumerEngine:
         if self.settings.isolation == READ_COMMITTED:
             aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
         try:
-            chunk = Chunk(topic_partition, records, asked.offset, asked.version, aborted)
+            end = data.high_watermark if data.high_watermark > asked.offset else None
+            chunk = Chunk(topic_partition, records, asked.offset, asked.version, aborted, end)
         except MalformedMessage as error:
             self._pause(topic_partition, asked, self.settings.retry_backoff_max_ms)
-            self.failure = ClientError(f"{topic_partition} from offset {asked.offset}: damaged records: {error}")
+            self.failure = CorruptRecords(f"{topic_partition} from offset {asked.offset}: damaged records: {error}")
             return
         if chunk.empty:
             if len(records):

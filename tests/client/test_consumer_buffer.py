@@ -10,7 +10,7 @@ from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.config import ConsumerSettings, Deserializer
 from odradek.client.consumer.fetching import plan_fetches
 from odradek.client.consumer.positions import Positions
-from odradek.client.errors import ClientError, DeserializationError
+from odradek.client.errors import ClientError, CorruptRecords, DeserializationError
 from odradek.client.metadata import ClusterView, Node, PartitionInfo, TopicInfo
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode
@@ -239,3 +239,21 @@ def test_damaged_message_sets() -> None:
     assert [one.offset for one in bench.buffer.take(100)[T0]] == [0]
     with pytest.raises(CorruptBatch):
         Chunk(T0, memoryview(data)[119:], 1, 0, None)
+
+
+def test_batches_whose_offsets_rot_are_refused() -> None:
+    """No checksum covers them: one that does not rise, or lies beyond the end of the log, cannot be right."""
+    bench = Bench()
+    bench.start(T0)
+    lower = bytearray(batch(5, b"b"))
+    lower[7] ^= 4
+    bench.arrive(T0, batch(0, b"a", b"b") + lower)
+    assert bench.values() == [b"a", b"b"]
+    with pytest.raises(CorruptRecords, match=r"t-0 at offset 1: damaged records: .*CORRUPT_MESSAGE"):
+        bench.values()
+    assert bench.positions.partitions[T0].position == 2
+    higher = bytearray(batch(0, b"a"))
+    higher[3] ^= 1
+    chunk = Chunk(T0, memoryview(higher), 0, 0, None, 10)
+    with pytest.raises(CorruptRecords, match="in a log that ends at 10"):
+        list(chunk.batches(check_crcs=True))

@@ -162,13 +162,14 @@ def test_without_a_place_to_start_the_application_is_told(scripted_broker: Any) 
     run(scripted_broker, work, auto_offset_reset="none")
 
 
-def test_an_error_that_asking_again_does_not_mend_is_told(scripted_broker: Any) -> None:
+@pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CORRUPT_MESSAGE])
+def test_an_error_that_asking_again_does_not_mend_is_told(scripted_broker: Any, code: ErrorCode) -> None:
     async def work(bench: Bench) -> None:
-        bench.errors = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        bench.errors = [code]
         bench.assign()
         await bench.read(1)
         assert isinstance(bench.engine.failure, KafkaError)
-        assert bench.engine.failure.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert bench.engine.failure.code == code
 
     run(scripted_broker, work, auto_offset_reset="earliest")
 
