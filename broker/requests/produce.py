@@ -73,8 +73,7 @@ def handle(broker: Services, request: ProduceRequest, context: RequestContext) -
     def start(respond: Callable[[Message], None]) -> DelayedProduce:
         def settled() -> None:
             for answer, append in awaited:
-                if append.error:
-                    _fail(answer, append.error)
+                answer.error_code = append.error or ErrorCode.NONE  # it keeps its place, which the log may lose yet
             if any(append.error for _, append in awaited):
                 _point_to_leaders(broker, response, context)
             respond(response)
