@@ -60,7 +60,7 @@ class Settings:
     """Of all logs; changed on the way."""
 
     def __init__(self) -> None:
-        self.config = LogConfig(segment_bytes=600, retention_ms=-1, file_delete_delay_ms=500)
+        self.config = LogConfig(segment_bytes=600, retention_ms=-1, file_delete_delay_ms=3_600_000)
 
     def of(self, topic: str) -> LogConfig:
         return self.config
@@ -70,11 +70,12 @@ class Bench:
     def __init__(self, where: Path, logs: int) -> None:
         loop = asyncio.get_running_loop()
         self.clock = LoopClock(loop)
+        self.background = ThreadBackground(loop)
         self.settings = Settings()
         self.logs = LogManager(
             OsFiles(),
             self.clock,
-            ThreadBackground(loop),
+            self.background,
             random.Random(1),
             [str(where / "a"), str(where / "b")],
             self.settings.of,
@@ -120,8 +121,8 @@ class Bench:
         await self.measure("retention, nothing to do", upkeep._apply_retention, rest)
         self.use(LogConfig(flush_ms=0, retention_ms=-1))
         await self.measure("flush of all", upkeep._flush_overdue, rest)
-        self.use(LogConfig(retention_bytes=0, segment_bytes=600, file_delete_delay_ms=500))
-        await self.measure("retention of everything", upkeep._apply_retention, lambda: rest(3))
+        self.use(LogConfig(retention_bytes=0, segment_bytes=600, file_delete_delay_ms=3_600_000))
+        await self.measure("retention of everything", upkeep._apply_retention, rest)
 
     def use(self, config: LogConfig) -> None:
         self.settings.config = config
@@ -135,18 +136,20 @@ class Bench:
             log.append_as_leader(make_batch([bytes(500)]), 0)
             await asyncio.sleep(0)
         log.configure(LogConfig(segment_bytes=600, retention_bytes=0))
-        await self.measure(f"retention of {segments} segments", self.logs._upkeep._apply_retention, lambda: rest(3))
+        await self.measure(f"retention of {segments} segments", self.logs._upkeep._apply_retention, rest)
 
     async def move(self, size_bytes: int, *, busy: bool) -> None:
         topic = "busy" if busy else "moving"
         log = self.logs.get_or_create(topic, 0, bytes(15) + topic[:1].encode(), is_new=True)
-        log.configure(LogConfig())
         batch = bytes(make_batch([bytes(1000)] * (APPENDED_BYTES // 1000)))
         while log.size_bytes < size_bytes:
             log.append_as_leader(bytearray(batch), 0)
             await asyncio.sleep(0)
         partition = Partition(topic, 0, 0, log)
         moves = DirectoryMoves({(topic, 0): partition}, self.logs, self.clock)
+        idle = asyncio.Event()
+        self.background.run(lambda: None, lambda _: idle.set())
+        await idle.wait()  # what the chores have begun
         away = next(path for path in self.logs.directories if path != log.log_directory)
         self.turns.begin()
         began = time.perf_counter()
@@ -182,6 +185,7 @@ async def run(where: Path, logs: int, move_bytes: int) -> bool:
     print(f"{logs} logs; the goal is {GOAL_MS:.0f} ms\n{'':32} {'processor':>11} {'clock':>11}")
     await bench.chores()
     await bench.retention_of_one(logs // 2)
+    bench.use(LogConfig())
     await bench.move(move_bytes, busy=False)
     await bench.move(move_bytes, busy=True)
     bench.logs.close()
