@@ -5,6 +5,7 @@
 One real broker; each partition gets a record. It is stopped and started again, then killed and started again.
 """
 
+import contextlib
 import os
 import re
 import sys
@@ -68,8 +69,11 @@ def _produce(bootstrap: str, partitions: int) -> None:
 
 
 def _log_descriptors(pid: int, data: Path) -> int:
-    links = (os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir())
-    return sum(link.startswith(str(data)) for link in links)
+    count = 0
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            count += os.readlink(entry).startswith(str(data))
+    return count
 
 
 def _wait_for_leaders(bootstrap: str, partitions: int) -> None:
