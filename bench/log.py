@@ -137,6 +137,7 @@ def many_partitions(options: Options) -> list[Figure]:
     name = f"{count:,} partitions"
     return [
         Figure(f"{name}: logs open, clean stop", clean.open_seconds, "s", at_most=OPEN_GOAL_SECONDS),
+        Figure(f"{name}: the same, of the processor", clean.open_processor_seconds, "s"),
         Figure(f"{name}: logs open, killed", killed.open_seconds, "s"),
         Figure(f"{name}: clean stop, all were written to", stop_seconds, "s"),
         Figure(f"{name}: resident memory", clean.resident_bytes / MB, "MB", at_most=MEMORY_GOAL_MB),

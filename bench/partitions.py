@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from start_and_size import cpu_seconds
 
 from odradek.testing.memory import resident_bytes
 from odradek.testing.up import UpCluster
@@ -34,6 +35,8 @@ class Cost(NamedTuple):
 
     open_seconds: float
     """Until all logs are open."""
+    open_processor_seconds: float
+    """The same, of the processor: what a busy machine does not change."""
     start_seconds: float
     """Until the broker is registered and serves; after a kill ZooKeeper has to forget the dead one before."""
     resident_bytes: int
@@ -91,12 +94,13 @@ def _start(cluster: UpCluster, partitions: int) -> Cost:
     seen, began = log.stat().st_size, time.monotonic()
     cluster.start(0)
     opened = _until(log, seen, OPENED, began)
+    processor = cpu_seconds(cluster.pid(0))
     started = _until(log, seen, STARTED, began)
     _wait_for_leaders(cluster.bootstrap, partitions)
     pid = cluster.pid(0)
     resident, descriptors = resident_bytes(pid), _log_descriptors(pid, data)
     _produce(cluster.bootstrap, partitions)
-    return Cost(opened, started, resident, descriptors, _log_descriptors(pid, data))
+    return Cost(opened, processor, started, resident, descriptors, _log_descriptors(pid, data))
 
 
 def measure(partitions: int = PARTITIONS) -> tuple[float, Cost, Cost]:
@@ -126,7 +130,8 @@ def main() -> None:
     print(f"{partitions:,} partitions, each written to: stopped in {stop_seconds:.2f} s")
     for how, cost in zip(("a clean stop", "a kill"), costs, strict=True):
         print(
-            f"{partitions:,} partitions after {how}: logs open in {cost.open_seconds:.2f} s, started in "
+            f"{partitions:,} partitions after {how}: logs open in {cost.open_seconds:.2f} s "
+            f"({cost.open_processor_seconds:.2f} s of the processor), started in "
             f"{cost.start_seconds:.2f} s, {cost.resident_bytes / 1e6:,.0f} MB, {cost.log_descriptors:,} files open, "
             f"{cost.written_descriptors:,} when all were written to"
         )
