@@ -185,7 +185,7 @@ async def run(where: Path, logs: int, move_bytes: int) -> bool:
     print(f"{logs} logs; the goal is {GOAL_MS:.0f} ms\n{'':32} {'processor':>11} {'clock':>11}")
     await bench.chores()
     await bench.retention_of_one(logs // 2)
-    bench.use(LogConfig())
+    bench.use(LogConfig(retention_ms=-1))
     await bench.move(move_bytes, busy=False)
     await bench.move(move_bytes, busy=True)
     bench.logs.close()
