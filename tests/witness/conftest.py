@@ -42,8 +42,9 @@ def new_stage(kafka: KafkaJars, zookeeper: EmbeddedZooKeeper, tmp_path: Path) ->
     stages: list[Stage] = []
     cluster = f"{zookeeper.connect}/witness-{next(_chroots)}"
 
-    def make(broker_id: int = 0, **settings: str) -> Stage:
-        stages.append(Stage(kafka, cluster, tmp_path / f"broker-{broker_id}", broker_id, settings))
+    def make(broker_id: int = 0, log_directories: int = 1, **settings: str) -> Stage:
+        directory = tmp_path / f"broker-{broker_id}"
+        stages.append(Stage(kafka, cluster, directory, broker_id, settings, log_directories))
         return stages[-1]
 
     yield make

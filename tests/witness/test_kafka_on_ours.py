@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.testing.foreign.corpus import CODEC_TOPICS, CODECS, GROUP, Corpus, SequencedProducer, wait_compacted
+from odradek.testing.foreign.corpus import CODEC_TOPICS, CODECS, Corpus, SequencedProducer, wait_compacted
 from odradek.testing.foreign.dump_log_segments import dump, dump_all, files_of
+from odradek.testing.foreign.group_corpus import COMMITS, READERS
 from odradek.testing.foreign.relay import OUR_GAPS, Relay
 from odradek.testing.foreign.stage import Stage
 
@@ -17,13 +18,13 @@ ALL, LAST = 5, 1
 
 def test_kafka_serves_what_odradek_wrote(new_stage: Callable[..., Stage]) -> None:
     """Clean stops first: Kafka has nothing to complain of, nothing to repair."""
-    stage = new_stage()
+    stage = new_stage(log_directories=2)
     ours = stage.odradek()
     corpus = Corpus(stage.address)
     corpus.create()
     corpus.write()
     corpus.trim()
-    wait_compacted(stage.address, ["compacted"])
+    wait_compacted(stage.address, ["compacted", "__consumer_offsets"])
     relay = Relay(corpus)
     relay.note()
     ours.stop()
@@ -62,7 +63,10 @@ def check_dumps(stage: Stage) -> None:
     assert "LogAppendTime: " in text and "firstSequence: 15 lastSequence: 20 lastOffset: 20 offsetDelta: 5 " in text
     dump(stage.jars, files_of(*map(stage.directory, (*CODEC_TOPICS, "sequenced"))), "--deep-iteration")
     groups = files_of(*stage.directories("__consumer_offsets"), suffixes=(".log",))
-    said = dump(stage.jars, groups, "--offsets-decoder")
+    said = dump(stage.jars, groups, "--offsets-decoder", gaps=True)
     for topic in CODEC_TOPICS:
-        key = f'key: {{"type":"1","data":{{"group":"{GROUP}","topic":"{topic}","partition":0}}}}'
-        assert key + ' payload: {"version":"3","data":{"offset":57,"leaderEpoch":-1,' in said, topic
+        key = f'key: {{"type":"1","data":{{"group":"{READERS}","topic":"{topic}","partition":0}}}}'
+        commits = [line for line in said.splitlines() if key in line]
+        assert '"data":{"offset":57,"leaderEpoch":-1,' in commits[-1], topic
+        assert len(commits) < COMMITS, "not compacted"
+    assert '"type":"2","data":{"group":"staying"}' in said and '"groupInstanceId":"one"' in said

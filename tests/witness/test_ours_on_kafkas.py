@@ -19,7 +19,7 @@ OLD_SETTING = "Topic configuration message.format.version with value"
 
 
 def test_odradek_serves_what_kafka_wrote(new_stage: Callable[..., Stage]) -> None:
-    stage = new_stage()
+    stage = new_stage(log_directories=2)
     kafka = stage.kafka(inter_broker_protocol_version="2.8")
     corpus, kafkas = Corpus(stage.address), KafkasCorpus(stage.address)
     corpus.create()
@@ -32,7 +32,7 @@ def test_odradek_serves_what_kafka_wrote(new_stage: Callable[..., Stage]) -> Non
     kafka.stop()
 
     kafka = stage.kafka()
-    wait_compacted(stage.address, ["compacted"])
+    wait_compacted(stage.address, ["compacted", "__consumer_offsets"])
     relay = Relay(corpus, kafkas)
     relay.note()
     kafka.stop()
@@ -42,7 +42,7 @@ def test_odradek_serves_what_kafka_wrote(new_stage: Callable[..., Stage]) -> Non
     corpus.write()
     kafkas.write_old()
     kafkas.write_between(2000)
-    wait_compacted(stage.address, sorted(COMPACTED))
+    wait_compacted(stage.address, ["__consumer_offsets", *COMPACTED])
     relay.note()
     ours.stop()
     assert not ours.complaints()
@@ -72,9 +72,9 @@ def check_dumps(stage: Stage) -> None:
     assert (
         "transactionalId=open payload: producerId:3,producerEpoch:0,state=Ongoing,partitions=[transactions-0]" in states
     )
-    groups = dump(stage.jars, logs_of(stage, "__consumer_offsets"), "--offsets-decoder")
+    groups = dump(stage.jars, logs_of(stage, "__consumer_offsets"), "--offsets-decoder", gaps=True)
     key = f'"group":"{OFFSETS_GROUP}","topic":"{TRANSACTIONS}","partition":0'
-    assert key in groups and "endTxnMarker: ABORT" in groups
+    assert key in groups
 
 
 def logs_of(stage: Stage, topic: str) -> list[Path]:

@@ -15,7 +15,7 @@ SETTINGS = {"segment.bytes": "15000", "index.interval.bytes": "500"}
 
 
 def test_nothing_is_lost_or_repeated_when_makes_take_turns_under_load(new_stage: Callable[..., Stage]) -> None:
-    stage = new_stage()
+    stage = new_stage(log_directories=2)
     broker = stage.odradek()
     create_topics(stage.address, {TOPIC: SETTINGS}, PARTITIONS)
     with Load(stage.address, producers=2) as load:
@@ -27,6 +27,6 @@ def test_nothing_is_lost_or_repeated_when_makes_take_turns_under_load(new_stage:
     check_nothing_lost(load, stage.address)
     assert not broker.complaints(but=())
     broker.stop()
-    directories = [stage.logs / f"{TOPIC}-{index}" for index in range(PARTITIONS)]
+    directories = [stage.directory(TOPIC, index) for index in range(PARTITIONS)]
     assert len(files_of(*directories, suffixes=(".log",))) > 2 * PARTITIONS
     dump(stage.jars, files_of(*directories), "--deep-iteration")

@@ -9,19 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.record_builder import BatchBuilder
+from odradek.testing.foreign.group_corpus import commit_often, join_for_long
 from odradek.testing.foreign.interface import Record
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.foreign.seen import DEADLINE_SECONDS, SeenRecord, read, segment_offsets, wait_for_leaders
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 BATCH_RECORDS = 7
-GROUP = "readers"
 SMALL_SEGMENTS = {"segment.bytes": "2000", "index.interval.bytes": "300"}
 CODEC_TOPICS = {f"codec-{codec}": codec for codec in CODECS}
 TOPICS: Mapping[str, Mapping[str, str]] = {
@@ -188,6 +188,7 @@ class Corpus:
     def create(self) -> None:
         create_topics(self.address, TOPICS)
         self.producer = SequencedProducer.begin(self.address, "sequenced")
+        join_for_long(self.address, "codec-none")
 
     def write(self, count: int = 60) -> None:
         """Another `count` records to each topic that takes such; then offsets are committed for a group."""
@@ -198,7 +199,7 @@ class Corpus:
             self.sent.setdefault(topic, []).extend(of_topic)
         for size in (1, 2, 3, 4, 5, 6):
             self.producer.send(self.address, size)
-        self.commit({topic: len(self.sent[topic]) - 3 for topic in CODEC_TOPICS})
+        commit_often(self.address, {topic: len(self.sent[topic]) - 3 for topic in CODEC_TOPICS})
 
     def _next(self, topic: str, count: int) -> list[Record]:
         records = make_records(topic, len(self.sent.get(topic, ())), count)
@@ -217,9 +218,3 @@ class Corpus:
             while sum(base <= TRIMMED_TO for base in segment_offsets(connection, "trimmed")) > 1:
                 assert time.monotonic() < deadline, "segments below the log start stay"
                 time.sleep(0.05)
-
-    def commit(self, offsets: Mapping[str, int]) -> None:
-        consumer = Consumer({"bootstrap.servers": self.address, "group.id": GROUP, "log_level": 2})
-        wanted = [TopicPartition(topic, 0, offset, metadata=f"at {offset}") for topic, offset in offsets.items()]
-        consumer.commit(offsets=wanted, asynchronous=False)
-        consumer.close()

@@ -1,6 +1,6 @@
 """What is asked of the controller, whichever make it is, and must be seen at all brokers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
@@ -27,8 +27,7 @@ def check_topics(cluster: MixedCluster, topic: str) -> None:
     made.result(DEADLINE_SECONDS)
     [grown] = admin.create_partitions([NewPartitions(topic, 3)]).values()
     grown.result(DEADLINE_SECONDS)
-    names = [f"{topic}-{index}" for index in range(3)]
-    wait_until(lambda: all(_has_all(cluster, broker, names) for broker in brokers), f"{topic} everywhere")
+    wait_until(lambda: all(_held(cluster, broker, topic) == 3 for broker in brokers), f"{topic} everywhere")
     records = make_records(topic, 0, 60)
     produce(cluster.bootstrap, topic, "none", records)
     assert as_sent(read(cluster.bootstrap, [topic])[topic]) == records
@@ -41,19 +40,16 @@ def check_topics(cluster: MixedCluster, topic: str) -> None:
     wait_until(lambda: not any(_first_segment(cluster, broker, topic).exists() for broker in brokers), "retention")
     [deleted] = admin.delete_topics([topic]).values()
     deleted.result(DEADLINE_SECONDS)
-    wait_until(lambda: not any(_has_some(cluster, broker, names) for broker in brokers), f"{topic} gone")
+    wait_until(lambda: not any(_held(cluster, broker, topic) for broker in brokers), f"{topic} gone")
 
 
 def _first_segment(cluster: MixedCluster, broker: int, topic: str) -> Path:
     return cluster.stages[broker].directory(topic) / f"{0:020d}.log"
 
 
-def _has_all(cluster: MixedCluster, broker: int, names: Sequence[str]) -> bool:
-    return all((cluster.stages[broker].logs / name).exists() for name in names)
-
-
-def _has_some(cluster: MixedCluster, broker: int, names: Sequence[str]) -> bool:
-    return any((cluster.stages[broker].logs / name).exists() for name in names)
+def _held(cluster: MixedCluster, broker: int, topic: str) -> int:
+    """How many of its three partitions are in the broker's directories."""
+    return sum(cluster.stages[broker].directory(topic, index).exists() for index in range(3))
 
 
 def check_reassignment(cluster: MixedCluster, topic: str, source: int, target: int) -> None:

@@ -4,10 +4,11 @@ from dataclasses import dataclass, field, fields
 
 from odradek.protocol.errors import ErrorCode
 from odradek.testing.foreign import kafkas_corpus
-from odradek.testing.foreign.corpus import CODEC_TOPICS, GROUP, TOPICS, TRIMMED_TO, Corpus, SequencedProducer
+from odradek.testing.foreign.corpus import CODEC_TOPICS, TOPICS, TRIMMED_TO, Corpus, SequencedProducer
+from odradek.testing.foreign.group_corpus import READERS, STAYING, SeenGroup, see_group
 from odradek.testing.foreign.interface import Record
 from odradek.testing.foreign.kafkas_corpus import OFFSETS_GROUP, OLD_COMPACTED, OLD_TOPICS, KafkasCorpus
-from odradek.testing.foreign.seen import SeenRecord, SeenTopic, committed_offsets, see
+from odradek.testing.foreign.seen import SeenRecord, SeenTopic, see
 
 COMPACTED = frozenset({"compacted", *OLD_COMPACTED})
 WITHOUT_TIMES = frozenset(topic for topic, (magic, _) in OLD_TOPICS.items() if magic == 0)
@@ -24,18 +25,18 @@ class Relay:
     corpus: Corpus
     kafkas: KafkasCorpus | None = None
     seen: dict[str, SeenTopic] = field(default_factory=dict)
-    committed: dict[str, dict[str, tuple[int, int, str | None]]] = field(default_factory=dict)
+    groups: dict[str, SeenGroup] = field(default_factory=dict)
 
     def _see(self) -> dict[str, SeenTopic]:
         return see(self.corpus.address, [*TOPICS, *(kafkas_corpus.TOPICS if self.kafkas else ())])
 
-    def _committed(self) -> dict[str, dict[str, tuple[int, int, str | None]]]:
-        groups = (GROUP, OFFSETS_GROUP) if self.kafkas else (GROUP,)
-        return {group: committed_offsets(self.corpus.address, group) for group in groups}
+    def _see_groups(self) -> dict[str, SeenGroup]:
+        groups = (READERS, STAYING, OFFSETS_GROUP) if self.kafkas else (READERS, STAYING)
+        return {group: see_group(self.corpus.address, group) for group in groups}
 
     def note(self) -> None:
         """What is to be found later; it is what was sent."""
-        self.seen, self.committed = self._see(), self._committed()
+        self.seen, self.groups = self._see(), self._see_groups()
         check_sent(self.corpus, self.seen)
         if self.kafkas is not None:
             kafkas_corpus.check_sent(self.kafkas, self.seen)
@@ -56,7 +57,8 @@ class Relay:
                 if topic in WITHOUT_TIMES:
                     now[topic].by_time = seen.by_time
                 assert now[topic] == seen, _differences(topic, seen, now[topic])
-        assert self._committed() == self.committed
+        groups = self._see_groups()
+        assert groups == self.groups, (groups, self.groups)
         check_producer(self.corpus.address, self.corpus.producer, batches_known)
 
 

@@ -17,6 +17,7 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "2",
+    "offsets.topic.segment.bytes": "4000",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "2",
@@ -24,6 +25,7 @@ SETTINGS = {
     "log.initial.task.delay.ms": "200",
     "log.retention.check.interval.ms": "300",
     "log.cleaner.backoff.ms": "200",
+    "log.cleaner.min.cleanable.ratio": "0.01",
     "log.cleaner.dedupe.buffer.size": "4000000",
     "controlled.shutdown.retry.backoff.ms": "200",
     "controlled.shutdown.max.retries": "1",
@@ -38,18 +40,26 @@ class Stage:
     """Both programs get the very same file."""
 
     def __init__(
-        self, jars: KafkaJars, zookeeper: str, directory: Path, broker_id: int, settings: Mapping[str, str]
+        self,
+        jars: KafkaJars,
+        zookeeper: str,
+        directory: Path,
+        broker_id: int,
+        settings: Mapping[str, str],
+        log_directories: int = 1,
     ) -> None:
         self.broker_id = broker_id
         self.address = f"127.0.0.1:{free_ports(1)[0]}"
-        self.logs = directory / "data"
+        self.all_logs = [directory / f"data-{number}" for number in range(log_directories)]
+        self.logs = self.all_logs[0]
         self._zookeeper = zookeeper
         self._directory = directory
-        self.logs.mkdir(parents=True)
+        for path in self.all_logs:
+            path.mkdir(parents=True)
         own = {
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{self.address}",
-            "log.dirs": str(self.logs),
+            "log.dirs": ",".join(map(str, self.all_logs)),
             "zookeeper.connect": zookeeper,
         }
         self._settings = {**own, **SETTINGS, **settings}
@@ -92,11 +102,13 @@ class Stage:
 
     def directories(self, prefix: str = "") -> list[Path]:
         """Of the partitions of topics whose names begin like this."""
-        return sorted(path for path in self.logs.iterdir() if path.is_dir() and path.name.startswith(prefix))
+        found = (path for logs in self.all_logs for path in logs.iterdir())
+        return sorted(path for path in found if path.is_dir() and path.name.startswith(prefix))
 
-    def directory(self, topic: str) -> Path:
-        """Of partition 0."""
-        return self.logs / f"{topic}-0"
+    def directory(self, topic: str, partition: int = 0) -> Path:
+        """Of one partition, wherever it is; in the first one if it is nowhere."""
+        places = [logs / f"{topic}-{partition}" for logs in self.all_logs]
+        return next((path for path in places if path.exists()), places[0])
 
     def close(self) -> None:
         for life in self.lives:
