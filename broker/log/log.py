@@ -48,6 +48,7 @@ class Log:
         "closed",
         "config",
         "directory",
+        "end_at_open",
         "epochs",
         "epochs_unsynced",
         "epochs_wait_for_room",
@@ -95,7 +96,7 @@ class Log:
         self.producers = producers
         self.snapshots = snapshots
         self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
+        self.log_end_offset = self.end_at_open = log_end_offset
         self.recovery_point = recovery_point
         self.last_flush_ms = storage.clock.now_ms()
         self.rewrites = rewriting.needed(config)

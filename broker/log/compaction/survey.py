@@ -10,9 +10,11 @@ from odradek.world.files import Files
 
 
 def survey(log: Log, high_watermark: int, now_ms: int) -> Dirty | None:
-    """None when there is nothing but the active segment. Raises OSError, CorruptBatch."""
+    """None when there is nothing but the active segment, or it cannot be said yet. Raises OSError, CorruptBatch."""
     if len(log.segments) == 1:
         return None
+    if high_watermark < min(log.end_at_open, log.log_end_offset):
+        return None  # ends of transactions that may still be cut off are not known as such after a start
     first_dirty = first_dirty_offset(log.cleaned_to, log.log_start_offset, log.log_end_offset)
     dirty = log.segments[containing([one.base_offset for one in log.segments], first_dirty) : -1]
     too_young = _too_young_from(dirty, now_ms - log.config.min_compaction_lag_ms) if _lags(log) else None

@@ -1,5 +1,9 @@
 """Each a way to lose or to mix up data that a crash at any byte has shown; bench/crash.py found them."""
 
+import errno
+
+import pytest
+
 from odradek.broker.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, decode_offsets
 from odradek.broker.log.compaction.survey import survey
 from odradek.broker.log.config import LogConfig
@@ -9,6 +13,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.crashes.history import History
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine
+from odradek.testing.crashes.run import run_fault_case
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
 from odradek.testing.simulated_files import Fault, MachineStopped, SimulatedFiles
 
@@ -168,6 +173,18 @@ def test_a_durable_value_does_not_give_way_to_one_that_is_not() -> None:
     assert found is not None and found.first_uncleanable_offset == 1
 
 
+def test_after_a_start_nothing_is_compacted_by_a_marker_that_may_be_cut_off() -> None:
+    world = CompactedLog()
+    world.put((b"k", b"1"), producer_id=3, transactional=True)
+    world.roll()
+    world.end_transaction(3, committed=False)
+    world.log.close()
+    world.reopen(clean=True)
+    assert survey(world.log, 1, world.clock.now_ms()) is None
+    found = survey(world.log, 2, world.clock.now_ms())
+    assert found is not None and found.first_uncleanable_offset == 1
+
+
 def test_a_stop_in_a_swap_does_not_lose_what_was_aborted() -> None:
     for step in range(60):
         files = SimulatedFiles(seed=step)
@@ -199,6 +216,49 @@ def test_a_damaged_swap_file_does_not_keep_the_log_from_being_opened() -> None:
     files.kill()
     files.set_content(path(0, ".log.swap"), files.read(path(0))[:-9])
     assert open_test_log(make_storage(files), SMALL, recovery_point=8).log_end_offset == 8
+
+
+# full disks
+
+
+def test_leader_epochs_wait_for_room_and_hold_the_recovery_point_back() -> None:
+    files = SimulatedFiles()
+    log = open_test_log(make_storage(files), clean=True)
+    write(log, 2)
+    log.flush()
+    files.fault = Fault(files.calls, 2, errno.ENOSPC, f"{DIRECTORY}/leader-epoch-checkpoint", "room")
+    log.append_as_leader(batch(2), 5)
+    log.flush()
+    assert (log.latest_epoch, log.recovery_point, log.closed) == (5, 2, False)
+    log.flush()
+    assert (log.recovery_point, files.read(f"{DIRECTORY}/leader-epoch-checkpoint")) == (3, b"0\n2\n0 0\n5 2\n")
+
+
+def test_a_snapshot_that_finds_no_room_is_left_out() -> None:
+    files = SimulatedFiles()
+    log = open_test_log(make_storage(files), clean=True)
+    log.append_as_leader(make_batch([b"x"], producer_id=1), 0)
+    files.fault = Fault(files.calls, 1, errno.ENOSPC, path(1, ".snapshot"), "room")
+    log.roll()
+    assert not files.exists(path(1, ".snapshot"))
+    log.close()
+    assert 1 in open_test_log(make_storage(files), recovery_point=1, clean=True).producers.producers
+
+
+def test_retention_on_a_full_disk_keeps_the_last_segment() -> None:
+    files = SimulatedFiles()
+    config = LogConfig(segment_bytes=400, retention_bytes=0)
+    log = open_test_log(make_storage(files), config, clean=True)
+    write(log, 3)
+    files.fault = Fault(files.calls, 1, errno.ENOSPC, what="room")
+    assert (log.delete_old_segments(3), log.closed, log.log_start_offset) == (0, False, 0)
+    assert log.delete_old_segments(3) == 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_disk_fails_at_any_call_and_the_other_goes_on(seed: int) -> None:
+    report = run_fault_case(seed)
+    assert report.violation is None, report.text()
 
 
 # checkpoints
