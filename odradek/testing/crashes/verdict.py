@@ -59,7 +59,7 @@ def check(log: Log, history: History, certain_end: int, start_at_most: int) -> l
     if not history.compacts:
         require(end == (found[-1].last_offset + 1 if found else end), log, f"the last batch is {found[-1:]}")
     check_epochs(log, [one for one in found if one.base_offset >= max(start_at_most, history.highest_start)])
-    check_producers(log, found, replay(entries, end))
+    check_producers(log, found, replay(entries, end), max(start_at_most, history.highest_start))
     check_transactions(log, found, replay(entries, end))
     check_reads(log, found)
     if history.compacts:
@@ -128,16 +128,18 @@ def _less(known: Producer, start_offset: int, producer: Producer) -> set[tuple[i
     return {(epoch, *one, first) for one in batches for first in began}
 
 
-def check_producers(log: Log, found: list[Entry], written: Replay) -> None:
-    """As a replay of what is there says, and nothing that a replay of all that was written would not say."""
+def check_producers(log: Log, found: list[Entry], written: Replay, known_from: int) -> None:
+    """As a replay of what is there says, and nothing that a replay of all that was written would not say.
+
+    Who wrote only before `known_from`, where the log once began, may be forgotten."""
     state = log.producers
     require(state.map_end_offset == log.log_end_offset, log, f"producers up to {state.map_end_offset}")
     present = replay([one for one in found if one.last_offset >= log.log_start_offset], log.log_end_offset).state
     whole = replay(found, log.log_end_offset).state
     for producer_id, producer in state.producers.items():
         known = written.state.producers.get(producer_id)
-        require(known is not None, log, f"producer {producer_id} never wrote")
-        assert known is not None
+        if known is None:
+            raise Violation(f"{log}: producer {producer_id} never wrote")
         right = {_summary(known)} | {_summary(one.producers[producer_id]) for one in (present, whole)
                                      if producer_id in one.producers}  # fmt: skip
         right |= _less(known, log.log_start_offset, producer)
@@ -145,7 +147,8 @@ def check_producers(log: Log, found: list[Entry], written: Replay) -> None:
         ids = [batch[:4] for batch in producer.batches]
         newest = [one[:4] for one in known.batches][len(known.batches) - len(ids) :]
         require(ids == newest or log.config.compacts, log, f"producer {producer_id} has {ids}, not {newest}")
-    missing = set(present.producers) - set(state.producers)
+    certain = replay([one for one in found if one.base_offset >= known_from], log.log_end_offset).state
+    missing = set(certain.producers) - set(state.producers)
     require(not missing, log, f"producers {missing} are not known")
 
 
