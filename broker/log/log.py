@@ -10,20 +10,19 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable
 
-from odradek.broker.log import appending, flushing, listing, reading, retention, rewriting, truncation
+from odradek.broker.log import appending, flushing, listing, reading, retention, rewriting, rolling, truncation
 from odradek.broker.log.append import Appended, Origin
 from odradek.broker.log.checkpoints import LEADER_EPOCHS, encode_epochs
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.failure import DISK_FULL, CorruptFile, StorageFailure
+from odradek.broker.log.failure import DISK_FULL, StorageFailure
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.producer_state import ProducerState
 from odradek.broker.log.segment import Segment
-from odradek.broker.log.slices import EMPTY, LogSlice
+from odradek.broker.log.slices import LogSlice
 from odradek.broker.log.snapshots import Snapshots
 from odradek.broker.log.storage import Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.record_batch import CorruptBatch
 from odradek.world.files import Buffer, FileRange
 
 __all__ = ["Appended", "FileRange", "Log", "LogConfig", "LogSlice", "Origin"]
@@ -179,20 +178,7 @@ class Log:
 
     def roll(self, first_offset: int = 0) -> Segment:
         """Begin a new segment at the log end, or later when the next batch does. Raises OSError."""
-        base_offset = max(first_offset, self.log_end_offset)
-        segment = self.active
-        if segment.base_offset == base_offset:
-            return segment
-        segment.become_inactive()
-        self.producers.map_end_offset = base_offset
-        self.snapshots.write(self.producers)
-        segment = listing.new_segment(self.storage, self.directory, base_offset, self.config)
-        self.segments.append(segment)
-        self._base_offsets.append(base_offset)
-        self.use(self.segments[-2])
-        self.known_positions.clear()
-        flushing.in_background(self)
-        return segment
+        return rolling.roll(self, first_offset)
 
     # reading
 
@@ -202,16 +188,7 @@ class Log:
         `whole_first_batch` gives the first batch even when it is larger. Raises KafkaError OFFSET_OUT_OF_RANGE outside
         of [log start, log end], CORRUPT_MESSAGE when the segment is damaged there; StorageFailure.
         """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {self}")
-        if offset >= end_offset:
-            return EMPTY
-        try:
-            return reading.read(self, offset, max_bytes, end_offset, whole_first_batch)
-        except CorruptBatch as bad:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.partition}: {bad}") from bad
-        except OSError as error:
-            raise self.failed(error) from error
+        return reading.read(self, offset, max_bytes, end_offset, whole_first_batch)
 
     # epochs, transactions and offsets by time
 
@@ -260,12 +237,7 @@ class Log:
 
         Raises KafkaError UNKNOWN_SERVER_ERROR when an index of them is damaged, as Kafka does; StorageFailure.
         """
-        try:
-            return reading.aborted_transactions(self, offset, end_offset)
-        except CorruptFile as bad:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{self.topic}-{self.partition}: {bad}") from bad
-        except OSError as error:
-            raise self.failed(error) from error
+        return reading.aborted_transactions(self, offset, end_offset)
 
     def aborted_within(self, offset: int, found: LogSlice, stable_offset: int) -> list[AbortedTransaction]:
         """Those that readers of what `read(offset, …)` gave have to skip. Raises as `aborted_transactions`."""

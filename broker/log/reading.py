@@ -5,9 +5,12 @@ Most readers follow the end, so the positions of the batches that were appended 
 
 from typing import TYPE_CHECKING
 
+from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.slices import EMPTY, LogSlice, slice_of
 from odradek.broker.log.transaction_index import AbortedTransaction
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.record_batch import CorruptBatch
 from odradek.world.files import FileRange
 
 if TYPE_CHECKING:
@@ -15,7 +18,20 @@ if TYPE_CHECKING:
 
 
 def read(log: "Log", offset: int, max_bytes: int, end_offset: int, whole_first_batch: bool) -> LogSlice:
-    """See Log.read; `offset` is within the log. Raises OSError, CorruptBatch."""
+    """See Log.read."""
+    if not log.log_start_offset <= offset <= log.log_end_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {log}")
+    if offset >= end_offset:
+        return EMPTY
+    try:
+        return _find(log, offset, max_bytes, end_offset, whole_first_batch)
+    except CorruptBatch as bad:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{log.topic}-{log.partition}: {bad}") from bad
+    except OSError as error:
+        raise log.failed(error) from error
+
+
+def _find(log: "Log", offset: int, max_bytes: int, end_offset: int, whole_first_batch: bool) -> LogSlice:
     segments = log.segments
     number = log.segment_number(offset)
     while number < len(segments):
@@ -63,7 +79,17 @@ def end_of(log: "Log", found: LogSlice) -> int:
 
 
 def aborted_transactions(log: "Log", offset: int, end_offset: int) -> list[AbortedTransaction]:
-    """Those that readers of [offset, end_offset) have to skip (LocalLog.collectAbortedTransactions). CorruptFile."""
+    """See Log.aborted_transactions."""
+    try:
+        return _collect_aborted(log, offset, end_offset)
+    except CorruptFile as bad:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{log.topic}-{log.partition}: {bad}") from bad
+    except OSError as error:
+        raise log.failed(error) from error
+
+
+def _collect_aborted(log: "Log", offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """LocalLog.collectAbortedTransactions."""
     found: list[AbortedTransaction] = []
     for segment in log.segments[max(0, log.segment_number(offset)) :]:
         entries = segment.aborted_transactions()
