@@ -199,10 +199,10 @@ def test_after_a_long_rest_near_deadlines_are_in_the_lowest_level() -> None:
     assert ran == [10_000_005]
 
 
-def test_a_million_timers() -> None:
+def test_hundreds_of_thousands_of_timers() -> None:
     clock = ManualClock()
     wheel = TimingWheel(clock, 1, 32)
-    count, ran = 1_000_000, [0]
+    count, ran = 300_000, [0]
     delays = random.Random(1)
 
     def run() -> None:
