@@ -18,6 +18,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_directory import Loaded, LogDirectory
 from odradek.broker.log.parallel_recovery import ParallelRecovery, torn_logs
 from odradek.broker.log.recovery_child import TornLog
+from odradek.broker.log.removal import set_aside
 from odradek.broker.log.storage import Storage
 from odradek.world.children import Children
 
@@ -116,6 +117,13 @@ class Opening:
         for recovery in self._recoveries:
             recovery.stop()
 
+    def _give_up(self, log: Log) -> None:
+        log.abandon()
+        try:
+            set_aside(self._storage, log)
+        except OSError as error:
+            self._directories.fail(log.log_directory, error)
+
     def _unusable(self, directory: LogDirectory, error: OSError) -> None:
         if len(self._directories.online()) <= 1:
             raise UnusableDirectory(directory.path, str(error)) from error
@@ -123,13 +131,23 @@ class Opening:
         self._directories.fail(directory.path, error)
 
     def _take(self, directory: LogDirectory, loaded: Loaded) -> None:
-        """Take its logs over. One that another directory has too (Kafka ended amid a move) sets this one aside."""
-        for log, _ in loaded.logs:
+        """Take its logs over. One that another directory has too (Kafka ended amid a move) sets this one aside, unless
+        one of the two is empty: it could not be made there, nor removed."""
+        empty = []
+        for log, topic_id in loaded.logs:
             other = self._logs.get((log.topic, log.partition))
-            if other is not None:
+            if other is not None and not log.log_end_offset:
+                empty.append((log, topic_id))
+            elif other is not None and not other.log_end_offset:
+                self._logs.remove(other)
+                self._give_up(other)
+            elif other is not None:
                 error = OSError(errno.EEXIST, f"{log.directory} is in {other.directory} too: delete one of them")
                 self._directories.fail(directory.path, error)
                 return
+        for one in empty:
+            loaded.logs.remove(one)
+            self._give_up(one[0])
         for log, topic_id in loaded.logs:
             self._logs.add(log, topic_id)
         self._found_futures += loaded.futures

@@ -12,6 +12,7 @@ from odradek.broker.log.chores import Chores
 from odradek.broker.log.compaction.job import Job
 from odradek.broker.log.compaction.plan import Dirty
 from odradek.broker.log.compaction.survey import make_request, survey
+from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.protocol.record_batch import CorruptBatch
 from odradek.world.children import Children
@@ -133,6 +134,8 @@ class Compaction:
         map_bytes = min(LARGEST_MAP_BYTES, settings.dedupe_buffer_size // threads)
         try:
             request = make_request(log, dirty, self._clock.now_ms(), map_bytes, settings.io_buffer_load_factor)
+        except StorageFailure:  # reported already
+            return
         except OSError as error:
             log.failed(error)
             return

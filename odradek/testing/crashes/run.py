@@ -62,7 +62,7 @@ def _live_with_fault(machine: Machine) -> None:
     machine.note(f"{files.fault} at call {files.calls}")
     for _ in range(ACTIONS_MAX):
         workload.act()
-    _require_only_one_failed(machine, code, workload.cut_in_vain)
+    _require_only_one_failed(machine, code, workload.half_done)
     expected = {key: _expected(machine.last_logs.get(key), history) for key, history in machine.histories.items()}
     if machine.logs is not None and source.random() < 0.5:
         machine.note("close")
@@ -74,7 +74,7 @@ def _live_with_fault(machine: Machine) -> None:
         _check(machine, key, history, expected[key])
 
 
-def _require_only_one_failed(machine: Machine, code: int, cut_in_vain: bool) -> None:
+def _require_only_one_failed(machine: Machine, code: int, half_done: bool) -> None:
     """And the other one goes on. Both do when one is only full."""
     if len(machine.failed) > 1 or any(not line.startswith(DIRECTORIES[0]) for line in machine.failed):
         raise Violation(f"offline: {machine.failed}")
@@ -82,7 +82,7 @@ def _require_only_one_failed(machine: Machine, code: int, cut_in_vain: bool) -> 
     for log in machine.logs.all_logs():
         if log.log_directory != DIRECTORIES[0]:
             log.read(log.log_start_offset, 1000, log.log_end_offset, whole_first_batch=True)
-    if code == errno.ENOSPC and machine.failed and not cut_in_vain:
+    if code == errno.ENOSPC and machine.failed and not half_done:
         raise Violation(f"no room is no damage: {machine.failed}")
 
 

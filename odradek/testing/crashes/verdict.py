@@ -60,7 +60,7 @@ def check(log: Log, history: History, certain_end: int, start_at_most: int) -> l
         require(end == (found[-1].last_offset + 1 if found else end), log, f"the last batch is {found[-1:]}")
     check_epochs(log, [one for one in found if one.base_offset >= max(start_at_most, history.highest_start)])
     check_producers(log, found, replay(entries, end), max(start_at_most, history.highest_start))
-    check_transactions(log, found, replay(entries, end))
+    check_transactions(log, found, replay(entries, end), max(start_at_most, history.highest_start))
     check_reads(log, found)
     if history.compacts:
         check_keys(log, found, history, entries, certain_end)
@@ -142,7 +142,7 @@ def check_producers(log: Log, found: list[Entry], written: Replay, known_from: i
             raise Violation(f"{log}: producer {producer_id} never wrote")
         right = {_summary(known)} | {_summary(one.producers[producer_id]) for one in (present, whole)
                                      if producer_id in one.producers}  # fmt: skip
-        right |= _less(known, log.log_start_offset, producer)
+        right |= _less(known, max(known_from, log.log_start_offset), producer)
         require(_summary(producer) in right, log, f"producer {producer_id} is {_summary(producer)}, not of {right}")
         ids = [batch[:4] for batch in producer.batches]
         newest = [one[:4] for one in known.batches][len(known.batches) - len(ids) :]
@@ -152,7 +152,7 @@ def check_producers(log: Log, found: list[Entry], written: Replay, known_from: i
     require(not missing, log, f"producers {missing} are not known")
 
 
-def check_transactions(log: Log, found: list[Entry], written: Replay) -> None:
+def check_transactions(log: Log, found: list[Entry], written: Replay, known_from: int) -> None:
     """Aborted data is known as such, and nothing else is."""
     aborted = log.aborted_transactions(0, log.log_end_offset)
     for one in found:
@@ -172,7 +172,8 @@ def check_transactions(log: Log, found: list[Entry], written: Replay) -> None:
             require(listed == really, log, f"batch {header} is aborted: {really}; transaction index {aborted}")
     stable = log.last_stable_offset(log.log_end_offset)
     visible = replay([one for one in found if one.last_offset >= log.log_start_offset], log.log_end_offset)
-    possible = {_first_unstable(one, log) for one in (written, visible)}
+    certain = replay([one for one in found if one.base_offset >= known_from], log.log_end_offset)
+    possible = {_first_unstable(one, log) for one in (written, visible, certain)}
     require(stable in possible, log, f"last stable offset {stable}, not {possible}")
 
 

@@ -25,8 +25,9 @@ class Workload:
     def __init__(self, machine: Machine, *, deletes: bool = True) -> None:
         self._machine = machine
         self._random = machine.random
-        self.cut_in_vain = False
-        """A truncation has failed: what is half cut off cannot be used, also when only room was wanted for the rest."""
+        self.half_done = False
+        """A truncation has failed, or an aborted transaction could not be noted as such: then a full disk is like one
+        that fails."""
         self._epoch = 0
         self._keys: list[Key] = [("events", 0), ("table", 0), ("short", 0)]
         self._actions: list[tuple[int, Callable[[Key, Log, History], None]]] = [
@@ -67,7 +68,7 @@ class Workload:
         except StorageFailure:
             if not machine.failed:
                 raise
-            self.cut_in_vain |= action in (self._truncate, self._start_over)
+            self.half_done |= action in (self._truncate, self._start_over, self._transact)
             return
         if not log.closed:
             self._check_running(log, history)

@@ -308,12 +308,25 @@ def test_a_directory_with_a_partition_that_another_has_too_is_set_aside() -> Non
     broker = Broker().start()
     broker.write("t", 0)
     broker.logs.close()
-    broker.files.make_directory("/b/t-0")
+    broker.files.set_content(f"/b/t-0/{0:020d}.log", bytes(make_batch([b"another"])))
     broker.start()
     assert broker.lost == [("/b", [])]
     log = broker.logs.get("t", 0)
     assert log is not None
     assert (log.directory, log.log_end_offset) == ("/a/t-0", 1)
+
+
+@pytest.mark.parametrize(("full", "empty"), [("/a", "/b"), ("/b", "/a")])
+def test_an_empty_log_gives_way_to_one_of_that_name_in_another_directory(full: str, empty: str) -> None:
+    """A failing disk could neither make it nor remove it."""
+    broker = Broker()
+    broker.files.set_content(f"{full}/t-0/{0:020d}.log", bytes(make_batch([b"kept"])))
+    broker.files.make_directory(f"{empty}/t-0")
+    broker.start()
+    log = broker.logs.get("t", 0)
+    assert broker.lost == [] and log is not None
+    assert (log.directory, log.log_end_offset) == (f"{full}/t-0", 1)
+    assert not broker.files.exists(f"{empty}/t-0")
 
 
 def test_truncation_below_the_recovery_point_is_checkpointed_at_once() -> None:
