@@ -76,6 +76,8 @@ class BrokerConfig:
     connections_max_idle_ms: int
     default_replication_factor: int
     num_replica_fetchers: int
+    num_replica_alter_log_dirs_threads: int
+    """How many replicas move between log directories at a time."""
     replica_lag_time_max_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_wait_max_ms: int
@@ -184,12 +186,15 @@ def _derived(layers: Layers, listeners: Listeners) -> dict[str, Any]:
     session_timeout = layers.value("zookeeper.session.timeout.ms")
     connection_timeout = layers.value("zookeeper.connection.timeout.ms")
     retention_ms = layers.milliseconds("log.retention.ms")
+    log_dirs = checks.log_directories(layers)
+    moves = layers.value("num.replica.alter.log.dirs.threads")
     return {
         "listeners": listeners.bound,
         "advertised_listeners": tuple(one._replace(host=one.host or layers.own_host) for one in listeners.advertised),
         "inter_broker_listener_name": listeners.inter_broker,
         "zookeeper_connection_timeout_ms": session_timeout if connection_timeout is None else connection_timeout,
-        "log_dirs": checks.log_directories(layers),
+        "log_dirs": log_dirs,
+        "num_replica_alter_log_dirs_threads": len(log_dirs) if moves is None else max(moves, 1),
         "log_roll_ms": layers.milliseconds("log.roll.ms"),
         "log_roll_jitter_ms": layers.milliseconds("log.roll.jitter.ms"),
         "log_retention_ms": -1 if retention_ms < 0 else retention_ms,

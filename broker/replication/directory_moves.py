@@ -2,7 +2,7 @@
 
 A client's AlterReplicaLogDirs begins one, or a restart finds it half done. Roles and leaders do not matter: what is
 copied is our own log, whatever that takes or loses meanwhile. Kafka: ReplicaManager.alterReplicaLogDirs,
-ReplicaAlterLogDirsThread, which copies one partition per directory at a time, as we do.
+ReplicaAlterLogDirsThread, each of which copies one partition at a time.
 """
 
 import logging
@@ -28,6 +28,8 @@ class DirectoryMoves:
 
     def __init__(self, partitions: Mapping[Key, Partition], logs: LogManager, clock: Clock) -> None:
         self._partitions, self._logs, self._clock = partitions, logs, clock
+        self.at_once = len(logs.directories)
+        """How many go on at a time: `num.replica.alter.log.dirs.threads`."""
         self._waiting: dict[Key, LogCopy] = {}
         self._running: dict[Key, LogCopy] = {}
 
@@ -94,8 +96,8 @@ class DirectoryMoves:
     # ---- the work
 
     def _run_next(self) -> None:
-        """One move per directory at a time, the partitions in their order."""
-        while self._waiting and len(self._running) < len(self._logs.directories):
+        """The partitions in their order."""
+        while self._waiting and len(self._running) < self.at_once:
             key = min(self._waiting)
             copy = self._running[key] = self._waiting.pop(key)
             self._soon(key, copy)

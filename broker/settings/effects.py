@@ -37,7 +37,7 @@ WORKS: Final = _names(
     unclean.leader.election.enable message.max.bytes compression.type
     replica.lag.time.max.ms replica.fetch.max.bytes replica.fetch.wait.max.ms
     replica.fetch.backoff.ms replica.fetch.min.bytes replica.fetch.response.max.bytes
-    replica.high.watermark.checkpoint.interval.ms num.replica.fetchers
+    replica.high.watermark.checkpoint.interval.ms num.replica.fetchers num.replica.alter.log.dirs.threads
     controller.socket.timeout.ms
     auto.leader.rebalance.enable leader.imbalance.per.broker.percentage leader.imbalance.check.interval.seconds
     log.dir log.dirs log.segment.bytes log.roll.ms log.roll.hours log.roll.jitter.ms log.roll.jitter.hours

@@ -122,6 +122,8 @@ def test_rules_over_several_settings() -> None:
     assert "log.dirs" in refusal(log_dirs=" , ")
     assert "twice" in refusal(log_dirs="/a,/a/")
     assert config(log_dir="/a").log_dirs == ("/a",)
+    assert config(log_dirs="/a,/b").num_replica_alter_log_dirs_threads == 2
+    assert config(num_replica_alter_log_dirs_threads="5").num_replica_alter_log_dirs_threads == 5
     assert config(log_dirs="data/../logs").log_dirs == (str(Path.cwd() / "logs"),)
     assert config(node_id="7").broker_id == 7
 

@@ -8,6 +8,8 @@ import pytest
 
 from odradek.broker.network.peer import Peer
 from odradek.broker.replication import log_copy
+from odradek.broker.requests import describe_log_dirs
+from odradek.broker.requests.outcome import RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.alter_replica_log_dirs import (
@@ -218,6 +220,35 @@ def test_a_topic_that_is_deleted_amid_a_move_is_gone() -> None:
         assert await client.fetch() == [b"new"]
 
     with_brokers(scenario)
+
+
+def test_so_many_move_at_a_time_and_the_lag_says_how_far_they_are() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create(partitions=4)
+        await client.produce(b"a", b"b")
+        (broker,) = client.cluster.brokers
+        moves = broker.server.services.replicas.moves
+
+        async def begin() -> Any:
+            for index in range(4):
+                home = broker.server.services.replicas.partitions[(TOPIC, index)].log.log_directory
+                moves.alter(TOPIC, index, "/a" if home == "/b" else "/b", exists=True)
+            assert (len(moves._running), len(moves._waiting)) == (1, 3)
+            context = RequestContext(4, "test", "client:1", "PLAINTEXT")
+            return describe_log_dirs.handle(broker.server.services, DescribeLogDirsRequest(topics=None), context)
+
+        answer = (await broker.run(begin())).response
+        found = [one for result in answer.results for topic in result.topics for one in topic.partitions]
+        lags = sorted((one.partition_index, one.is_future_key, one.offset_lag) for one in found)
+        assert lags == [(index, future, 2 if (index, future) == (0, True) else 0)
+                        for index in range(4) for future in (False, True)]  # fmt: skip
+        await asyncio.sleep(1)
+        assert (len(moves._running), len(moves._waiting)) == (0, 0)
+        homes = await client.where()
+        assert sorted(index for logs in homes.values() for _, index, future in logs if not future) == [0, 1, 2, 3]
+        assert not any(future for logs in homes.values() for _, _, future in logs)
+
+    with_brokers(scenario, num_replica_alter_log_dirs_threads="1")
 
 
 def test_followers_move_as_leaders_do() -> None:
