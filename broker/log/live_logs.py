@@ -1,5 +1,6 @@
 """Which logs this broker has, by partition."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from odradek.broker.log.log import Log
@@ -19,6 +20,8 @@ class LiveLogs:
         self._logs: dict[Key, Log] = {}
         self._futures: dict[Key, Log] = {}
         self._topic_ids: dict[Key, bytes] = {}
+        self._counts: Counter[str] = Counter()
+        """By directory."""
 
     def __contains__(self, key: Key) -> bool:
         return key in self._logs
@@ -53,12 +56,7 @@ class LiveLogs:
 
     def emptiest_first(self, paths: Iterable[str]) -> list[str]:
         """These directories, those with the fewest logs first (LogManager.nextLogDirs)."""
-        counts = dict.fromkeys(paths, 0)
-        if len(counts) > 1:
-            for log in self.all():
-                if log.log_directory in counts:
-                    counts[log.log_directory] += 1
-        return sorted(counts, key=counts.__getitem__)
+        return sorted(paths, key=self._counts.__getitem__)
 
     def topic_id(self, key: Key) -> bytes:
         """Zeros when it was never said."""
@@ -67,6 +65,7 @@ class LiveLogs:
     def add(self, log: Log, topic_id: bytes | None = None) -> None:
         key = (log.topic, log.partition)
         self._logs[key] = log
+        self._counts[log.log_directory] += 1
         if topic_id is not None:
             self._topic_ids[key] = topic_id
 
@@ -75,16 +74,21 @@ class LiveLogs:
 
     def add_future(self, log: Log) -> None:
         self._futures[log.topic, log.partition] = log
+        self._counts[log.log_directory] += 1
 
     def promote(self, key: Key) -> None:
         """The future log is the current one from now on."""
+        self._counts[self._logs[key].log_directory] -= 1
         self._logs[key] = self._futures.pop(key)
 
     def remove(self, log: Log) -> None:
         """Harmless when it has gone."""
+        if not self.is_live(log):
+            return
         key = (log.topic, log.partition)
+        self._counts[log.log_directory] -= 1
         if self._futures.get(key) is log:
             del self._futures[key]
-        elif self._logs.get(key) is log:
+        else:
             del self._logs[key]
             self._topic_ids.pop(key, None)

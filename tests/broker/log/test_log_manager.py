@@ -67,6 +67,26 @@ def test_new_logs_go_where_the_fewest_are() -> None:
     assert [log.directory for log in broker.logs.all_logs()] == ["/a/t-0", "/b/t-1", "/a/t-2", "/b/t-3"]
 
 
+def test_logs_that_have_gone_are_not_counted() -> None:
+    broker = Broker().start()
+    for partition in range(4):
+        broker.write("t", partition)
+    broker.logs.delete("t", 1)
+    broker.write("t", 4)
+    broker.logs.create_future_log("t", 0, "/b")
+    broker.write("t", 5)
+    broker.logs.delete("t", 2)
+    broker.logs.delete("t", 5)
+    broker.write("t", 6)
+    broker.write("t", 7)
+    homes = {log.partition: log.log_directory for log in broker.logs.all_logs()}
+    assert homes == {0: "/a", 3: "/b", 4: "/b", 6: "/a", 7: "/a"}
+    broker.logs.delete("t", 0)
+    broker.write("t", 8)
+    broker.write("t", 9)
+    assert {log.partition for log in broker.logs.all_logs() if log.log_directory == "/b"} == {3, 4, 9}
+
+
 def test_a_clean_stop_leaves_kafkas_files() -> None:
     broker = Broker(("/a",)).start()
     broker.write("t", 0, 2)
