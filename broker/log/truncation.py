@@ -67,6 +67,7 @@ def start_over(log: "Log", offset: int) -> None:
         log.segments_changed()
         log.snapshots.remove_outside(offset, offset)
         log.storage.files.sync_directory(log.directory)
+        log.storage.files.sync_directory(log.log_directory)
     except OSError as error:
         raise log.failed(error) from error
     goes_back = offset < log.log_start_offset

@@ -11,7 +11,7 @@ from odradek.broker.log.config import LogConfig
 from odradek.protocol.records import decode_records
 from odradek.testing.log_storage import make_batch, make_storage, open_test_log, read_batches
 from odradek.testing.simulated_files import SimulatedFiles
-from odradek.testing.virtual_clock import ManualClock
+from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
 
 CONFIG = LogConfig(
     segment_bytes=1000, index_interval_bytes=150, retention_bytes=3000, retention_ms=-1, file_delete_delay_ms=10
@@ -104,6 +104,31 @@ class LogMachine(RuleBasedStateMachine):
         last = self.model[-1][0][-1] + 1 if self.model else self.start
         assert last <= self.end <= max(offset, self.start)
         self.epoch += 1
+
+    @rule()
+    def roll(self) -> None:
+        assert self.log.roll() is self.log.active
+        assert self.log.active.base_offset == self.end
+
+    @rule(ahead=st.integers(-5, 50))
+    def start_over(self, ahead: int) -> None:
+        """As a follower whose leader has nothing of what it has."""
+        self.start = self.end = max(0, self.end + ahead)
+        self.log.truncate_fully_and_start_at(self.end)
+        self.model, self.earlier, self.deleted = [], [], []
+        self.epoch += 1
+
+    @rule(fraction=st.floats(0, 1))
+    def search_by_time(self, fraction: float) -> None:
+        timestamp = FIRST_WALL_CLOCK_MS + round(fraction * (self.clock.now_ms() - FIRST_WALL_CLOCK_MS))
+        found = self.log.offset_for_timestamp(timestamp)
+        times = [
+            (time, offset)
+            for records in read_batches(self.log)
+            for time, offset in zip(records.timestamps, records.offsets, strict=True)
+            if time >= timestamp and offset >= self.start
+        ]
+        assert (found and found[:2]) == (times[0] if times else None)
 
     @rule(fraction=st.floats(0, 1))
     def delete_records(self, fraction: float) -> None:
