@@ -21,6 +21,10 @@ SETTINGS = {
 }
 
 
+ATTEMPTS = 3
+"""On a busy machine a session may expire where the ISR was to shrink before that."""
+
+
 @pytest.mark.parametrize(("first", "second"), [(KAFKA, OURS), (OURS, KAFKA)], ids=["kafka-first", "odradek-first"])
 def test_one_cluster_of_both(new_stage: Callable[..., Stage], first: int, second: int) -> None:
     stages = {broker: new_stage(broker, **SETTINGS) for broker in (KAFKA, OURS, OURS_TOO)}
@@ -36,18 +40,12 @@ def test_one_cluster_of_both(new_stage: Callable[..., Stage], first: int, second
     check_reassignment(cluster, "moving", first, second)
 
     # The leader that is not the controller has the ISR shrunk, and grown again, by the other make.
-    in_sync = frozenset({KAFKA, OURS})
-    cluster.pause(OURS_TOO)
-    load.write(f"by-{second}")
-    cluster.wait(lambda told: told[f"by-{second}"].isr == in_sync, "a smaller ISR", of=(KAFKA, OURS))
-    assert cluster.seen_by(second)[f"by-{OURS_TOO}"].leader == OURS_TOO, "its session has lasted"
-    cluster.resume(OURS_TOO)
-    cluster.wait_in_sync()
+    assert any(shrinks_under_lag(cluster, load, second, OURS_TOO) for _ in range(ATTEMPTS))
     load.write()
 
     # A controlled shutdown, then the controller dies with records of its own: one broker is left, of the other make.
     cluster.stop(OURS_TOO)
-    cluster.wait(lambda told: told[f"by-{OURS_TOO}"].leader in in_sync, "a new leader")
+    cluster.wait(lambda told: told[f"by-{OURS_TOO}"].leader in {first, second}, "a new leader")
     load.write()
     load.diverge(first, second)
     load.write()
@@ -72,3 +70,16 @@ def test_one_cluster_of_both(new_stage: Callable[..., Stage], first: int, second
         cluster.stop(broker)
     load.check_files()
     cluster.check_logs()
+
+
+def shrinks_under_lag(cluster: MixedCluster, load: MixedLoad, leader: int, follower: int) -> bool:
+    """A follower is paused, the leader has it taken out of the ISR: whether that was so before its session expired."""
+    others = frozenset(cluster.lives) - {follower}
+    cluster.pause(follower)
+    load.write(f"by-{leader}")
+    cluster.wait(lambda told: told[f"by-{leader}"].isr == others, "a smaller ISR", of=sorted(others))
+    lasted = cluster.seen_by(leader)[f"by-{follower}"].leader == follower
+    cluster.resume(follower)
+    cluster.wait_in_sync()
+    cluster.elect_preferred()
+    return lasted

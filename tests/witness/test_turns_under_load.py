@@ -25,7 +25,7 @@ def test_nothing_is_lost_or_repeated_when_makes_take_turns_under_load(new_stage:
             broker = start()
         wait_until(load.goes_on(), "writes")
     check_nothing_lost(load, stage.address)
-    assert not broker.complaints(but=())
+    assert not broker.complaints(but=[" WARNING "])  # it may have had to cut what was half written
     broker.stop()
     directories = [stage.directory(TOPIC, index) for index in range(PARTITIONS)]
     assert len(files_of(*directories, suffixes=(".log",))) > 2 * PARTITIONS
