@@ -125,7 +125,7 @@ class LogDirectory:
         clean = files.exists(marker)
         if clean:
             files.remove(marker)
-            files.sync_directory(self.path)
+        files.sync_directory(self.path)  # what is read next may have been renamed just before a kill
         recovery_points = self.checkpoints.read(checkpoints.RECOVERY_POINTS)
         starts = self.checkpoints.read(checkpoints.LOG_START_OFFSETS)
         cleaned = self.checkpoints.read(checkpoints.CLEANER_OFFSETS)

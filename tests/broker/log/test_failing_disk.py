@@ -1,0 +1,78 @@
+"""A disk that fails at any call takes its own log directory offline; one that is full refuses what needs room."""
+
+import errno
+
+import pytest
+
+from odradek.broker.log.config import LogConfig
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.testing.crashes.machine import TOPIC_IDS, Machine
+from odradek.testing.crashes.run import run_fault_case
+from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log
+from odradek.testing.simulated_files import Fault, SimulatedFiles
+
+
+def test_leader_epochs_wait_for_room_and_hold_the_recovery_point_back() -> None:
+    files = SimulatedFiles()
+    log = open_test_log(make_storage(files), clean=True)
+    for _ in range(2):
+        log.append_as_leader(make_batch([b"x" * 60]), 0)
+    log.flush()
+    files.fault = Fault(files.calls, 2, errno.ENOSPC, f"{DIRECTORY}/leader-epoch-checkpoint", "room")
+    log.append_as_leader(make_batch([b"2"]), 5)
+    log.flush()
+    assert (log.latest_epoch, log.recovery_point, log.closed) == (5, 2, False)
+    log.flush()
+    assert (log.recovery_point, files.read(f"{DIRECTORY}/leader-epoch-checkpoint")) == (3, b"0\n2\n0 0\n5 2\n")
+
+
+def test_a_snapshot_that_finds_no_room_is_left_out() -> None:
+    files = SimulatedFiles()
+    log = open_test_log(make_storage(files), clean=True)
+    log.append_as_leader(make_batch([b"x"], producer_id=1), 0)
+    files.fault = Fault(files.calls, 1, errno.ENOSPC, f"{DIRECTORY}/{1:020d}.snapshot", "room")
+    log.roll()
+    assert not files.exists(f"{DIRECTORY}/{1:020d}.snapshot")
+    log.close()
+    assert 1 in open_test_log(make_storage(files), recovery_point=1, clean=True).producers.producers
+
+
+def test_retention_on_a_full_disk_keeps_the_last_segment() -> None:
+    files = SimulatedFiles()
+    config = LogConfig(segment_bytes=400, retention_bytes=0)
+    log = open_test_log(make_storage(files), config, clean=True)
+    for _ in range(3):
+        log.append_as_leader(make_batch([b"x" * 60]), 0)
+    files.fault = Fault(files.calls, 1, errno.ENOSPC, what="room")
+    assert (log.delete_old_segments(3), log.closed, log.log_start_offset) == (0, False, 0)
+    assert log.delete_old_segments(3) == 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_disk_fails_at_any_call_and_the_other_goes_on(seed: int) -> None:
+    report = run_fault_case(seed)
+    assert report.violation is None, report.text()
+
+
+def test_a_write_that_fails_and_cannot_be_cut_off_takes_the_directory_offline() -> None:
+    machine = Machine(1)
+    log = machine.start().get_or_create("events", 0, TOPIC_IDS["events"], is_new=True)
+    log.append_as_leader(make_batch([b"1"]), 0)
+    machine.files.fault = Fault(machine.files.calls + 1, 1000, under="/a/events-0", what="changes")
+    try:
+        log.append_as_leader(make_batch([b"2"]), 0)
+    except KafkaError as error:
+        assert error.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(machine.failed) == 1 and log.closed
+
+
+def test_a_deletion_that_fails_takes_the_directory_offline() -> None:
+    """The log is gone from memory; what stays on the disk must not be opened as the log of a new topic."""
+    machine = Machine(1)
+    logs = machine.start()
+    logs.get_or_create("events", 0, TOPIC_IDS["events"], is_new=True)
+    machine.files.fault = Fault(machine.files.calls, 1, errno.ENOSPC, "/a/events-0", "changes")
+    with pytest.raises(KafkaError) as caught:
+        logs.delete("events", 0)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(machine.failed) == 1 and [one.path for one in logs.online()] == ["/b"]
