@@ -39,6 +39,7 @@ bench: setup
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/start_and_size.py
 	$(BIN)/python bench/log.py
+	$(BIN)/python bench/log_chores.py
 	$(BIN)/python bench/failover.py
 
 clean:
