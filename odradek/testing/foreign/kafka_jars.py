@@ -4,6 +4,7 @@ import fcntl
 import shutil
 import subprocess
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 VERSION = "3.9.1"
@@ -41,17 +42,27 @@ class KafkaJars:
 
     @property
     def archive(self) -> Path:
-        """The classes of a broker as the Java machine has loaded them, once a broker has left that: starts in 1.5 s."""
-        return self.directory / "broker.jsa"
+        """The classes of a broker as the Java machine has loaded them, once a broker has left that: starts in 1.5 s.
+
+        It holds for these jars and this Java alone, which its name says.
+        """
+        files = [*self._jars, Path(shutil.which("java") or "java").resolve()]
+        stats = [(str(file), (found := file.stat()).st_size, found.st_mtime_ns) for file in files]
+        return self.directory / f"broker-{sha256(repr(stats).encode()).hexdigest()[:12]}.jsa"
+
+    @property
+    def _jars(self) -> list[Path]:
+        return sorted((self.directory / "jars").glob("*.jar"))
 
     def java(self, main: str, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
         """The command that runs a main class."""
-        class_path = ":".join(map(str, sorted((self.directory / "jars").glob("*.jar"))))
+        class_path = ":".join(map(str, self._jars))
         return ["java", *JVM_FLAGS, f"-Xmx{HEAP_MB}m", *flags, "-cp", class_path, main, *arguments]
 
     def run(self, main: str, *arguments: str) -> str:
         """What a tool says, on both outputs. Raises AssertionError when it fails."""
-        known = (f"-XX:SharedArchiveFile={self.archive}",) if self.archive.exists() else ()
+        archive = self.archive
+        known = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
         command = self.java(main, *arguments, flags=known)
         done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
         assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
