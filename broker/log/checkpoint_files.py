@@ -116,7 +116,7 @@ class CheckpointFiles:
         return any(
             offsets.get(key, 0) > limit
             for name, limit in ((RECOVERY_POINTS, recovery_point), (LOG_START_OFFSETS, log_start_offset))
-            for offsets in self._possible.get(name, ())
+            for offsets in (*self._possible.get(name, ()), self._waiting.get(name, {}))
         )
 
     def write_now(self, checkpoints: Mapping[str, Offsets]) -> None:

@@ -15,6 +15,7 @@ from odradek.broker.log.segment import LOG, TRANSACTION_INDEX, Segment
 from odradek.broker.log.snapshots import Snapshots
 from odradek.broker.log.storage import Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
+from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import CorruptBatch
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ def rebuild_producers(
         if segment.base_offset > max(start_offset, loaded_to) and number + 2 >= len(segments):
             snapshots.write(state)
         if last or not segments[number + 1].begins_with_messages:  # else it has messages alone, without producer ids
-            _learn_segment(state, segment, state.map_end_offset)
+            _learn_what_is_good(state, segment)
         if not last:
             segment.release()
     for segment in cleared:  # no flush will come back to those before the recovery point
@@ -119,6 +120,14 @@ def _lately_written(segments: list[Segment], end_offset: int, now_ms: int) -> li
         found.append((segment, begin, end))
         left -= end - begin
     return found[::-1]
+
+
+def _learn_what_is_good(state: ProducerState, segment: Segment) -> None:
+    """Old damage does not keep a log from being opened: whoever reads there is told."""
+    try:
+        _learn_segment(state, segment, state.map_end_offset)
+    except (CorruptBatch, KafkaError) as bad:
+        logger.error("%s: %s; producers that wrote after that are not known from it", segment.path(LOG), bad)
 
 
 def _learn_segment(state: ProducerState, segment: Segment, offset: int) -> None:

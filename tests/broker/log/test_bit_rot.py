@@ -158,6 +158,18 @@ def is_other_offset(files: SimulatedFiles, path: str, byte: int) -> bool:
     return False
 
 
+def test_damage_before_the_recovery_point_does_not_keep_a_log_from_being_opened() -> None:
+    """Also when its producers have to be learnt anew from there."""
+    for path, byte, bits in flips(".log"):
+        files = SimulatedFiles()
+        end = written(files).log_end_offset
+        for name in names(files, ".snapshot"):
+            files.remove(name)
+        files.flip(path, byte, bits)
+        log = open_test_log(make_storage(files), CONFIG, recovery_point=end)
+        assert 0 < log.log_end_offset <= end, (path, byte, bits)
+
+
 def test_what_has_a_checksum_is_found_to_be_rotten() -> None:
     """At its batch; what is said of files without one is in test_dump_damage.py."""
     missed = []

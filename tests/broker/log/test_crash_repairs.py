@@ -242,6 +242,19 @@ def test_nothing_is_written_while_a_checkpoint_promises_what_was_cut_off() -> No
     assert checkpointed(machine, RECOVERY_POINTS) == 2, "the background had older ones to write"
 
 
+def test_a_checkpoint_that_waits_for_another_one_promises_too() -> None:
+    machine, log = machine_with_log()
+    write(log, 5)
+    assert machine.logs is not None
+    machine.logs.checkpointing.recovery_points()
+    log.flush()
+    machine.logs.checkpointing.recovery_points()
+    log.truncate_to(2)
+    log.append_as_leader(batch(9), 1)
+    machine.background.drain()
+    assert checkpointed(machine, RECOVERY_POINTS) == 2
+
+
 def test_a_log_that_starts_over_further_back_is_not_hidden_by_its_old_start() -> None:
     machine, log = machine_with_log()
     write(log, 5)
