@@ -26,7 +26,7 @@ from odradek.testing.simulated_files import SimulatedFiles
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, retention_ms=-1)
 T0 = TopicPartition("topic", 0)
-SAMPLES = 60
+SAMPLES = 40
 """Bytes of each kind of file that are flipped."""
 
 
