@@ -5,6 +5,7 @@ from odradek.broker.log.compaction.messages import LastOfProducer, Request
 from odradek.broker.log.compaction.plan import Dirty, Piece, containing, dirty_part, first_dirty_offset
 from odradek.broker.log.config import NO_LIMIT_MS
 from odradek.broker.log.log import Log
+from odradek.broker.log.producer_state import Producer
 from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, Segment
 from odradek.world.files import Files
 
@@ -59,7 +60,7 @@ def make_request(log: Log, dirty: Dirty, now_ms: int, map_bytes: int, map_load_f
         segments=pieces,
         first_dirty_offset=dirty.first_dirty_offset,
         first_uncleanable_offset=end,
-        producers=_last_of_producers(log),
+        producers=_last_of_producers(log, end),
         aborted=log.aborted_transactions(start, end),
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
@@ -90,8 +91,15 @@ def _size(files: Files, path: str) -> int:
         return 0
 
 
-def _last_of_producers(log: Log) -> list[LastOfProducer]:
+def _last_of_producers(log: Log, end_offset: int) -> list[LastOfProducer]:
+    """Of what is compacted: a newer batch may not be replicated, and be cut off again."""
     return [
-        LastOfProducer(one.producer_id, one.batches[-1].last_offset if one.batches else -1, one.epoch)
+        LastOfProducer(one.producer_id, _last_before(one, end_offset), one.epoch)
         for one in log.producers.producers.values()
     ]
+
+
+def _last_before(producer: Producer, end_offset: int) -> int:
+    """The last offset of the newest remembered batch before that, else of the newest; -1 when there is none."""
+    offsets = [batch.last_offset for batch in producer.batches]
+    return max([one for one in offsets if one < end_offset] or offsets[-1:] or [-1])

@@ -180,6 +180,19 @@ def test_after_a_start_nothing_is_compacted_by_a_marker_that_may_be_cut_off() ->
     assert found is not None and found.first_uncleanable_offset == 1
 
 
+def test_compaction_keeps_the_last_batch_of_a_producer_that_is_replicated() -> None:
+    """The one after it may be cut off; its producer would not be known any more."""
+    world = CompactedLog()
+    world.put((b"k", b"1"), producer_id=3)
+    world.put((b"k", b"2"))
+    world.roll()
+    world.put((b"k", b"3"), producer_id=3, sequence=1)
+    world.log.flush()
+    world.high_watermark = 2
+    world.compact()
+    assert world.headers()[0] == (0, 0, 0), "without its record, which is superseded"
+
+
 def test_a_stop_in_a_swap_does_not_lose_what_was_aborted() -> None:
     for step in range(60):
         files = SimulatedFiles(seed=step)
