@@ -16,8 +16,8 @@ from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.identity import Identity
 from odradek.broker.log.compaction.scheduler import CompactionSettings
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directory_files import Identity as DirectoryOwner
-from odradek.broker.log.directory_files import Owner
+from odradek.broker.log.directories.directory_files import Identity as DirectoryOwner
+from odradek.broker.log.directories.directory_files import Owner
 from odradek.broker.log.log import Log
 from odradek.broker.log.manager import Intervals, Key, LogManager
 from odradek.broker.network.server import SocketServer

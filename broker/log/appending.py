@@ -12,7 +12,7 @@ from odradek.broker.log.batches import Batch, checksum_of, decode_header
 from odradek.broker.log.control import decode_end_of_transaction, learn
 from odradek.broker.log.failure import DISK_FULL
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
-from odradek.broker.log.producer_state import CompletedTransaction, RememberedBatch, sequence_after
+from odradek.broker.log.producers.state import CompletedTransaction, RememberedBatch, sequence_after
 from odradek.broker.log.rolling import should_roll
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.transaction_index import AbortedTransaction

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from odradek.broker.log.batches import Batch
-from odradek.broker.log.producer_state import CompletedTransaction, ProducerState
+from odradek.broker.log.producers.state import CompletedTransaction, ProducerState
 from odradek.protocol.control_records import decode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import CorruptBatch

@@ -12,14 +12,14 @@ from collections.abc import Callable
 
 from odradek.broker.log import appending, flushing, listing, reading, retention, rewriting, rolling, truncation
 from odradek.broker.log.append import Appended, Origin
-from odradek.broker.log.checkpoints import LEADER_EPOCHS, encode_epochs
 from odradek.broker.log.config import LogConfig
+from odradek.broker.log.directories.checkpoints import LEADER_EPOCHS, encode_epochs
 from odradek.broker.log.failure import DISK_FULL, StorageFailure
 from odradek.broker.log.leader_epochs import LeaderEpochs
-from odradek.broker.log.producer_state import ProducerState
+from odradek.broker.log.producers.snapshots import Snapshots
+from odradek.broker.log.producers.state import ProducerState
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.slices import LogSlice
-from odradek.broker.log.snapshots import Snapshots
 from odradek.broker.log.storage import Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.errors import ErrorCode, KafkaError

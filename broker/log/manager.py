@@ -7,22 +7,22 @@ it, `going_offline` when a disk fails. Source: LogManager.scala of Kafka 3.9.
 import random
 from collections.abc import Callable, Iterable
 
-from odradek.broker.log.checkpointing import Checkpointing
-from odradek.broker.log.closing import Closing
 from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettings
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.creation import Creation
-from odradek.broker.log.directory_files import Identity, Owner
+from odradek.broker.log.directories.checkpointing import Checkpointing
+from odradek.broker.log.directories.closing import Closing
+from odradek.broker.log.directories.creation import Creation
+from odradek.broker.log.directories.directory_files import Identity, Owner
+from odradek.broker.log.directories.future_logs import FutureLogs
+from odradek.broker.log.directories.going_offline import Directories, Failed
+from odradek.broker.log.directories.live_logs import Key, LiveLogs
+from odradek.broker.log.directories.log_directory import LogDirectory
+from odradek.broker.log.directories.opening import Opening
+from odradek.broker.log.directories.removal import set_aside
+from odradek.broker.log.directories.upkeep import Intervals, Upkeep
 from odradek.broker.log.failure import StorageFailure
-from odradek.broker.log.future_logs import FutureLogs
-from odradek.broker.log.going_offline import Directories, Failed
-from odradek.broker.log.live_logs import Key, LiveLogs
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_directory import LogDirectory
-from odradek.broker.log.opening import Opening
-from odradek.broker.log.removal import set_aside
 from odradek.broker.log.storage import Storage
-from odradek.broker.log.upkeep import Intervals, Upkeep
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.world.background import Background

@@ -9,8 +9,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from odradek.broker.log import listing
-from odradek.broker.log.producer_replay import rebuild_producers
-from odradek.broker.log.producer_state import ProducerState
+from odradek.broker.log.producers.replay import rebuild_producers
+from odradek.broker.log.producers.state import ProducerState
 from odradek.broker.log.retention import remove_segments
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import CorruptBatch

@@ -8,9 +8,9 @@ ReplicaAlterLogDirsThread, each of which copies one partition at a time.
 import logging
 from collections.abc import Mapping
 
-from odradek.broker.log.directory_files import LONGEST_NAME, future_name
+from odradek.broker.log.directories.directory_files import LONGEST_NAME, future_name
+from odradek.broker.log.directories.live_logs import Key
 from odradek.broker.log.failure import DISK_FULL, StorageFailure
-from odradek.broker.log.live_logs import Key
 from odradek.broker.log.manager import LogManager
 from odradek.broker.replication.log_copy import LogCopy
 from odradek.broker.replication.partition import Partition

@@ -7,7 +7,7 @@ is read at once, so that at the end of a turn the two logs can be the same.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from odradek.broker.log.chores import SLICE_MS
+from odradek.broker.log.directories.chores import SLICE_MS
 from odradek.broker.log.log import NEVER_TRUNCATED, Log
 from odradek.broker.replication.truncation import truncation_offset
 from odradek.protocol.errors import ErrorCode, KafkaError

@@ -6,8 +6,8 @@ A replica that moves to another directory is in both; the lag of the future one 
 
 from collections.abc import Iterable
 
+from odradek.broker.log.directories.log_directory import LogDirectory
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_directory import LogDirectory
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Log
-from odradek.broker.log.recovery import open_log
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import Columns, decode_records, encode_batch

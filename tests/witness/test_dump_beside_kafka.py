@@ -11,7 +11,7 @@ import pytest
 from odradek.broker.log.append import Origin
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.dump import Row, dump, verify
-from odradek.broker.log.recovery import open_log
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.messages.transaction_state import PartitionsSchema, TransactionLogKey, TransactionLogValue

@@ -11,7 +11,7 @@ import pytest
 
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Log
-from odradek.broker.log.recovery import open_log
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.foreign.dump_log_segments import dump_all

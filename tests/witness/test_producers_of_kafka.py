@@ -10,7 +10,7 @@ import pytest
 
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.dump import Row, dump, verify
-from odradek.broker.log.recovery import open_log
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.testing.foreign.kafkas_corpus import TRANSACTIONS, KafkasCorpus
 from odradek.testing.foreign.seen import read

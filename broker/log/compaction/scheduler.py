@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from odradek.broker.log.chores import Chores
 from odradek.broker.log.compaction.job import Job
 from odradek.broker.log.compaction.plan import Dirty
 from odradek.broker.log.compaction.survey import make_request, survey
+from odradek.broker.log.directories.chores import Chores
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.protocol.record_batch import CorruptBatch

@@ -5,9 +5,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from odradek.broker.log.batches import Batch, iterate_headers, iterate_of_producers
-from odradek.broker.log.checkpoints import LEADER_EPOCHS
 from odradek.broker.log.control import decode_end_of_transaction
-from odradek.broker.log.directory_files import (
+from odradek.broker.log.directories.checkpoints import LEADER_EPOCHS
+from odradek.broker.log.directories.directory_files import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
     PARTITION_METADATA,

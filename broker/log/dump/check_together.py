@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from odradek.broker.log.batches import iterate_headers
-from odradek.broker.log.checkpoints import LEADER_EPOCHS, RECOVERY_POINTS
-from odradek.broker.log.directory_files import partition_name
+from odradek.broker.log.directories.checkpoints import LEADER_EPOCHS, RECOVERY_POINTS
+from odradek.broker.log.directories.directory_files import partition_name
 from odradek.broker.log.dump.check_entries import last_offset_of, numbers
 from odradek.broker.log.dump.check_log import missing_aborted
 from odradek.broker.log.dump.naming import base_offset_of, kind_of

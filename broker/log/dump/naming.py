@@ -1,6 +1,6 @@
 """What the name of a file says: which kind it is, where its segment begins, whose topic it holds."""
 
-from odradek.broker.log.directory_files import SET_ASIDE_SUFFIXES
+from odradek.broker.log.directories.directory_files import SET_ASIDE_SUFFIXES
 from odradek.broker.log.dump.small_files import KINDS, Kind
 from odradek.broker.log.segment import CLEANED, DELETED, LOG, SWAP
 

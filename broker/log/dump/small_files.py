@@ -10,13 +10,18 @@ from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
-from odradek.broker.log.checkpoints import LEADER_EPOCHS, VERSION
-from odradek.broker.log.directory_files import CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA, decode_properties
+from odradek.broker.log.directories.checkpoints import LEADER_EPOCHS, VERSION
+from odradek.broker.log.directories.directory_files import (
+    CLEAN_SHUTDOWN,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    decode_properties,
+)
 from odradek.broker.log.dump.rows import Damaged, Row
 from odradek.broker.log.index import OFFSET_ENTRY, TIME_ENTRY
-from odradek.broker.log.producer_snapshot import COUNT, ENTRY, HEAD
-from odradek.broker.log.producer_snapshot import VERSION as SNAPSHOT_VERSION
-from odradek.broker.log.producer_state import sequence_after
+from odradek.broker.log.producers.snapshot_file import COUNT, ENTRY, HEAD
+from odradek.broker.log.producers.snapshot_file import VERSION as SNAPSHOT_VERSION
+from odradek.broker.log.producers.state import sequence_after
 from odradek.broker.log.segment import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
 from odradek.broker.log.transaction_index import ENTRY as ABORTED_ENTRY
 from odradek.broker.log.transaction_index import VERSION as ABORTED_VERSION

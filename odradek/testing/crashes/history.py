@@ -10,7 +10,7 @@ from typing import NamedTuple
 from odradek.broker.log.batches import Batch
 from odradek.broker.log.compaction.rewrite import header_of
 from odradek.broker.log.control import learn
-from odradek.broker.log.producer_state import ProducerState
+from odradek.broker.log.producers.state import ProducerState
 from odradek.protocol.records import decode_records
 
 

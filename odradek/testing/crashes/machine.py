@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from odradek.broker.log.compaction.scheduler import CompactionSettings
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directory_files import Identity
+from odradek.broker.log.directories.directory_files import Identity
 from odradek.broker.log.log import Log
 from odradek.broker.log.manager import Intervals, LogManager
 from odradek.testing.crashes.history import History

@@ -13,7 +13,7 @@ from odradek.broker.log.compaction.scheduler import CHILD, Compaction, Compactio
 from odradek.broker.log.compaction.survey import make_request, survey
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Log
-from odradek.broker.log.recovery import open_log
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.records import encode_batch
 from odradek.testing.log_storage import read_batches

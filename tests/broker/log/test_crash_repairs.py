@@ -2,9 +2,9 @@
 
 import pytest
 
-from odradek.broker.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, decode_offsets
 from odradek.broker.log.compaction.survey import survey
 from odradek.broker.log.config import LogConfig
+from odradek.broker.log.directories.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, decode_offsets
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
 from odradek.protocol.errors import ErrorCode, KafkaError

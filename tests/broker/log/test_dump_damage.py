@@ -6,9 +6,9 @@ import pytest
 
 from odradek.broker.log.append import Origin
 from odradek.broker.log.batches import iterate_headers
-from odradek.broker.log.checkpoints import encode_offsets
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directory_files import Identity, encode_meta, encode_partition_metadata
+from odradek.broker.log.directories.checkpoints import encode_offsets
+from odradek.broker.log.directories.directory_files import Identity, encode_meta, encode_partition_metadata
 from odradek.broker.log.dump import Damage, dump, verify
 from odradek.broker.log.dump.naming import topic_of
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker

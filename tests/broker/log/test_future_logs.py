@@ -6,7 +6,12 @@ import random
 import pytest
 
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directory_files import Identity, parse_future_name, parse_partition_name, replaced_name
+from odradek.broker.log.directories.directory_files import (
+    Identity,
+    parse_future_name,
+    parse_partition_name,
+    replaced_name,
+)
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.log.manager import LogManager

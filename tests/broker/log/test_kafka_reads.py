@@ -10,7 +10,7 @@ from odradek.broker.log.compaction.messages import Cleaned, Finished, decode_ans
 from odradek.broker.log.compaction.survey import make_request, survey
 from odradek.broker.log.compaction.swap import swap_in
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.recovery import open_log
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.foreign.dump_log_segments import dump, dump_all, files_of

@@ -8,7 +8,7 @@ import pytest
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
-from odradek.broker.log.recovery import open_log
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import OpenSegments
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches

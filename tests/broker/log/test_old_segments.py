@@ -14,7 +14,7 @@ from odradek.broker.log import dump
 from odradek.broker.log.batches import iterate_headers
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Log
-from odradek.broker.log.recovery import open_log
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.message_set import down_convert

@@ -4,8 +4,8 @@ import pytest
 
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Appended, Log
-from odradek.broker.log.producer_state import LARGEST_SEQUENCE, sequence_after
-from odradek.broker.log.recovery import open_log
+from odradek.broker.log.producers.state import LARGEST_SEQUENCE, sequence_after
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log

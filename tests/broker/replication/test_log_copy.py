@@ -6,7 +6,7 @@ import pytest
 
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Log
-from odradek.broker.log.recovery import open_log
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.broker.replication import log_copy
 from odradek.broker.replication.log_copy import LogCopy

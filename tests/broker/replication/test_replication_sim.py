@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.recovery import open_log
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel

@@ -6,12 +6,13 @@ Logs are synced side by side: one after the other, 2,000 of them took 21 seconds
 import logging
 from functools import partial
 
-from odradek.broker.log import checkpoints, flushing
-from odradek.broker.log.directory_files import CLEAN_SHUTDOWN, encode_clean_shutdown
+from odradek.broker.log import flushing
+from odradek.broker.log.directories import checkpoints
+from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN, encode_clean_shutdown
+from odradek.broker.log.directories.log_directory import LogDirectory, start_offsets
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.flushing import Flush
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_directory import LogDirectory, start_offsets
 from odradek.broker.log.storage import Storage
 
 logger = logging.getLogger(__name__)

@@ -8,19 +8,19 @@ Source: LogLoader.scala of Kafka 3.9.
 import logging
 from bisect import bisect_right
 
-from odradek.broker.log.checkpoints import LEADER_EPOCHS, decode_epochs, encode_epochs
 from odradek.broker.log.config import LogConfig
+from odradek.broker.log.directories.checkpoints import LEADER_EPOCHS, decode_epochs, encode_epochs
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.index_check import check_last_time_entry
-from odradek.broker.log.interrupted import finish_interrupted_changes
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.listing import new_segment
 from odradek.broker.log.log import Log
-from odradek.broker.log.producer_replay import first_damaged_index, rebuild_producers
+from odradek.broker.log.producers.replay import first_damaged_index, rebuild_producers
+from odradek.broker.log.producers.snapshots import Snapshots
+from odradek.broker.log.recovery.interrupted import finish_interrupted_changes
+from odradek.broker.log.recovery.validation import learn_epochs, recover_segments, remove_segment_files
 from odradek.broker.log.segment import LOG, SUFFIXES, Segment
-from odradek.broker.log.snapshots import Snapshots
 from odradek.broker.log.storage import Storage
-from odradek.broker.log.validation import learn_epochs, recover_segments, remove_segment_files
 from odradek.protocol.record_batch import CorruptBatch
 
 logger = logging.getLogger(__name__)

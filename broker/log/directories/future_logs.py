@@ -13,20 +13,20 @@ import posixpath
 from collections.abc import Callable, Iterable
 
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directory_files import (
+from odradek.broker.log.directories.directory_files import (
     PARTITION_METADATA,
     encode_partition_metadata,
     future_name,
     partition_name,
     replaced_name,
 )
+from odradek.broker.log.directories.going_offline import Directories
+from odradek.broker.log.directories.live_logs import Key, LiveLogs
+from odradek.broker.log.directories.removal import remove_directory, remove_later, set_aside
 from odradek.broker.log.failure import DISK_FULL
-from odradek.broker.log.going_offline import Directories
 from odradek.broker.log.leader_epochs import LeaderEpochs
-from odradek.broker.log.live_logs import Key, LiveLogs
 from odradek.broker.log.log import Log
-from odradek.broker.log.recovery import open_log
-from odradek.broker.log.removal import remove_directory, remove_later, set_aside
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import remove_later as remove_files_later
 from odradek.broker.log.segment import DELETED
 from odradek.broker.log.storage import Storage

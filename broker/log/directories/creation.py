@@ -7,16 +7,16 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from odradek.broker.log.checkpointing import Checkpointing
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directory_files import PARTITION_METADATA, encode_partition_metadata, partition_name
+from odradek.broker.log.directories.checkpointing import Checkpointing
+from odradek.broker.log.directories.directory_files import PARTITION_METADATA, encode_partition_metadata, partition_name
+from odradek.broker.log.directories.future_logs import FutureLogs
+from odradek.broker.log.directories.going_offline import Directories
+from odradek.broker.log.directories.live_logs import Key, LiveLogs
+from odradek.broker.log.directories.removal import sync_removals
 from odradek.broker.log.failure import DISK_FULL
-from odradek.broker.log.future_logs import FutureLogs
-from odradek.broker.log.going_offline import Directories
-from odradek.broker.log.live_logs import Key, LiveLogs
 from odradek.broker.log.log import Log
-from odradek.broker.log.recovery import open_log
-from odradek.broker.log.removal import sync_removals
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID

@@ -2,7 +2,7 @@
 
 import logging
 
-from odradek.broker.log.directory_files import deleted_name
+from odradek.broker.log.directories.directory_files import deleted_name
 from odradek.broker.log.log import Log
 from odradek.broker.log.storage import Storage
 

@@ -5,8 +5,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection
 
 from odradek.broker.log.failure import DISK_FULL, CorruptFile
-from odradek.broker.log.producer_snapshot import decode_snapshot, encode_snapshot
-from odradek.broker.log.producer_state import ProducerState
+from odradek.broker.log.producers.snapshot_file import decode_snapshot, encode_snapshot
+from odradek.broker.log.producers.state import ProducerState
 from odradek.broker.log.segment import SNAPSHOT, file_name
 from odradek.world.files import Files
 

@@ -10,9 +10,9 @@ from odradek.broker.log.batches import iterate_of_producers
 from odradek.broker.log.control import learn
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.index_check import position_before
-from odradek.broker.log.producer_state import ProducerState
+from odradek.broker.log.producers.snapshots import Snapshots
+from odradek.broker.log.producers.state import ProducerState
 from odradek.broker.log.segment import LOG, TRANSACTION_INDEX, Segment
-from odradek.broker.log.snapshots import Snapshots
 from odradek.broker.log.storage import Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.errors import KafkaError

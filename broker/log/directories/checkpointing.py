@@ -1,11 +1,11 @@
-"""When and what is written to the checkpoint files of the log directories (checkpoints.py has their format)."""
+"""When and what is written to the checkpoint files of the log directories (`checkpoints` has their format)."""
 
-from odradek.broker.log import checkpoints
-from odradek.broker.log.checkpoints import Offsets
-from odradek.broker.log.going_offline import Directories
-from odradek.broker.log.live_logs import LiveLogs
+from odradek.broker.log.directories import checkpoints
+from odradek.broker.log.directories.checkpoints import Offsets
+from odradek.broker.log.directories.going_offline import Directories
+from odradek.broker.log.directories.live_logs import LiveLogs
+from odradek.broker.log.directories.log_directory import start_offsets
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_directory import start_offsets
 from odradek.world.clock import Clock
 
 

@@ -1,4 +1,4 @@
-"""`python -m odradek.broker.log.recovery_child`: repairs the logs that the request on stdin names, after a kill.
+"""`python -m odradek.broker.log.recovery.child`: repairs the logs that the request on stdin names, after a kill.
 
 What it leaves is on the disk: the log cut to its last valid batch, indexes, leader epochs, a snapshot of the producers.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.recovery import open_log
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.errors import MalformedMessage
 from odradek.world.background import InlineBackground

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from crc32c import crc32c
 
 from odradek.broker.log.failure import CorruptFile
-from odradek.broker.log.producer_state import Producer, RememberedBatch, sequence_after
+from odradek.broker.log.producers.state import Producer, RememberedBatch, sequence_after
 
 VERSION = 1
 HEAD = struct.Struct(">hI")

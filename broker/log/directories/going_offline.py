@@ -6,9 +6,9 @@ Source: LogManager.handleLogDirFailure of Kafka 3.9.
 import logging
 from collections.abc import Callable, Iterable
 
-from odradek.broker.log.live_logs import Key, LiveLogs
+from odradek.broker.log.directories.live_logs import Key, LiveLogs
+from odradek.broker.log.directories.log_directory import LogDirectory
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_directory import LogDirectory
 
 logger = logging.getLogger(__name__)
 

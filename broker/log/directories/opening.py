@@ -9,16 +9,16 @@ from collections.abc import Callable, Set
 from functools import partial
 
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directory_files import Identity, Owner, common_owner
+from odradek.broker.log.directories.directory_files import Identity, Owner, common_owner
+from odradek.broker.log.directories.future_logs import FutureLogs
+from odradek.broker.log.directories.going_offline import Directories
+from odradek.broker.log.directories.live_logs import LiveLogs
+from odradek.broker.log.directories.log_directory import Loaded, LogDirectory
+from odradek.broker.log.directories.removal import set_aside
 from odradek.broker.log.failure import UnusableDirectory
-from odradek.broker.log.future_logs import FutureLogs
-from odradek.broker.log.going_offline import Directories
-from odradek.broker.log.live_logs import LiveLogs
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_directory import Loaded, LogDirectory
-from odradek.broker.log.parallel_recovery import ParallelRecovery, torn_logs
-from odradek.broker.log.recovery_child import TornLog
-from odradek.broker.log.removal import set_aside
+from odradek.broker.log.recovery.child import TornLog
+from odradek.broker.log.recovery.parallel import ParallelRecovery, torn_logs
 from odradek.broker.log.storage import Storage
 from odradek.world.children import Children
 

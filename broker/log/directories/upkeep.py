@@ -7,11 +7,11 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from odradek.broker.log.checkpointing import Checkpointing
-from odradek.broker.log.chores import Chores
 from odradek.broker.log.config import NO_LIMIT_MS
+from odradek.broker.log.directories.checkpointing import Checkpointing
+from odradek.broker.log.directories.chores import Chores
+from odradek.broker.log.directories.live_logs import LiveLogs
 from odradek.broker.log.failure import StorageFailure
-from odradek.broker.log.live_logs import LiveLogs
 from odradek.broker.log.log import Log
 from odradek.world.clock import Clock
 

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 
-from odradek.broker.log.checkpoints import (
+from odradek.broker.log.directories.checkpoints import (
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     Offsets,
