@@ -1,17 +1,19 @@
-"""FindCoordinator (key 10), versions 0 to 6: which broker coordinates a group.
+"""FindCoordinator (key 10), versions 0 to 6: which broker coordinates a group, or the transactions of a producer.
 
 The group's partition of `__consumer_offsets` is led by its coordinator; its address is given for the listener that the
 client came in by. While the topic does not exist it is created, and while it has no live leader the answer is
 COORDINATOR_NOT_AVAILABLE. From version 4 many keys are asked for at once (KIP-699).
 
-Not done: transactions (key type 1) and share groups (2), which are refused with INVALID_REQUEST, so that clients give
-up instead of asking for ever.
+A transaction's coordinator leads the partition of `__transaction_state`, which is there when a broker of Kafka's is or
+was in the cluster. We coordinate none, so where the topic is missing the answer is INVALID_REQUEST: clients give up
+instead of asking for ever. So it is for share groups (key type 2), which Kafka 3.9 has only with KRaft.
 """
 
 from typing import NamedTuple
 
 from odradek.broker.groups.config import GROUP_METADATA_TOPIC
-from odradek.broker.metadata import Node
+from odradek.broker.groups.partitioning import partition_for
+from odradek.broker.metadata import TRANSACTION_STATE, Node
 from odradek.broker.requests.group_services import GroupServices
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.protocol.errors import ErrorCode
@@ -20,12 +22,12 @@ from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordina
 REQUEST = FindCoordinatorRequest
 VERSIONS = (0, 6)
 
-GROUP = 0
+GROUP, TRANSACTION = 0, 1
 FIRST_VERSION_WITH_MANY_KEYS = 4
 NO_NODE = Node(-1, "", -1)
 REASONS = {
     ErrorCode.NONE: "NONE",
-    ErrorCode.INVALID_REQUEST: "Only the coordinators of groups can be found.",
+    ErrorCode.INVALID_REQUEST: "No broker of this cluster coordinates that.",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
 }
 
@@ -52,9 +54,13 @@ async def _after_creating_topic(broker: GroupServices, response: FindCoordinator
 
 
 def _find(broker: GroupServices, key_type: int, key: str, listener: str) -> _Found:
-    if key_type != GROUP:
+    metadata = broker.metadata
+    if key_type == GROUP:
+        node = metadata.leader_node(GROUP_METADATA_TOPIC, broker.groups.partition_for(key), listener)
+    elif key_type == TRANSACTION and (count := metadata.partition_count(TRANSACTION_STATE)):
+        node = metadata.leader_node(TRANSACTION_STATE, partition_for(key, count), listener)
+    else:
         return _Found(ErrorCode.INVALID_REQUEST)
-    node = broker.metadata.leader_node(GROUP_METADATA_TOPIC, broker.groups.partition_for(key), listener)
     return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE) if node is None else _Found(ErrorCode.NONE, node)
 
 

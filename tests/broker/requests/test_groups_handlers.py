@@ -10,7 +10,8 @@ import pytest
 
 from odradek.broker.groups.config import GROUP_METADATA_TOPIC, GroupConfig
 from odradek.broker.groups.coordinator import GroupCoordinator
-from odradek.broker.metadata import MetadataCache
+from odradek.broker.groups.partitioning import partition_for
+from odradek.broker.metadata import TRANSACTION_STATE, MetadataCache
 from odradek.broker.requests import (
     delete_groups,
     describe_groups,
@@ -240,6 +241,25 @@ def test_find_coordinator_answers_for_the_listener_and_for_many_keys():
         assert {one.host for one in found.coordinators if not one.error_code} == {"inside"}
 
     with_broker(test)
+
+
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+def test_find_coordinator_of_transactions_where_kafka_has_made_their_topic(version):
+    """Each broker is asked, whichever of them coordinates."""
+
+    async def test(broker):
+        async def find(key):
+            keys = {"coordinator_keys": [key]} if version >= 4 else {"key": key}
+            found = await broker.ask(find_coordinator, version, key_type=1, **keys)
+            return found.coordinators[0] if version >= 4 else found
+
+        alive, dead = (next(name for name in "abc" if partition_for(name, 2) == index) for index in range(2))
+        found = await find(alive)
+        assert (found.error_code, found.node_id, found.host, found.port) == (0, 7, "outside", 9092)
+        assert (await find(dead)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert broker.created == []
+
+    with_broker(test, {TRANSACTION_STATE: 2})
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 6])
