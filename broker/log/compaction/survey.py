@@ -20,12 +20,19 @@ def survey(log: Log, high_watermark: int, now_ms: int) -> Dirty | None:
     dirty = log.segments[containing([one.base_offset for one in log.segments], first_dirty) : -1]
     too_young = _too_young_from(dirty, now_ms - log.config.min_compaction_lag_ms) if _lags(log) else None
     sizes = [(segment.base_offset, segment.size_bytes) for segment in log.segments]
-    # what is on the disk must not give way to a newer value that a power failure may take
-    stable = log.last_stable_offset(high_watermark)
-    found = dirty_part(sizes, first_dirty, min(stable, log.recovery_point), too_young)
+    found = dirty_part(sizes, first_dirty, _certain_end(log, first_dirty, high_watermark), too_young)
     if log.config.max_compaction_lag_ms == NO_LIMIT_MS or not found.cleanable_bytes:
         return found
     return found._replace(overdue=_is_overdue(log, dirty, now_ms - log.config.max_compaction_lag_ms))
+
+
+def _certain_end(log: Log, first_dirty: int, high_watermark: int) -> int:
+    """What is on the disk must not give way to a newer value, nor to the end of a transaction, that a power failure may
+    take."""
+    on_disk = log.recovery_point
+    end = min(log.last_stable_offset(high_watermark), on_disk)
+    aborted = log.aborted_transactions(first_dirty, end)
+    return min([end, *(one.first_offset for one in aborted if one.last_offset >= on_disk)])
 
 
 def _lags(log: Log) -> bool:

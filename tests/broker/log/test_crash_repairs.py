@@ -180,6 +180,23 @@ def test_after_a_start_nothing_is_compacted_by_a_marker_that_may_be_cut_off() ->
     assert found is not None and found.first_uncleanable_offset == 1
 
 
+def test_what_was_aborted_stays_until_its_marker_is_on_the_disk() -> None:
+    """Else a power failure takes the marker, and the records of an open transaction are gone."""
+    world = CompactedLog()
+    world.put((b"k", b"1"))
+    world.put((b"k", b"2"), producer_id=3, transactional=True)
+    world.roll()
+    world.log.flush()
+    world.end_transaction(3, committed=False)
+    ends = []
+    for _ in range(2):
+        found = survey(world.log, world.log.log_end_offset, world.clock.now_ms())
+        assert found is not None
+        ends.append(found.first_uncleanable_offset)
+        world.log.flush()
+    assert ends == [0, 2]
+
+
 def test_compaction_keeps_the_last_batch_of_a_producer_that_is_replicated() -> None:
     """The one after it may be cut off; its producer would not be known any more."""
     world = CompactedLog()
