@@ -14,6 +14,7 @@ from odradek.broker.log.compaction.survey import make_request, survey
 from odradek.broker.log.directories.chores import Chores
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
+from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import CorruptBatch
 from odradek.world.children import Children
 from odradek.world.clock import Clock
@@ -111,7 +112,9 @@ class Compaction:
             return
         try:
             dirty = survey(log, self._high_watermark_of(log), self._clock.now_ms())
-        except CorruptBatch as bad:
+        except StorageFailure:  # reported already
+            return
+        except (CorruptBatch, KafkaError) as bad:
             self._give_up(log, str(bad))
         except OSError as error:
             log.failed(error)
@@ -135,6 +138,9 @@ class Compaction:
         try:
             request = make_request(log, dirty, self._clock.now_ms(), map_bytes, settings.io_buffer_load_factor)
         except StorageFailure:  # reported already
+            return
+        except KafkaError as bad:
+            self._give_up(log, str(bad))
             return
         except OSError as error:
             log.failed(error)

@@ -4,6 +4,7 @@ from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import read_header
 from odradek.testing.compacted_log import SMALL, CompactedLog
+from odradek.testing.simulated_files import Fault
 
 
 def compact_again(world: CompactedLog) -> None:
@@ -156,3 +157,20 @@ def test_an_open_transaction_that_began_in_the_clean_part_is_followed() -> None:
     world.log.cleaned_to = 2
     world.compact()
     assert world.entries() == [(0, b"a", b"1")]
+
+
+def test_a_transaction_index_that_cannot_be_read_ends_the_look_and_nothing_else() -> None:
+    """A failing disk is the manager's business; what is damaged at the start is made anew then."""
+    world = CompactedLog()
+    world.put((b"k", b"1"), producer_id=3, transactional=True)
+    world.end_transaction(3, committed=False)
+    world.roll()
+    world.log.flush()
+    world.reopen(clean=True)
+    world.files.fault = Fault(world.files.calls, 1_000, under=f"{world.log.directory}/{0:020d}.txnindex")
+    world.compact()
+    assert world.rounds == [] and len(world.entries()) == 1
+    world.files.fault = None
+    world.reopen(clean=True)
+    world.compact()
+    assert world.rounds == [2] and world.entries() == []
