@@ -129,6 +129,8 @@ class LogDirectory:
         recovery_points = self.checkpoints.read(checkpoints.RECOVERY_POINTS)
         starts = self.checkpoints.read(checkpoints.LOG_START_OFFSETS)
         cleaned = self.checkpoints.read(checkpoints.CLEANER_OFFSETS)
+        # Without recovery points all of every log is in doubt, what was compacted before its settings changed too: a
+        # gap between two segments then is no sign that the end of the first is lost.
         loaded = Loaded([], [], [])
         for name in files.list_directory(self.path):
             path = f"{self.path}/{name}"
@@ -149,6 +151,7 @@ class LogDirectory:
                     log_start_offset=starts.get(key, 0),
                     clean=clean,
                     validated=path in validated,
+                    gaps=not recovery_points,
                 )
                 log.cleaned_to = cleaned.get(key, 0)
                 found = loaded.logs if parse_partition_name(name) else loaded.futures

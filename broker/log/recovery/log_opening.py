@@ -37,11 +37,13 @@ def open_log(
     log_start_offset: int = 0,
     clean: bool = False,
     validated: bool = False,
+    gaps: bool = False,
 ) -> Log:
     """Open the log in `directory`, which is made when it is missing.
 
     `recovery_point` and `log_start_offset` come from the checkpoints, 0 when they have none; `clean`: the directory
-    had the marker of a clean shutdown; `validated`: it had not, but all has been repaired. Raises OSError.
+    had the marker of a clean shutdown; `validated`: it had not, but all has been repaired; `gaps`: the log may have
+    been compacted, though by its settings it is not now. Raises OSError.
     """
     storage.files.make_directory(directory)
     names = finish_interrupted_changes(storage, directory)
@@ -56,7 +58,7 @@ def open_log(
     if epochs_lost:
         learn_epochs(segments[:first] if doubtful else segments, epochs)
     if doubtful:
-        recovered = recover_segments(storage, segments, first, epochs, gaps=config.compacts)
+        recovered = recover_segments(storage, segments, first, epochs, gaps=gaps or config.compacts)
         if recovered.bytes_cut or recovered.segments_dropped:
             logger.warning("%s: cut %d bytes at the end and dropped %d later segments", directory, *recovered)
     end_offset = segments[-1].next_offset() if segments else log_start_offset

@@ -38,7 +38,8 @@ def torn_logs(storage: Storage, directory: LogDirectory, config_of: Callable[[st
             point, config = recovery_points.get(key, 0), config_of(key[0])
             interval, policy = config.index_interval_bytes, sorted(config.cleanup_policy)
             size = _unvalidated_bytes(storage, path, point)
-            found.append(TornLog(path, *key, point, starts.get(key, 0), interval, policy, size))
+            gaps = not recovery_points
+            found.append(TornLog(path, *key, point, starts.get(key, 0), interval, policy, gaps, size))
     return found
 
 

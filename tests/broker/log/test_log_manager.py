@@ -134,6 +134,24 @@ def test_checkpoints_survive_a_crash() -> None:
     assert broker.logs.checkpointing.read_high_watermarks() == {("t", 0): 9}
 
 
+@pytest.mark.parametrize("points", ["known", "lost"])
+def test_a_gap_is_no_lost_end_where_nothing_says_what_was_on_the_disk(points: str) -> None:
+    """The topic was compacted once, and its settings do not say so any more."""
+    broker = Broker(("/a",)).start()
+    log = broker.logs.get_or_create("t", 0, TOPIC_ID, is_new=True)
+    log.append_as_follower(make_batch([b"x"], base_offset=0, epoch=0))
+    log.roll(100)
+    log.append_as_follower(make_batch([b"x"], base_offset=100, epoch=0))
+    log.flush()
+    broker.logs.checkpointing.recovery_points()
+    broker.files.kill()
+    if points == "lost":
+        broker.files.remove("/a/recovery-point-offset-checkpoint")
+    found = broker.start().logs.get("t", 0)
+    assert found is not None
+    assert [segment.base_offset for segment in found.segments] == [0, 100] and found.log_end_offset == 101
+
+
 def test_retention_runs_from_time_to_time_up_to_the_high_watermark() -> None:
     broker = Broker().start()
     broker.write("t", 0, 10)
