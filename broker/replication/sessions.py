@@ -109,6 +109,10 @@ class FetchSession:
             for wanted in self.partitions.values():
                 self.due.setdefault(wanted)
 
+    def holds(self, wanted: WantedPartition) -> bool:
+        """Whether it is still asked for: another connection may have changed or ended the session since."""
+        return self.partitions.get(session_key(wanted, self.by_topic_id)) is wanted
+
     def served(self, wanted: WantedPartition) -> None:
         """Move it behind the others, so that a small `max_bytes` does not starve them."""
         key = session_key(wanted, self.by_topic_id)
@@ -160,6 +164,7 @@ class FetchSession:
         """It is not in the cache any more."""
         for wanted in self.partitions.values():
             self._stop_listening(wanted)
+        self.partitions, self.due = {}, {}
 
 
 class OpenedFetch(NamedTuple):
@@ -172,8 +177,8 @@ class OpenedFetch(NamedTuple):
 
     @property
     def partitions(self) -> Iterable[WantedPartition]:
-        """Those to read at this moment; while the fetch waits more of them may become due."""
-        return self.session.due if self.session is not None and self.incremental else self.named
+        """Those to read at this moment; while the fetch waits, or a disk fails under a read, more may become due."""
+        return tuple(self.session.due) if self.session is not None and self.incremental else self.named
 
 
 class TopicNames(NamedTuple):

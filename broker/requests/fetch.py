@@ -96,10 +96,10 @@ def _told(
     for wanted, answer in read.answers:
         if wanted.tell(answer) or not incremental:
             answers.append((wanted, answer))
-            if incremental and answer.records:
+            if incremental and answer.records and session.holds(wanted):
                 session.served(wanted)
         partition = partitions.get((wanted.topic, wanted.index))
-        if partition is not None:
+        if partition is not None and session.holds(wanted):
             session.answered(wanted, answer, partition)
     return answers
 

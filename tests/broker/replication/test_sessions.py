@@ -261,6 +261,30 @@ def test_nobody_listens_for_a_session_that_is_gone(cache: FetchSessionCache, pur
     assert purgatory.listened_keys == 0
 
 
+def test_what_becomes_due_while_it_is_read_waits_for_the_next_read(
+    cache: FetchSessionCache, purgatory: Purgatory
+) -> None:
+    """A disk that fails under a read touches all partitions that were on it."""
+    partition = partition_with(3)
+    session = session_at_the_end(cache, partition, FOLLOWER)
+    opened = cache.open(request(session=session.id, epoch=1), BY_ID, NAMES, 1.0)
+    read = []
+    for wanted in opened.partitions:
+        purgatory.touch(partition.appended)
+        read.append(wanted.topic)
+    assert read == ["b"] and asked(opened) == [("b", 1, 7), ("a", 0, 3)]
+
+
+def test_a_session_that_was_ended_while_its_fetch_waited_holds_nothing(cache: FetchSessionCache) -> None:
+    session = session_at_the_end(cache, partition_with(3), FOLLOWER)
+    waiting = [*session.partitions.values()]
+    assert all(session.holds(wanted) for wanted in waiting)
+    cache.open(request(session=session.id, epoch=1, forgotten=((A_ID, 0),)), BY_ID, NAMES, 1.0)
+    assert [session.holds(wanted) for wanted in waiting] == [False, True]
+    cache.open(request(session=session.id, epoch=-1), BY_ID, NAMES, 1.0)
+    assert not any(session.holds(wanted) for wanted in waiting) and not session.due
+
+
 class Waiting:
     """An operation that counts how often it is tried."""
 
