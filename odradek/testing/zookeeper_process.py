@@ -5,6 +5,8 @@ import re
 import signal
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from odradek.testing.up import STOP_SECONDS
@@ -36,19 +38,26 @@ class ZooKeeperProcess:
         self._log = directory / "logs" / "zookeeper.log"
         self._own: subprocess.Popen[bytes] | None = None
 
-    def pause(self) -> None:
+    @contextmanager
+    def paused(self) -> Iterator[None]:
         """SIGSTOP: its connections stay, and nothing is answered."""
         os.kill(self._pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._pid, signal.SIGCONT)
 
-    def resume(self) -> None:
-        os.kill(self._pid, signal.SIGCONT)
-
-    def kill(self) -> None:
-        """SIGKILL: its connections break."""
+    @contextmanager
+    def killed(self) -> Iterator[None]:
+        """SIGKILL: its connections break. At the end it is started again, without waiting until it serves."""
         os.kill(self._pid, signal.SIGKILL)
+        try:
+            yield
+        finally:
+            self._start()
 
-    def start(self) -> None:
-        """Again, on the same data. Returns at once."""
+    def _start(self) -> None:
+        """Again, on the same data."""
         with self._log.open("ab") as output:
             self._own = subprocess.Popen(self._command, stdout=output, stderr=output, start_new_session=True)
         self._pid = self._own.pid

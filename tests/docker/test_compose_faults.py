@@ -71,10 +71,9 @@ def test_a_leader_is_frozen_past_its_session(cluster: ComposeCluster, observer: 
     with under_load(cluster, observer) as load:
         victim = observer.busiest()
         wait_until(lambda: load.in_flight > 0, "requests in flight")
-        cluster.pause(BROKERS[victim])
-        # The metadata is asked of the others: the frozen one would not answer.
-        wait_until(lambda: victim not in observer.leaders().values(), "other leaders")
-        cluster.unpause(BROKERS[victim])
+        with cluster.frozen(BROKERS[victim]):
+            # The metadata is asked of the others: the frozen one would not answer.
+            wait_until(lambda: victim not in observer.leaders().values(), "other leaders")
         wait_until(load.goes_on(), "writes to every partition")
         wait_until(observer.in_sync, "all replicas in sync")
     check_nothing_lost(load, cluster.bootstrap)

@@ -123,15 +123,13 @@ def check_no_bug(cluster: UpCluster) -> None:
 def test_killed_and_back_within_the_session(
     cluster: UpCluster, zookeeper: ZooKeeperProcess, observer: Observer
 ) -> None:
-    led_before = observer.leaders()
     with Load(cluster.bootstrap, topic=observer.topic) as load:
         for _ in range(TRIES):
-            logs, killed_at = Logs(cluster), time.monotonic()
-            zookeeper.kill()
-            wait_until(partial(logs.all_say, AWAY), "the brokers to notice")
-            wait_until(load.goes_on(), "writes without ZooKeeper")
-            assert all(can_be_read(cluster, observer.topic, leader, led) for led, leader in led_before.items())
-            zookeeper.start()
+            logs, led_before, killed_at = Logs(cluster), observer.leaders(), time.monotonic()
+            with zookeeper.killed():
+                wait_until(partial(logs.all_say, AWAY), "the brokers to notice")
+                wait_until(load.goes_on(), "writes without ZooKeeper")
+                assert all(can_be_read(cluster, observer.topic, leader, led) for led, leader in led_before.items())
             wait_until(zookeeper.answers, "ZooKeeper to answer")
             away_ms = (time.monotonic() - killed_at) * 1000
             wait_until(partial(logs.all_say, BACK, REGISTERED), "the brokers to have a session")
@@ -150,15 +148,14 @@ def test_killed_and_back_within_the_session(
 def test_away_for_longer_than_the_session(cluster: UpCluster, zookeeper: ZooKeeperProcess, observer: Observer) -> None:
     logs, led_before = Logs(cluster), observer.leaders()
     with Load(cluster.bootstrap, topic=observer.topic) as load:
-        zookeeper.pause()
-        wait_until(load.goes_on(), "writes while the sessions may live")
-        wait_until(lambda: logs.all_say(EXPIRED), "the brokers to give up")
-        for partition, leader in led_before.items():
-            with RawConnection(address(cluster, leader)) as connection:
-                answer = connection.ask(produce_request(observer.topic, partition), PRODUCE_VERSION)
-            [refused] = answer.responses[0].partition_responses
-            assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        zookeeper.resume()
+        with zookeeper.paused():
+            wait_until(load.goes_on(), "writes while the sessions may live")
+            wait_until(lambda: logs.all_say(EXPIRED), "the brokers to give up")
+            for partition, leader in led_before.items():
+                with RawConnection(address(cluster, leader)) as connection:
+                    answer = connection.ask(produce_request(observer.topic, partition), PRODUCE_VERSION)
+                [refused] = answer.responses[0].partition_responses
+                assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         wait_until(lambda: logs.all_say(REGISTERED), "registration in a new session")
         wait_until(load.goes_on(), "writes to every partition")
         wait_until(observer.in_sync, "all replicas in sync")

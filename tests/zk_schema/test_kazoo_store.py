@@ -1,6 +1,9 @@
 """What only the real store can show."""
 
 import asyncio
+import socket
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -8,9 +11,12 @@ from odradek.local.ports import free_ports
 from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
-from odradek.zk_schema.store import Connected, ConnectionLost, NoNode, WatchFired, WatchKind
+from odradek.zk_schema.kazoo_store.handler import LoopHandler, LoopQueue
+from odradek.zk_schema.store import Connected, ConnectionLost, NoNode, Suspended, WatchFired, WatchKind
 
 pytestmark = pytest.mark.zookeeper
+
+WAIT_SECONDS = 60.0
 
 
 def store_at(connect: str, *, session_timeout_ms: int = 3000, make_chroot: bool = True) -> KazooStore:
@@ -93,3 +99,45 @@ def test_zookeeper_away_is_said_once(zookeeper: EmbeddedZooKeeper, caplog: pytes
     caplog.set_level("WARNING")
     asyncio.run(scenario())
     assert [record.getMessage() for record in caplog.records] == [f"ZooKeeper at {zookeeper.connect} is away"]
+
+
+def test_a_server_that_takes_a_connection_and_never_answers_does_not_cost_the_session(
+    zookeeper: EmbeddedZooKeeper,
+) -> None:
+    """ZooKeeper 3.9 does so to a client that comes while it starts."""
+
+    async def scenario() -> None:
+        store = store_at(zookeeper.connect)
+        await store.start(5000)
+        session_id, back = store.session_id, asyncio.Event()
+        events: list[object] = []
+        store.subscribe(events.append)
+        store.subscribe(lambda event: back.set() if isinstance(event, Connected) else None)
+        ours, theirs = socket.socketpair()
+
+        def mute(*_: Any, **__: Any) -> socket.socket:
+            del store._handler.create_connection
+            return ours
+
+        store._handler.create_connection = mute
+        store._client._connection._socket.shutdown(socket.SHUT_RDWR)
+        await back.wait()
+        assert events == [Suspended(), Connected(session_id)]
+        await store.close()
+        theirs.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_does_not_take_a_connection_has_a_share_of_the_session() -> None:
+    """Its machine is gone, and nothing refuses: here, a queue of connections that is full."""
+    with ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        with asyncio.Runner() as runner:
+            handler = LoopHandler(LoopQueue(runner.get_loop()), connect_seconds=lambda: 0.05)
+            with pytest.raises(TimeoutError):
+                handler.create_connection(full.getsockname(), timeout=WAIT_SECONDS)

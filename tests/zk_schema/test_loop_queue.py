@@ -54,7 +54,7 @@ def test_what_is_put_after_the_loop_has_ended_is_dropped() -> None:
 
 def test_a_silence_that_has_ended_still_counts_until_the_next_session() -> None:
     loop = asyncio.new_event_loop()
-    handler = LoopHandler(LoopQueue(loop))
+    handler = LoopHandler(LoopQueue(loop), connect_seconds=lambda: 1.0)
     here, there = handler.create_socket_pair()
     server, client = socket.socketpair()
     try:

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import int_struct, long_struct, write_string
@@ -59,12 +59,16 @@ class LoopQueue:
 
 
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's handler without its two worker threads. Also notes when the server was last heard."""
+    """kazoo's handler without its two worker threads. Also notes when the server was last heard.
+
+    `connect_seconds`: how long a server may take to accept a TCP connection.
+    """
 
     name = "odradek_loop_handler"
 
-    def __init__(self, queue: LoopQueue) -> None:
+    def __init__(self, queue: LoopQueue, connect_seconds: Callable[[], float]) -> None:
         super().__init__()
+        self._connect_seconds = connect_seconds
         self.callback_queue = self.completion_queue = queue
         self._wake_up_sockets: set[socket.socket] = set()
         self._last_heard = time.monotonic()
@@ -85,6 +89,13 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         pair: tuple[socket.socket, socket.socket] = super().create_socket_pair()
         self._wake_up_sockets = set(pair)
         return pair
+
+    def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> socket.socket:
+        """In kazoo's connection thread. Raises OSError, TimeoutError among them."""
+        connection: socket.socket = super().create_connection(
+            *args, timeout=min(timeout, self._connect_seconds()), **kwargs
+        )
+        return connection
 
     def select(
         self,

@@ -10,6 +10,10 @@
 - After such a verdict the session may turn out to live (ZooKeeper itself was away, say, and gives all sessions a new
   timeout when it is back). It is closed then, which deletes its ephemeral znodes, and a new one is made: nobody has
   to know two kinds of ending, and `Connected` after `Expired` always has a new session id.
+- It waits for the whole session until a server takes its connection and answers its Connect request. A node that lost
+  its power, or one that is just starting (ZooKeeper 3.9 stumbles over a client that is earlier than its database, and
+  leaves the connection open without a word), would cost the session. Both have a share of it here, and then the next
+  attempt is due.
 - The chroot is put before each path here, not by kazoo, and made when it is missing.
 """
 
@@ -56,6 +60,8 @@ from odradek.zk_schema.store import (
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 SILENCE_CHECKS_PER_SESSION = 20
+HANDSHAKES_PER_SESSION = 3
+"""How many servers in turn may leave the Connect request unanswered before the session is gone."""
 RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
 
 log = logging.getLogger("odradek.zookeeper")
@@ -129,7 +135,9 @@ class KazooStore:
 
     def _new_client(self) -> Any:
         queue = LoopQueue(self._loop)
-        self._handler = LoopHandler(queue)
+        hosts = self._hosts.count(",") + 1
+        # Silence is noticed after two thirds of the session: in the last third each server should be tried.
+        self._handler = LoopHandler(queue, connect_seconds=lambda: self._handshake_seconds() / hosts)
         client = KazooClient(
             hosts=self._hosts,
             timeout=self._session_timeout_ms / 1000.0,
@@ -139,20 +147,23 @@ class KazooStore:
         )
         client.add_listener(lambda state: queue.put(partial(self._on_state, state, client._session_id)))
         connection = client._connection
-        connection._invoke = self._noting_granted_timeout(connection._invoke)
+        connection._invoke = self._shaking_hands(connection._invoke)
         return client
 
-    def _noting_granted_timeout(self, invoke: Callable[..., Any]) -> Callable[..., Any]:
-        """kazoo keeps the timeout that the server granted to itself: it is in the answer to its Connect request."""
+    def _handshake_seconds(self) -> float:
+        return self._session_timeout_ms / 1000.0 / HANDSHAKES_PER_SESSION
 
-        def noting(*args: Any, **kwargs: Any) -> Any:
-            answer = invoke(*args, **kwargs)
+    def _shaking_hands(self, invoke: Callable[..., Any]) -> Callable[..., Any]:
+        """How kazoo sends its Connect request. It keeps the timeout that the server grants in its answer to itself."""
+
+        def shake(timeout_s: float, request: Any, xid: int | None = None) -> Any:
+            answer = invoke(min(timeout_s, self._handshake_seconds()), request, xid)
             granted_ms = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
             if granted_ms > 0:
                 self._session_timeout_ms = granted_ms
             return answer
 
-        return noting
+        return shake
 
     def _give_up_starting(self) -> None:
         if not self._started.done():
