@@ -10,10 +10,6 @@
 - After such a verdict the session may turn out to live (ZooKeeper itself was away, say, and gives all sessions a new
   timeout when it is back). It is closed then, which deletes its ephemeral znodes, and a new one is made: nobody has
   to know two kinds of ending, and `Connected` after `Expired` always has a new session id.
-- It waits for the whole session until a server takes its connection and answers its Connect request. A node that lost
-  its power, or one that is just starting (ZooKeeper 3.9 stumbles over a client that is earlier than its database, and
-  leaves the connection open without a word), would cost the session. Both have a share of it here, and then the next
-  attempt is due.
 - The chroot is put before each path here, not by kazoo, and made when it is missing.
 """
 
@@ -23,10 +19,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState, WatchedEvent
 
 from odradek.world.clock import Clock, Timer
+from odradek.zk_schema.kazoo_store.client import SessionTimeout, new_client
 from odradek.zk_schema.kazoo_store.handler import LoopHandler, LoopQueue
 from odradek.zk_schema.kazoo_store.values import (
     KINDS,
@@ -60,13 +56,8 @@ from odradek.zk_schema.store import (
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 SILENCE_CHECKS_PER_SESSION = 20
-HANDSHAKES_PER_SESSION = 3
-"""How many servers in turn may leave the Connect request unanswered before the session is gone."""
-RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
 
 log = logging.getLogger("odradek.zookeeper")
-_kazoo_log = logging.getLogger("odradek.zookeeper.kazoo")
-_kazoo_log.setLevel(logging.CRITICAL)
 
 
 class KazooStore:
@@ -86,7 +77,7 @@ class KazooStore:
     ) -> None:
         self._hosts, self._chroot = split_connect(connect)
         self._clock = clock
-        self._session_timeout_ms = session_timeout_ms
+        self._timeout = SessionTimeout(session_timeout_ms)
         self._session_id = 0
         self._condemned = 0
         self._connected = False
@@ -109,7 +100,7 @@ class KazooStore:
 
     @property
     def session_timeout_ms(self) -> int:
-        return self._session_timeout_ms
+        return int(self._timeout.ms)
 
     @property
     def connected(self) -> bool:
@@ -134,36 +125,14 @@ class KazooStore:
         self._check_silence()
 
     def _new_client(self) -> Any:
-        queue = LoopQueue(self._loop)
-        hosts = self._hosts.count(",") + 1
-        # Silence is noticed after two thirds of the session: in the last third each server should be tried.
-        self._handler = LoopHandler(queue, connect_seconds=lambda: self._handshake_seconds() / hosts)
-        client = KazooClient(
-            hosts=self._hosts,
-            timeout=self._session_timeout_ms / 1000.0,
-            handler=self._handler,
-            connection_retry=dict(RECONNECT),
-            logger=_kazoo_log,
+        queue, timeout, servers = LoopQueue(self._loop), self._timeout, self._hosts.count(",") + 1
+        self._handler = LoopHandler(queue, connect_seconds=lambda: timeout.for_a_connection(servers))
+        return new_client(
+            self._hosts,
+            timeout,
+            self._handler,
+            lambda state, session_id: queue.put(partial(self._on_state, state, session_id)),
         )
-        client.add_listener(lambda state: queue.put(partial(self._on_state, state, client._session_id)))
-        connection = client._connection
-        connection._invoke = self._shaking_hands(connection._invoke)
-        return client
-
-    def _handshake_seconds(self) -> float:
-        return self._session_timeout_ms / 1000.0 / HANDSHAKES_PER_SESSION
-
-    def _shaking_hands(self, invoke: Callable[..., Any]) -> Callable[..., Any]:
-        """How kazoo sends its Connect request. It keeps the timeout that the server grants in its answer to itself."""
-
-        def shake(timeout_s: float, request: Any, xid: int | None = None) -> Any:
-            answer = invoke(min(timeout_s, self._handshake_seconds()), request, xid)
-            granted_ms = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
-            if granted_ms > 0:
-                self._session_timeout_ms = granted_ms
-            return answer
-
-        return shake
 
     def _give_up_starting(self) -> None:
         if not self._started.done():
@@ -370,9 +339,7 @@ class KazooStore:
 
     def _check_silence(self) -> None:
         """The session's end by our own clock."""
-        self._silence_check = self._clock.call_later(
-            self._session_timeout_ms / SILENCE_CHECKS_PER_SESSION, self._check_silence
-        )
+        self._silence_check = self._clock.call_later(self._timeout.ms / SILENCE_CHECKS_PER_SESSION, self._check_silence)
         if self._session_id and self._silent_too_long():
             self._lose_connection()
             self._expire()
@@ -380,7 +347,7 @@ class KazooStore:
                 self._renew()
 
     def _silent_too_long(self) -> bool:
-        return self._handler.silence_ms() > self._session_timeout_ms
+        return self._handler.silence_ms() > self._timeout.ms
 
     def _renew(self) -> None:
         """Close kazoo's session, if it can be, and begin another."""

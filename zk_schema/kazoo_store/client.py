@@ -1,0 +1,65 @@
+"""kazoo's client as the store wants it: it tries for ever, and no single server may cost the session.
+
+By itself kazoo waits for the whole session until a server takes its connection and answers its Connect request. A node
+that lost its power does neither. One that is just starting may take the connection and never answer: ZooKeeper 3.9
+stumbles over a client that is earlier than its database, and leaves the connection open. Both have a share of the
+session here, and then the next attempt is due.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from odradek.zk_schema.kazoo_store.handler import LoopHandler
+
+RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
+HANDSHAKES_PER_SESSION = 3
+"""How many Connect requests in a row may go unanswered before the session is gone."""
+
+_log = logging.getLogger("odradek.zookeeper.kazoo")
+_log.setLevel(logging.CRITICAL)
+
+
+@dataclass
+class SessionTimeout:
+    """As asked for, and as granted from the first answer on."""
+
+    ms: float
+
+    def for_a_handshake(self) -> float:
+        """Seconds until a server must have answered the Connect request."""
+        return self.ms / 1000.0 / HANDSHAKES_PER_SESSION
+
+    def for_a_connection(self, servers: int) -> float:
+        """Seconds until one of so many must have taken the TCP connection. kazoo notices a silence after two thirds
+        of the session: in the last third each of them should have its turn."""
+        return self.ms / 1000.0 / 3 / servers
+
+
+def new_client(
+    hosts: str, timeout: SessionTimeout, handler: LoopHandler, listener: Callable[[str, int | None], None]
+) -> Any:
+    """A KazooClient that is not started. `listener`, called in kazoo's thread: its state, and the session's id."""
+    client = KazooClient(
+        hosts=hosts, timeout=timeout.ms / 1000.0, handler=handler, connection_retry=dict(RECONNECT), logger=_log
+    )
+    client.add_listener(lambda state: listener(state, client._session_id))
+    connection = client._connection
+    connection._invoke = _shaking_hands(connection._invoke, timeout)
+    return client
+
+
+def _shaking_hands(invoke: Callable[..., Any], timeout: SessionTimeout) -> Callable[..., Any]:
+    """How kazoo sends its Connect request. It keeps the timeout that the server grants in its answer to itself."""
+
+    def shake(patience_s: float, request: Any, xid: int | None = None) -> Any:
+        answer = invoke(min(patience_s, timeout.for_a_handshake()), request, xid)
+        granted_ms = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
+        if granted_ms > 0:
+            timeout.ms = granted_ms
+        return answer
+
+    return shake
