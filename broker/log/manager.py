@@ -87,6 +87,7 @@ class LogManager:
                 self._logs.to_compact,
                 lambda log: self._upkeep.high_watermark_of(log),
                 lambda log: self.checkpointing.cleaned(log.log_directory),
+                self.checkpointing.covers,
             )
 
     # opening

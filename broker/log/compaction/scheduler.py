@@ -47,7 +47,11 @@ class CompactionSettings:
 
 
 class Compaction:
-    """Belongs to the log manager. `logs()`: all there are; `cleaned(log)` is told when a log is clean further on."""
+    """Belongs to the log manager. `logs()`: all there are; `cleaned(log)` is told when a log is clean further on.
+
+    `covers(log, offset, then)`: whether a start will know that the disk has all before `offset`, else `then` comes
+    when it will. Only then is it compacted: recovery would take the gaps between what is left for lost data.
+    """
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class Compaction:
         logs: Callable[[], Iterable[Log]],
         high_watermark_of: Callable[[Log], int],
         cleaned: Callable[[Log], object],
+        covers: Callable[[Log, int, Step], bool] = lambda log, offset, then: True,
     ) -> None:
         self.settings = settings
         self._clock = clock
@@ -65,6 +70,7 @@ class Compaction:
         self._logs = logs
         self._high_watermark_of = high_watermark_of
         self._cleaned = cleaned
+        self._covers = covers
         self._jobs: dict[Log, Job] = {}
         self._damaged: dict[Log, int] = {}
         """Logs that cannot be compacted, and how often they had been truncated then."""
@@ -127,9 +133,10 @@ class Compaction:
         living = [(dirty, log) for dirty, log in found if not log.closed]
         if living:
             dirty, log = max(living, key=lambda one: one[0].ratio)
-            self._begin(log, dirty)
-            if len(living) > 1:
-                self.look()
+            if self._covers(log, dirty.first_uncleanable_offset, self.look):
+                self._begin(log, dirty)
+                if len(living) > 1:
+                    self.look()
 
     def _begin(self, log: Log, dirty: Dirty) -> None:
         settings = self.settings

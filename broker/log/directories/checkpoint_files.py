@@ -1,9 +1,9 @@
 """The checkpoints of one log directory: read at the start, written beside the loop, and at once when a log demands it.
 
 A recovery point or a log start that is too low costs work; one that is too high costs data: recovery would take for
-synced what is not, or drop what comes before the start. They only rise, but for truncations and for topics that are
-deleted and made anew. So before such a log is written to again, its checkpoints are written at once (`settle`), all
-logs of the directory together.
+synced what is not, or drop what comes before the start. A cleaner's offset that is too high hides what is dirty. They
+only rise, but for truncations and for topics that are deleted and made anew. So before such a log is written to
+again, its checkpoints are written at once (`settle`), all logs of the directory together.
 """
 
 import logging
@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from odradek.broker.log.directories.checkpoints import (
+    CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     Offsets,
@@ -38,6 +39,8 @@ class CheckpointFiles:
         """Those that the disk was too full for, until they are written again."""
         self._possible: dict[str, list[Offsets]] = {}
         """What each file may hold: what was written last, and what has been begun since."""
+        self._then: dict[str, list[Callable[[], object]]] = {}
+        """To be called when the file is written the next time; forgotten when that fails."""
         self._begun = 0
         self._newest: dict[str, int] = {}
         """Numbers of what is in the files; kept under the lock."""
@@ -56,12 +59,15 @@ class CheckpointFiles:
         self._possible.setdefault(name, [offsets])
         return offsets
 
-    def write(self, name: str, offsets: Offsets) -> None:
+    def write(self, name: str, offsets: Offsets, then: Callable[[], object] | None = None) -> None:
         """Replace it in the background, one write at a time; only the newest of those that wait counts.
 
-        An older one is never wrong, so on a full disk it stays until the next.
+        An older one is never wrong, so on a full disk it stays until the next. `then`: called after a write, perhaps of
+        the one before; never when it fails.
         """
         self._waiting[name] = offsets
+        if then is not None:
+            self._then.setdefault(name, []).append(then)
         if name not in self._being_written:
             self._write_next(name)
 
@@ -69,14 +75,18 @@ class CheckpointFiles:
         offsets = self._waiting.pop(name, None)
         if offsets is None or self._is_offline():
             self._being_written.discard(name)
+            self._then.pop(name, None)
             return
         self._being_written.add(name)
         number, data = self._begin(name, offsets), encode_offsets(offsets)
 
         def done(result: OSError | None) -> None:
+            waiting = self._then.pop(name, ())
             if not isinstance(result, OSError):
                 self._without_room.discard(name)
                 self._written(name, offsets)
+                for then in waiting:
+                    then()
             elif result.errno in DISK_FULL:
                 self._note_no_room(name, result)
             else:
@@ -86,7 +96,7 @@ class CheckpointFiles:
         self._storage.background.run(lambda: self._replace(name, number, data), done)
 
     def _begin(self, name: str, offsets: Offsets) -> int:
-        self._possible.setdefault(name, []).append(offsets)
+        self._possible.setdefault(name, [{}]).append(offsets)
         self._begun += 1
         return self._begun
 
@@ -111,11 +121,16 @@ class CheckpointFiles:
             self._without_room.add(name)
             logger.error("%s: no room for %s, the older one stays: %s", self._path, name, error)
 
-    def promise_too_much(self, key: Key, recovery_point: int, log_start_offset: int) -> bool:
+    def certain(self, name: str, key: Key) -> int:
+        """A start will find at least that."""
+        return min(offsets.get(key, 0) for offsets in self._possible.get(name, [{}]))
+
+    def promise_too_much(self, key: Key, recovery_point: int, log_start_offset: int, cleaned_to: int) -> bool:
         """Whether a start might believe more of that log than is true."""
+        limits = {RECOVERY_POINTS: recovery_point, LOG_START_OFFSETS: log_start_offset, CLEANER_OFFSETS: cleaned_to}
         return any(
             offsets.get(key, 0) > limit
-            for name, limit in ((RECOVERY_POINTS, recovery_point), (LOG_START_OFFSETS, log_start_offset))
+            for name, limit in limits.items()
             for offsets in (*self._possible.get(name, ()), self._waiting.get(name, {}))
         )
 

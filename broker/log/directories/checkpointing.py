@@ -1,5 +1,7 @@
 """When and what is written to the checkpoint files of the log directories (`checkpoints` has their format)."""
 
+from collections.abc import Callable
+
 from odradek.broker.log.directories import checkpoints
 from odradek.broker.log.directories.checkpoints import Offsets
 from odradek.broker.log.directories.going_offline import Directories
@@ -46,10 +48,21 @@ class Checkpointing:
         for path in self._directories.by_path:
             self._recovery_points(path)
 
-    def _recovery_points(self, path: str) -> None:
+    def _recovery_points(self, path: str, then: Callable[[], object] | None = None) -> None:
         directory = self._directories.by_path[path]
         if directory.offline is None and not self.stopped:
-            directory.checkpoints.write(checkpoints.RECOVERY_POINTS, self._points(path))
+            directory.checkpoints.write(checkpoints.RECOVERY_POINTS, self._points(path), then)
+
+    def covers(self, log: Log, offset: int, then: Callable[[], object]) -> bool:
+        """Whether a start will know that the disk has all before `offset`, which is at most the recovery point.
+
+        If not, that is written and `then` is called; never when it cannot be.
+        """
+        files = self._directories.by_path[log.log_directory].checkpoints
+        if files.certain(checkpoints.RECOVERY_POINTS, (log.topic, log.partition)) >= offset:
+            return True
+        self._recovery_points(log.log_directory, then)
+        return False
 
     def _points(self, path: str) -> Offsets:
         return {key: log.recovery_point for key, log in self._logs.in_directory(path).items()}
@@ -62,9 +75,14 @@ class Checkpointing:
         say of it must not be more than is true. Raises OSError."""
         path = log.log_directory
         files = self._directories.by_path[path].checkpoints
-        if files.promise_too_much((log.topic, log.partition), log.recovery_point, log.log_start_offset):
+        key = log.topic, log.partition
+        if files.promise_too_much(key, log.recovery_point, log.log_start_offset, log.cleaned_to):
             files.write_now(
-                {checkpoints.RECOVERY_POINTS: self._points(path), checkpoints.LOG_START_OFFSETS: self._starts(path)}
+                {
+                    checkpoints.RECOVERY_POINTS: self._points(path),
+                    checkpoints.LOG_START_OFFSETS: self._starts(path),
+                    checkpoints.CLEANER_OFFSETS: self._compacted(path),
+                }
             )
 
     def log_starts(self) -> None:
@@ -81,10 +99,10 @@ class Checkpointing:
         """Up to where each log is compacted. Never more than once per compaction, truncation or deletion."""
         directory = self._directories.by_path[path]
         if directory.offline is None and not self.stopped:
-            here = self._logs.in_directory(path)
-            directory.checkpoints.write(
-                checkpoints.CLEANER_OFFSETS, {key: log.cleaned_to for key, log in here.items() if log.cleaned_to}
-            )
+            directory.checkpoints.write(checkpoints.CLEANER_OFFSETS, self._compacted(path))
+
+    def _compacted(self, path: str) -> Offsets:
+        return {key: log.cleaned_to for key, log in self._logs.in_directory(path).items() if log.cleaned_to}
 
     def truncated(self, log: Log) -> None:
         """Its recovery point went back."""

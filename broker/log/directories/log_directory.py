@@ -29,6 +29,7 @@ from odradek.broker.log.failure import CorruptFile, UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
+from odradek.protocol.record_batch import MAX_INT64
 from odradek.world.files import File
 
 logger = logging.getLogger(__name__)
@@ -129,8 +130,6 @@ class LogDirectory:
         recovery_points = self.checkpoints.read(checkpoints.RECOVERY_POINTS)
         starts = self.checkpoints.read(checkpoints.LOG_START_OFFSETS)
         cleaned = self.checkpoints.read(checkpoints.CLEANER_OFFSETS)
-        # Without recovery points all of every log is in doubt, what was compacted before its settings changed too: a
-        # gap between two segments then is no sign that the end of the first is lost.
         loaded = Loaded([], [], [])
         for name in files.list_directory(self.path):
             path = f"{self.path}/{name}"
@@ -151,9 +150,9 @@ class LogDirectory:
                     log_start_offset=starts.get(key, 0),
                     clean=clean,
                     validated=path in validated,
-                    gaps=not recovery_points,
+                    gaps_before=gaps_before(recovery_points, cleaned, key),
                 )
-                log.cleaned_to = cleaned.get(key, 0)
+                log.cleaned_to = min(cleaned.get(key, 0), log.log_end_offset)
                 found = loaded.logs if parse_partition_name(name) else loaded.futures
                 found.append((log, self._topic_id(path)))
         how = "after a clean shutdown" if clean else "with recovery, there is no mark of a clean shutdown"
@@ -168,6 +167,15 @@ class LogDirectory:
         except CorruptFile as error:
             logger.warning("%s: %s; the controller will say it again", directory, error)
             return None
+
+
+def gaps_before(recovery_points: Offsets, cleaned: Offsets, key: tuple[str, int]) -> int:
+    """Up to where a gap between two segments is no sign that the end of the first is lost: compaction made it.
+
+    Our own compaction leaves gaps only before a recovery point that is written down, where nothing is doubted; Kafka's
+    may be ahead of that. Without any recovery points all of every log is in doubt, what has gaps as well.
+    """
+    return cleaned.get(key, 0) if recovery_points else MAX_INT64
 
 
 def start_offsets(logs: list[Log]) -> Offsets:

@@ -29,7 +29,7 @@ class TornLog(NamedTuple):
     log_start_offset: int
     index_interval_bytes: int
     cleanup_policy: list[str]
-    gaps: bool
+    gaps_before: int
     size_bytes: int
 
 
@@ -60,7 +60,7 @@ def work(files: Files, request: bytes, moved: Callable[[int], None]) -> Iterator
                 ),
                 recovery_point=torn.recovery_point,
                 log_start_offset=torn.log_start_offset,
-                gaps=torn.gaps,
+                gaps_before=torn.gaps_before,
             )
         except (OSError, MalformedMessage):
             return  # the broker comes upon the same, and knows what to do

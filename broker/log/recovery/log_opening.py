@@ -21,7 +21,7 @@ from odradek.broker.log.recovery.interrupted import finish_interrupted_changes
 from odradek.broker.log.recovery.validation import learn_epochs, recover_segments, remove_segment_files
 from odradek.broker.log.segment import LOG, SUFFIXES, Segment
 from odradek.broker.log.storage import Storage
-from odradek.protocol.record_batch import CorruptBatch
+from odradek.protocol.record_batch import MAX_INT64, CorruptBatch
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +37,13 @@ def open_log(
     log_start_offset: int = 0,
     clean: bool = False,
     validated: bool = False,
-    gaps: bool = False,
+    gaps_before: int = 0,
 ) -> Log:
     """Open the log in `directory`, which is made when it is missing.
 
     `recovery_point` and `log_start_offset` come from the checkpoints, 0 when they have none; `clean`: the directory
-    had the marker of a clean shutdown; `validated`: it had not, but all has been repaired; `gaps`: the log may have
-    been compacted, though by its settings it is not now. Raises OSError.
+    had the marker of a clean shutdown; `validated`: it had not, but all has been repaired; `gaps_before`: up to
+    there the log may have been compacted, though by its settings it is not now. Raises OSError.
     """
     storage.files.make_directory(directory)
     names = finish_interrupted_changes(storage, directory)
@@ -58,7 +58,9 @@ def open_log(
     if epochs_lost:
         learn_epochs(segments[:first] if doubtful else segments, epochs)
     if doubtful:
-        recovered = recover_segments(storage, segments, first, epochs, gaps=gaps or config.compacts)
+        if config.compacts:
+            gaps_before = MAX_INT64
+        recovered = recover_segments(storage, segments, first, epochs, gaps_before=gaps_before)
         if recovered.bytes_cut or recovered.segments_dropped:
             logger.warning("%s: cut %d bytes at the end and dropped %d later segments", directory, *recovered)
     end_offset = segments[-1].next_offset() if segments else log_start_offset

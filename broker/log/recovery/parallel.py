@@ -11,7 +11,7 @@ from collections.abc import Callable
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directories import checkpoints
 from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN, parse_future_name, parse_partition_name
-from odradek.broker.log.directories.log_directory import LogDirectory
+from odradek.broker.log.directories.log_directory import LogDirectory, gaps_before
 from odradek.broker.log.recovery.child import TornLog, encode_request
 from odradek.broker.log.segment import LOG
 from odradek.broker.log.storage import Storage
@@ -31,6 +31,7 @@ def torn_logs(storage: Storage, directory: LogDirectory, config_of: Callable[[st
         return []
     recovery_points = directory.checkpoints.read(checkpoints.RECOVERY_POINTS)
     starts = directory.checkpoints.read(checkpoints.LOG_START_OFFSETS)
+    cleaned = directory.checkpoints.read(checkpoints.CLEANER_OFFSETS)
     found = []
     for name in files.list_directory(directory.path):
         key, path = parse_partition_name(name) or parse_future_name(name), f"{directory.path}/{name}"
@@ -38,7 +39,7 @@ def torn_logs(storage: Storage, directory: LogDirectory, config_of: Callable[[st
             point, config = recovery_points.get(key, 0), config_of(key[0])
             interval, policy = config.index_interval_bytes, sorted(config.cleanup_policy)
             size = _unvalidated_bytes(storage, path, point)
-            gaps = not recovery_points
+            gaps = gaps_before(recovery_points, cleaned, key)
             found.append(TornLog(path, *key, point, starts.get(key, 0), interval, policy, gaps, size))
     return found
 

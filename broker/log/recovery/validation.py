@@ -26,17 +26,18 @@ class Recovered(NamedTuple):
 
 
 def recover_segments(
-    storage: Storage, segments: list[Segment], first: int, epochs: LeaderEpochs, *, gaps: bool
+    storage: Storage, segments: list[Segment], first: int, epochs: LeaderEpochs, *, gaps_before: int
 ) -> Recovered:
     """Validate segments from number `first` on, rebuild their indexes, cut at the first damage. Raises OSError.
 
-    `gaps`: a segment may begin later than the one before it ends, as in a compacted log. Elsewhere that means that the
-    end of one was lost while the next was on the disk already.
+    Up to `gaps_before` a segment may begin later than the one before it ends, as in a compacted log. Elsewhere that
+    means that the end of one was lost while the next was on the disk already.
     """
     previous_offset = segments[first].base_offset - 1 if segments else -1
     for number in range(first, len(segments)):
         segment = segments[number]
-        if not gaps and 0 < segment.base_offset - previous_offset - 1 <= LARGEST_RELATIVE_OFFSET:
+        gap = segment.base_offset - previous_offset - 1
+        if 0 < gap <= LARGEST_RELATIVE_OFFSET and segment.base_offset > gaps_before:
             logger.warning("%s: nothing between %d and it", segment.path(LOG), previous_offset)
             return Recovered(0, _end_with(storage, segments, number - 1, segments[number - 1].size_bytes))
         size = segment.size_bytes

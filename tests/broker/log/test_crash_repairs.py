@@ -1,13 +1,21 @@
 """Each a way to lose or to mix up data that a crash at any byte has shown; bench/crash.py found them."""
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.broker.log.compaction.survey import survey
 from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directories.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, decode_offsets
+from odradek.broker.log.directories.checkpoints import (
+    CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    decode_offsets,
+)
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.records import encode_batch
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.crashes.history import History
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine
@@ -272,6 +280,19 @@ def test_nothing_is_written_while_a_checkpoint_promises_what_was_cut_off() -> No
     assert checkpointed(machine, RECOVERY_POINTS) == 2, "the background had older ones to write"
 
 
+def test_nothing_is_written_while_a_checkpoint_says_that_it_was_compacted_already() -> None:
+    machine, log = machine_with_log()
+    write(log, 5)
+    log.cleaned_to = 4
+    assert machine.logs is not None
+    machine.logs.checkpointing.cleaned("/a")
+    machine.background.drain()
+    assert checkpointed(machine, CLEANER_OFFSETS) == 4
+    log.truncate_to(2)
+    log.append_as_leader(batch(9), 1)
+    assert checkpointed(machine, CLEANER_OFFSETS) == 2
+
+
 def test_a_checkpoint_that_waits_for_another_one_promises_too() -> None:
     machine, log = machine_with_log()
     write(log, 5)
@@ -311,6 +332,52 @@ def test_a_topic_that_is_made_anew_has_nothing_of_the_one_before() -> None:
     machine.stop(power_fails=False)
     fresh = machine.start().get("events", 0)
     assert fresh is not None and (fresh.log_start_offset, fresh.log_end_offset, fresh.recovery_point) == (0, 0, 0)
+
+
+def stop_in_compaction(step: int, power_fails: bool) -> tuple[Machine, bool]:
+    """Before or within its nth change of the disk, and start again without `compact`; whether there was that one."""
+    machine = Machine(step)
+    machine.configs["table"] = replace(SMALL, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
+    log = machine.start().get_or_create("table", 0, TOPIC_IDS["table"], is_new=True)
+    history = machine.histories["table", 0] = History("table", True)
+    machine.clock.advance(0)
+    machine.background.drain()  # the checkpoints say that it is empty
+    for key in b"aabbcdddcbbzz":
+        log.append_as_leader(encode_batch(0, [1], [bytes([key])], [b"%060d" % key]), 0)
+    log.flush()
+    history.high_watermark = log.log_end_offset
+    machine.background.drain()
+    machine.files.stop_at = machine.files.changes + 1 + step
+    stopped = True
+    try:
+        for passed_ms in (25, 0, 0, 0):
+            machine.clock.advance(passed_ms)
+            machine.background.drain()
+        stopped = log.cleaned_to == 0
+    except MachineStopped:
+        pass
+    machine.files.stop_at = None
+    machine.stop(power_fails)
+    machine.configs["table"] = replace(SMALL, retention_ms=-1)
+    machine.start()
+    return machine, stopped
+
+
+@pytest.mark.parametrize("power_fails", [False, True])
+def test_what_is_behind_a_gap_that_compaction_made_stays_when_the_topic_is_not_compacted_any_more(
+    power_fails: bool,
+) -> None:
+    for step in range(1000):
+        machine, stopped = stop_in_compaction(step, power_fails)
+        log = machine.log(("table", 0))
+        assert log is not None and log.log_end_offset == 13
+        assert {columns.keys[0]: columns.offsets[0] for columns in read_batches(log)} == {
+            b"a": 1, b"c": 8, b"d": 7, b"b": 10, b"z": 12,
+        }  # fmt: skip
+        if not stopped:
+            assert step > 20 and len(log.segments) > 1
+            return
+    raise AssertionError("a compaction that does not end")
 
 
 def test_a_deleted_log_does_not_come_back_beside_one_in_another_directory() -> None:

@@ -134,22 +134,34 @@ def test_checkpoints_survive_a_crash() -> None:
     assert broker.logs.checkpointing.read_high_watermarks() == {("t", 0): 9}
 
 
-@pytest.mark.parametrize("points", ["known", "lost"])
-def test_a_gap_is_no_lost_end_where_nothing_says_what_was_on_the_disk(points: str) -> None:
-    """The topic was compacted once, and its settings do not say so any more."""
+RECOVERY_POINTS, CLEANED = "/a/recovery-point-offset-checkpoint", "/a/cleaner-offset-checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "end_offset"),
+    [
+        ({RECOVERY_POINTS: b"0\n1\nt 0 101\n"}, 101),
+        ({}, 101),
+        ({RECOVERY_POINTS: b"0\n1\nt 0 1\n", CLEANED: b"0\n1\nt 0 100\n"}, 101),
+        ({RECOVERY_POINTS: b"0\n1\nt 0 1\n", CLEANED: b"0\n1\nt 0 99\n"}, 1),
+        ({RECOVERY_POINTS: b"0\n1\nt 0 1\n"}, 1),
+    ],
+)
+def test_a_gap_is_a_lost_end_unless_it_was_on_the_disk_or_is_compactions(
+    checkpoints: dict[str, bytes], end_offset: int
+) -> None:
+    """The topic was compacted once, perhaps by Kafka, and its settings do not say so any more."""
     broker = Broker(("/a",)).start()
     log = broker.logs.get_or_create("t", 0, TOPIC_ID, is_new=True)
     log.append_as_follower(make_batch([b"x"], base_offset=0, epoch=0))
     log.roll(100)
     log.append_as_follower(make_batch([b"x"], base_offset=100, epoch=0))
     log.flush()
-    broker.logs.checkpointing.recovery_points()
     broker.files.kill()
-    if points == "lost":
-        broker.files.remove("/a/recovery-point-offset-checkpoint")
+    for path, content in checkpoints.items():
+        broker.files.set_content(path, content)
     found = broker.start().logs.get("t", 0)
-    assert found is not None
-    assert [segment.base_offset for segment in found.segments] == [0, 100] and found.log_end_offset == 101
+    assert found is not None and found.log_end_offset == end_offset
 
 
 def test_retention_runs_from_time_to_time_up_to_the_high_watermark() -> None:

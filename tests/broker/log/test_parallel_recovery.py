@@ -144,7 +144,7 @@ def test_only_what_lies_after_the_recovery_point_counts(recovery_point: int, fro
 
 def test_shares_are_about_the_same_size() -> None:
     def torn(size_bytes: int) -> TornLog:
-        return TornLog("/a", "t", 0, 0, 0, 4096, ["delete"], False, size_bytes)
+        return TornLog("/a", "t", 0, 0, 0, 4096, ["delete"], 0, size_bytes)
 
     shares = shared_out([torn(size) for size in (1, 9, 5, 4, 0, 1)], 2)
     assert sorted(sum(log.size_bytes for log in share) for share in shares) == [10, 10]
