@@ -11,15 +11,9 @@ from collections.abc import Iterator
 from struct import Struct, error
 from typing import Final, NamedTuple, TypeAlias
 
+from odradek.protocol.checksum import crc32c
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.primitives import Buffer
-
-try:
-    from crc32c import crc32c
-except ImportError:  # no wheel for this machine: the same sum, in software
-    from crcmod.predefined import mkPredefinedCrcFun
-
-    crc32c = mkPredefinedCrcFun("crc-32c")
 
 WritableBuffer: TypeAlias = bytearray | memoryview
 

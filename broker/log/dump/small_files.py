@@ -8,8 +8,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
 from odradek.broker.log.directories.checkpoints import LEADER_EPOCHS, VERSION
 from odradek.broker.log.directories.directory_files import (
     CLEAN_SHUTDOWN,
@@ -25,6 +23,7 @@ from odradek.broker.log.producers.state import sequence_after
 from odradek.broker.log.segment import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
 from odradek.broker.log.transaction_index import ENTRY as ABORTED_ENTRY
 from odradek.broker.log.transaction_index import VERSION as ABORTED_VERSION
+from odradek.protocol.checksum import crc32c
 
 Entries: TypeAlias = Iterator[tuple[int, Row]]
 NONE = -1

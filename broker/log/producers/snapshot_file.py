@@ -8,10 +8,9 @@ Of the remembered batches only the newest is kept. Source: ProducerStateManager.
 import struct
 from collections.abc import Iterable
 
-from crc32c import crc32c
-
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.producers.state import Producer, RememberedBatch, sequence_after
+from odradek.protocol.checksum import crc32c
 
 VERSION = 1
 HEAD = struct.Struct(">hI")
