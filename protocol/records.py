@@ -43,8 +43,8 @@ NO_HEADERS: Final = b"\x00"
 _NULL: Final = b"\x01"
 _SMALL: Final = 1024
 _VARINTS: Final[list[bytes]] = [write_varint(value) for value in range(_SMALL)]
-_SIGNED: Final[list[int]] = [(byte >> 1) ^ -(byte & 1) for byte in range(0x80)]
-"""What a varint of one byte means."""
+SIGNED: Final[list[int]] = [(byte >> 1) ^ -(byte & 1) for byte in range(0x80)]
+"""What a varint of one byte means: most have no second one."""
 _INT64_SPAN: Final = 2**64
 
 
@@ -236,16 +236,9 @@ def decode_records(
 ) -> Columns:
     """The records of the batch at `at` of a buffer that holds all of it. Raises CorruptBatch; checks no checksum."""
     header = read_header(batch, at)
-    size = header.size_bytes
-    if len(batch) - at < size:
-        raise CorruptBatch(at, f"{size} bytes announced, {len(batch) - at} there")
-    section = memoryview(batch)[at + HEADER_BYTES : at + size]
+    section = section_of(batch, at, header, decompressed_limit)
     try:
-        if header.codec == compression.NONE:
-            columns = decode_section(bytes(section), header.record_count, header.base_offset, header.base_timestamp)
-        else:
-            content = compression.decompress(header.codec, section, decompressed_limit)
-            columns = decode_section(content, header.record_count, header.base_offset, header.base_timestamp)
+        columns = decode_section(section, header.record_count, header.base_offset, header.base_timestamp)
     except (IndexError, MalformedMessage) as error:
         raise CorruptBatch(at, f"records: {error}") from None
     if header.is_log_append_time:
@@ -253,7 +246,23 @@ def decode_records(
     return columns
 
 
-def _wide(data: bytes, at: int, first: int) -> tuple[int, int]:
+def section_of(
+    batch: Buffer, at: int, header: BatchHeader, decompressed_limit: int = compression.MAX_DECOMPRESSED_BYTES
+) -> bytes:
+    """The records of the batch at `at`, uncompressed. Raises CorruptBatch when it is cut off or does not decompress."""
+    size = header.size_bytes
+    if len(batch) - at < size:
+        raise CorruptBatch(at, f"{size} bytes announced, {len(batch) - at} there")
+    section = memoryview(batch)[at + HEADER_BYTES : at + size]
+    if header.codec == compression.NONE:
+        return bytes(section)
+    try:
+        return compression.decompress(header.codec, section, decompressed_limit)
+    except MalformedMessage as error:
+        raise CorruptBatch(at, f"records: {error}") from None
+
+
+def read_wide(data: bytes, at: int, first: int) -> tuple[int, int]:
     """The signed varint at `at`, whose first byte says that there are more; and the position behind it."""
     second = data[at + 1]
     if second < 0x80:
@@ -275,23 +284,23 @@ def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: in
     at = 0
     for index in range(count):
         number = data[at]
-        number, at = (_SIGNED[number], at + 1) if number < 0x80 else _wide(data, at, number)
+        number, at = (SIGNED[number], at + 1) if number < 0x80 else read_wide(data, at, number)
         end = at + number
         number = data[at + 1]  # behind the attributes
-        number, at = (_SIGNED[number], at + 2) if number < 0x80 else _wide(data, at + 1, number)
+        number, at = (SIGNED[number], at + 2) if number < 0x80 else read_wide(data, at + 1, number)
         timestamps.append(base_timestamp + number)
         number = data[at]
-        number, at = (_SIGNED[number], at + 1) if number < 0x80 else _wide(data, at, number)
+        number, at = (SIGNED[number], at + 1) if number < 0x80 else read_wide(data, at, number)
         offsets.append(base_offset + number)
         number = data[at]
-        number, at = (_SIGNED[number], at + 1) if number < 0x80 else _wide(data, at, number)
+        number, at = (SIGNED[number], at + 1) if number < 0x80 else read_wide(data, at, number)
         if number >= 0:
             keys.append(data[at : at + number])
             at += number
         else:
             keys.append(None)
         number = data[at]
-        number, at = (_SIGNED[number], at + 1) if number < 0x80 else _wide(data, at, number)
+        number, at = (SIGNED[number], at + 1) if number < 0x80 else read_wide(data, at, number)
         if number >= 0:
             values.append(data[at : at + number])
             at += number

@@ -6,6 +6,7 @@ Source: Cleaner.cleanInto and shouldRetainRecord in LogCleaner.scala, MemoryReco
 """
 
 from odradek.broker.log.batches import Batch
+from odradek.broker.log.compaction.fates import Fates
 from odradek.broker.log.compaction.messages import Request
 from odradek.broker.log.compaction.offset_map import OffsetMap
 from odradek.broker.log.compaction.transactions import WalkedTransactions
@@ -13,7 +14,9 @@ from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.conversion import records_of
 from odradek.protocol.message_set import down_convert
 from odradek.protocol.record_batch import (
+    CODEC_MASK,
     CONTROL_BIT,
+    DELETE_HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
     MAGIC_V2,
     NO_TIMESTAMP,
@@ -21,8 +24,10 @@ from odradek.protocol.record_batch import (
     BatchHeader,
     read_header,
 )
-from odradek.protocol.records import Columns, assemble, decode_records, encode_batch
+from odradek.protocol.record_filter import GONE, STAYS, TOMBSTONE, Keys, keys_of, without_gone
+from odradek.protocol.records import Columns, assemble
 
+GONE_BYTE, TOMBSTONE_BYTE = bytes([GONE]), bytes([TOMBSTONE])
 KEPT_ATTRIBUTES = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 """Of a batch that is emptied."""
 
@@ -30,11 +35,12 @@ KEPT_ATTRIBUTES = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 class Filter:
     """Fed with the batches of all groups, in order. `aborted` collects entries for the transaction index."""
 
-    def __init__(self, request: Request, offset_map: OffsetMap) -> None:
+    def __init__(self, request: Request, offset_map: OffsetMap, fates: Fates) -> None:
         self.aborted: list[AbortedTransaction] = []
         self.keep_old_tombstones = True
         """Of message formats 0 and 1, in the segment that is being read."""
         self._map = offset_map
+        self._fates = fates
         self._now_ms = request.now_ms
         self._delete_retention_ms = request.delete_retention_ms
         self._last = {one.producer_id: one for one in request.producers}
@@ -46,37 +52,50 @@ class Filter:
             return self._keep_marker(batch, content)
         if self._transactions.data(batch):
             return self._emptied(batch, content)
-        columns = records_of(content)
-        horizon_ms = read_header(content).delete_horizon_ms if batch.magic == MAGIC_V2 else None
-        kept = self._kept(batch, columns, horizon_ms)
+        if batch.magic != MAGIC_V2:
+            return self._keep_messages(batch, content)
+        fates = self._fates_of(batch, content)
+        horizon_ms = batch.base_timestamp_ms if batch.attributes & DELETE_HORIZON_BIT else None
+        if horizon_ms is not None and horizon_ms <= self._now_ms:
+            fates = fates.replace(TOMBSTONE_BYTE, GONE_BYTE)
+        kept = len(fates) - fates.count(GONE)
         if not kept:
             return self._emptied(batch, content)
-        if horizon_ms is None and batch.magic == MAGIC_V2 and self._has_tombstone(columns, kept):
+        if horizon_ms is None and TOMBSTONE in fates:  # their older values are gone now, so that their time begins
             horizon_ms = self._now_ms + self._delete_retention_ms
-        elif len(kept) == len(columns):
+        elif kept == batch.record_count:
             return content
-        return _encode(batch, content, _select(columns, kept), horizon_ms)
+        return without_gone(content, fates, horizon_ms)
 
-    def _kept(self, batch: Batch, columns: Columns, horizon_ms: int | None) -> list[int]:
-        """Numbers of the records that stay. Records without a key have no place in a compacted log."""
-        latest, get = self._map.latest_offset, self._map.get
-        if batch.magic == MAGIC_V2:
-            tombstones_stay = horizon_ms is None or self._now_ms < horizon_ms
-        else:
-            tombstones_stay = self.keep_old_tombstones
-        kept = []
-        for index, offset in enumerate(columns.offsets):
-            if offset <= latest:
-                key = columns.keys[index]
-                if key is None or get(key) > offset or (columns.values[index] is None and not tombstones_stay):
-                    continue
-            kept.append(index)
-        return kept
+    def _fates_of(self, batch: Batch, content: bytes) -> bytearray:
+        """A byte for each record; the keys have to be looked at when the map was not told of all of them."""
+        fates = self._fates.of(batch) if batch.last_offset <= self._map.latest_offset else None
+        return self._looked_up(keys_of(content)) if fates is None else fates
 
-    def _has_tombstone(self, columns: Columns, kept: list[int]) -> bool:
-        """One whose older values are gone now, so that its time begins."""
-        latest = self._map.latest_offset
-        return any(columns.values[index] is None and columns.offsets[index] <= latest for index in kept)
+    def _looked_up(self, records: Keys) -> bytearray:
+        """Records without a key have no place in a compacted log."""
+        latest, fates = self._map.latest_offset, records.fates
+        newest = zip(records.offsets, records.keys, self._map.get(records.keys), strict=True)
+        for index, (offset, key, newest_offset) in enumerate(newest):
+            if offset > latest:
+                fates[index] = STAYS
+            elif key is None or newest_offset > offset:
+                fates[index] = GONE
+        return fates
+
+    def _keep_messages(self, batch: Batch, content: bytes) -> bytes | bytearray | None:
+        """Of formats 0 and 1."""
+        columns = records_of(content)
+        fates = self._looked_up(_keys_of_columns(columns))
+        if not self.keep_old_tombstones:
+            fates = fates.replace(TOMBSTONE_BYTE, GONE_BYTE)
+        kept = [index for index, fate in enumerate(fates) if fate != GONE]
+        if not kept or len(kept) == len(columns):
+            return content if kept else None
+        append_time = bool(batch.attributes & LOG_APPEND_TIME_BIT)
+        return down_convert(
+            _select(columns, kept), batch.magic, batch.attributes & CODEC_MASK, log_append_time=append_time
+        )
 
     def _keep_marker(self, batch: Batch, content: bytes) -> bytes | bytearray | None:
         unneeded, entry = self._transactions.marker(batch, content)
@@ -89,7 +108,7 @@ class Filter:
             return self._emptied(batch, content)
         if horizon_ms is not None:
             return content
-        return _encode(batch, content, decode_records(content), self._now_ms + self._delete_retention_ms)
+        return without_gone(content, bytes([STAYS]) * batch.record_count, self._now_ms + self._delete_retention_ms)
 
     def _emptied(self, batch: Batch, content: bytes) -> bytes | bytearray | None:
         """Nothing, unless the batch is the last of an active producer, whose sequence or epoch it tells."""
@@ -103,6 +122,15 @@ class Filter:
         if not is_last:
             return None
         return content if batch.record_count == 0 else empty_batch(read_header(content))
+
+
+def keys_of_any(batch: Batch, content: bytes) -> Keys:
+    """Of a batch of any message format. Raises CorruptBatch."""
+    return keys_of(content) if batch.magic == MAGIC_V2 else _keys_of_columns(records_of(content))
+
+
+def _keys_of_columns(columns: Columns) -> Keys:
+    return Keys(columns.offsets, columns.keys, bytearray(value is None for value in columns.values))
 
 
 def empty_batch(header: BatchHeader) -> bytearray:
@@ -120,36 +148,9 @@ def end_mark(batch: Batch) -> bytearray:
 
 
 def _select(columns: Columns, kept: list[int]) -> Columns:
-    raw_headers = columns.raw_headers
     return Columns(
         [columns.offsets[index] for index in kept],
         [columns.timestamps[index] for index in kept],
         [columns.keys[index] for index in kept],
         [columns.values[index] for index in kept],
-        None if raw_headers is None else [raw_headers[index] for index in kept],
-    )
-
-
-def _encode(batch: Batch, content: bytes, columns: Columns, horizon_ms: int | None) -> bytes | bytearray:
-    if batch.magic != MAGIC_V2:
-        append_time = bool(batch.attributes & LOG_APPEND_TIME_BIT)
-        return down_convert(columns, batch.magic, batch.attributes & 0x07, log_append_time=append_time)
-    header = read_header(content)
-    return encode_batch(
-        header.base_offset,
-        columns.timestamps,
-        columns.keys,
-        columns.values,
-        raw_headers=columns.raw_headers,
-        offsets=columns.offsets,
-        last_offset=header.last_offset,
-        codec=header.codec,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.is_transactional,
-        control=header.is_control,
-        partition_leader_epoch=header.leader_epoch,
-        log_append_time_ms=header.max_timestamp if header.is_log_append_time else None,
-        delete_horizon_ms=horizon_ms,
     )

@@ -6,17 +6,20 @@ Source of the idea and of the sizes: org.apache.kafka.storage.internals.log.Skim
 """
 
 from array import array
-from hashlib import blake2b
+from collections.abc import Iterator, Sequence
+from hashlib import blake2s
+from struct import Struct
 
 HASH_BYTES = 16
 SLOT_BYTES = HASH_BYTES + 8
 SMALLEST_SLOTS = 3
+HALVES = Struct(">QQ")
 EMPTY = 0
 """Offsets are stored plus one."""
 
 
 class OffsetMap:
-    """`latest_offset` is how far the log has been put in, -1 in the beginning; whoever fills the map moves it on."""
+    """`latest_offset` is how far the log has been put in, -1 in the beginning; who fills the map moves it on, too."""
 
     __slots__ = ("_hashes", "_limit", "_offsets", "_slots", "entries", "latest_offset")
 
@@ -34,44 +37,55 @@ class OffsetMap:
         self.latest_offset = -1
 
     @property
-    def is_full(self) -> bool:
-        """No further key may be put in."""
-        return self.entries >= self._limit
-
-    @property
     def memory_bytes(self) -> int:
         return self._slots * SLOT_BYTES
 
-    def put(self, key: bytes, offset: int) -> None:
-        """The newest record of `key`; to be called in the order of the log, and only while the map is not full."""
-        assert self.entries < self._limit, (self.entries, self._limit)
-        digest = blake2b(key, digest_size=HASH_BYTES).digest()
-        slot = self._find(digest)
-        offsets = self._offsets
-        if offsets[slot] == EMPTY:
-            self._hashes[slot * HASH_BYTES : slot * HASH_BYTES + HASH_BYTES] = digest
-            self.entries += 1
-        offsets[slot] = offset + 1
-        self.latest_offset = offset
+    def put(self, offsets: Sequence[int], keys: Sequence[bytes | None]) -> list[int]:
+        """The next records of the log, until the map is full. Of each, where the one was that it supersedes.
 
-    def get(self, key: bytes) -> int:
-        """-1 when the key was never put in."""
-        return self._offsets[self._find(blake2b(key, digest_size=HASH_BYTES).digest())] - 1
+        -1 when there is none; a record without a key supersedes itself.
+        """
+        known, hashes, limit = self._offsets, self._hashes, self._limit
+        superseded: list[int] = []
+        for offset, (slot, digest) in zip(offsets, self._slots_of(keys), strict=True):
+            if slot < 0:
+                superseded.append(offset)
+                continue
+            if self.entries >= limit:
+                break
+            former = known[slot]
+            if former == EMPTY:
+                hashes[slot * HASH_BYTES : slot * HASH_BYTES + HASH_BYTES] = digest
+                self.entries += 1
+            known[slot] = offset + 1
+            superseded.append(former - 1)
+        if superseded:
+            self.latest_offset = offsets[len(superseded) - 1]
+        return superseded
 
-    def _find(self, digest: bytes) -> int:
-        """The slot that has this hash, or the empty one where it belongs. A prime number of slots: all are reached."""
+    def get(self, keys: Sequence[bytes | None]) -> list[int]:
+        """Where the newest record of each key is; -1 when it was never put in."""
+        return [self._offsets[slot] - 1 if slot >= 0 else -1 for slot, _ in self._slots_of(keys)]
+
+    def _slots_of(self, keys: Sequence[bytes | None]) -> Iterator[tuple[int, bytes]]:
+        """The slot that has the key's hash, or the empty one where it belongs, and the hash; (-1, b"") without a key.
+
+        Each is looked for when it is asked for. A prime number of slots: all are reached.
+        """
         slots, offsets, hashes = self._slots, self._offsets, self._hashes
-        number = int.from_bytes(digest, "big")
-        slot = number % slots
-        step = 0
-        while offsets[slot] != EMPTY:
-            at = slot * HASH_BYTES
-            if hashes[at : at + HASH_BYTES] == digest:
-                return slot
-            if step == 0:
-                step = 1 + (number >> 64) % (slots - 1)
-            slot = (slot + step) % slots
-        return slot
+        for key in keys:
+            if key is None:
+                yield -1, b""
+                continue
+            digest = blake2s(key, digest_size=HASH_BYTES).digest()
+            high, slot = HALVES.unpack(digest)
+            slot %= slots
+            while offsets[slot] != EMPTY:
+                at = slot * HASH_BYTES
+                if hashes[at : at + HASH_BYTES] == digest:
+                    break
+                slot = (slot + 1 + high % (slots - 1)) % slots
+            yield slot, digest
 
 
 def _is_prime(number: int) -> bool:

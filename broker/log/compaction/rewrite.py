@@ -3,17 +3,18 @@
 Runs in the child, on paths alone; it reads files that no longer change and writes names that nobody else uses.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
 from odradek.broker.log.batches import Batch, decode_header, iterate_valid
-from odradek.broker.log.compaction.filter import Filter, end_mark
+from odradek.broker.log.compaction.fates import Fates
+from odradek.broker.log.compaction.filter import Filter, end_mark, keys_of_any
 from odradek.broker.log.compaction.messages import Cleaned, Finished, Request
 from odradek.broker.log.compaction.offset_map import OffsetMap
 from odradek.broker.log.compaction.plan import Piece, group_segments
 from odradek.broker.log.compaction.transactions import WalkedTransactions
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.segment import CLEANED, LOG, SUFFIXES, TRANSACTION_INDEX, Segment
-from odradek.protocol.conversion import records_of
 from odradek.protocol.record_batch import HEADER_BYTES, NO_TIMESTAMP
 from odradek.world.files import Files
 
@@ -46,19 +47,20 @@ class Compactor:
         )
         span = request.first_uncleanable_offset - request.first_dirty_offset
         self._map = OffsetMap(request.map_bytes, request.map_load_factor, span)
+        self._fates = Fates(request.first_dirty_offset, request.first_uncleanable_offset)
         self._read_bytes = self._written_bytes = 0
 
     def run(self) -> Iterator[Cleaned | Finished]:
         """Raises OSError, CorruptBatch, and KafkaError for a damaged transaction marker."""
         request = self._request
-        fill_map(self._map, self._batches, request)
+        fill_map(self._map, self._fates, self._batches, request)
         end_offset = self._map.latest_offset + 1
         reached = [piece for piece in request.segments if piece.base_offset < end_offset]
         following = len(reached)
         end = request.first_uncleanable_offset
         if following < len(request.segments):
             end = request.segments[following].base_offset
-        kept = Filter(request, self._map)
+        kept = Filter(request, self._map, self._fates)
         for group in group_segments(reached, request.segment_bytes, request.segment_index_bytes, end):
             size = self._write_group(group, kept)
             yield Cleaned([piece.base_offset for piece in group], size)
@@ -102,7 +104,7 @@ class Compactor:
 
 
 def fill_map(
-    offset_map: OffsetMap, batches: Callable[[Piece], Iterator[tuple[Batch, bytes]]], request: Request
+    offset_map: OffsetMap, fates: Fates, batches: Callable[[Piece], Iterator[tuple[Batch, bytes]]], request: Request
 ) -> None:
     """Put in the dirty records until all are in or the map is full (Cleaner.buildOffsetMap)."""
     start, segments = request.first_dirty_offset, request.segments
@@ -117,22 +119,19 @@ def fill_map(
                 continue
             if batch.is_control:
                 transactions.marker(batch, content)
-            elif not transactions.data(batch) and not _put(offset_map, batch, content, start):
+            elif not transactions.data(batch) and not _put(offset_map, fates, batch, content, start):
                 return
             offset_map.latest_offset = batch.last_offset
         offset_map.latest_offset = end - 1
 
 
-def _put(offset_map: OffsetMap, batch: Batch, content: bytes, start: int) -> bool:
+def _put(offset_map: OffsetMap, fates: Fates, batch: Batch, content: bytes, start: int) -> bool:
     """Whether all records of the batch found room."""
-    columns = records_of(content)
-    for key, offset in zip(columns.keys, columns.offsets, strict=True):
-        if key is None or offset < start:
-            continue
-        if offset_map.is_full:
-            return False
-        offset_map.put(key, offset)
-    return True
+    records = keys_of_any(batch, content)
+    first = bisect_left(records.offsets, start)
+    superseded = offset_map.put(records.offsets[first:], records.keys[first:])
+    fates.learn(batch, records.fates, superseded)
+    return first + len(superseded) == len(records.keys)
 
 
 def header_of(content: bytes | bytearray) -> Batch:

@@ -9,28 +9,31 @@ from odradek.broker.log.compaction.scheduler import CompactionSettings
 from odradek.testing.compacted_log import CompactedLog, newest
 
 
-@given(st.lists(st.binary(max_size=2), max_size=60))
-def test_it_knows_the_last_offset_of_each_key(keys: list[bytes]) -> None:
-    offset_map = OffsetMap(100 * SLOT_BYTES, 0.9, most_keys=len(keys))
-    expected = {}
-    for offset, key in enumerate(keys):
-        offset_map.put(key, offset)
-        expected[key] = offset
-    assert {key: offset_map.get(key) for key in expected} == expected
+@given(st.lists(st.lists(st.none() | st.binary(max_size=2), min_size=1, max_size=5), max_size=20))
+def test_it_knows_the_last_offset_of_each_key(batches: list[list[bytes | None]]) -> None:
+    offset_map = OffsetMap(200 * SLOT_BYTES, 0.9, most_keys=100)
+    expected: dict[bytes, int] = {}
+    offset = 0
+    for keys in batches:
+        superseded = []
+        for number, key in enumerate(keys, offset):
+            superseded.append(number if key is None else expected.get(key, -1))
+            if key is not None:
+                expected[key] = number
+        assert offset_map.put(range(offset, offset + len(keys)), keys) == superseded
+        offset += len(keys)
+    assert offset_map.get([*expected, b"never", None]) == [*expected.values(), -1, -1]
     assert offset_map.entries == len(expected)
-    assert offset_map.get(b"never") == -1
-    assert offset_map.latest_offset == len(keys) - 1
+    assert offset_map.latest_offset == offset - 1
 
 
 def test_it_takes_no_more_memory_than_it_was_given() -> None:
     offset_map = OffsetMap(1000, 0.75, most_keys=10**9)
     assert offset_map.memory_bytes <= 1000
-    count = 0
-    while not offset_map.is_full:
-        offset_map.put(b"key %d" % count, count)
-        count += 1
-    assert count == int(offset_map.memory_bytes // SLOT_BYTES * 0.75) == 30
-    assert [offset_map.get(b"key %d" % number) for number in range(count)] == list(range(count))
+    keys = [b"key %d" % number for number in range(40)]
+    assert offset_map.put(range(40), keys) == [-1] * int(offset_map.memory_bytes // SLOT_BYTES * 0.75) == [-1] * 30
+    assert offset_map.get(keys) == [*range(30), *[-1] * 10]
+    assert offset_map.latest_offset == 29
 
 
 def test_it_takes_no_more_memory_than_the_keys_need() -> None:

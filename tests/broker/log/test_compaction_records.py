@@ -2,10 +2,12 @@
 
 import pytest
 
+from odradek.broker.log.compaction import fates
 from odradek.broker.log.config import LogConfig
-from odradek.protocol.message_set import encode_message, up_convert
+from odradek.protocol.conversion import records_of
+from odradek.protocol.message_set import down_convert, encode_message, up_convert
 from odradek.protocol.record_batch import read_header
-from odradek.protocol.records import decode_records, encode_batch, encode_headers
+from odradek.protocol.records import Columns, decode_records, encode_batch, encode_headers
 from odradek.testing.compacted_log import COMPACT, SMALL, CompactedLog
 from odradek.testing.log_storage import read_batches
 
@@ -123,6 +125,24 @@ def test_a_batch_of_which_all_stays_is_copied_as_it_is() -> None:
     assert world.batches() == [before[0], before[2]]
 
 
+@pytest.mark.parametrize("remembered", [0, 1, 7, 100])
+def test_it_does_not_matter_how_many_fates_are_remembered(remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the others the keys are looked up."""
+    monkeypatch.setattr(fates, "FATES_MAX", remembered)
+    world = CompactedLog()
+    for number in range(12):
+        values = (None if number % 5 == 0 else b"v", b"w", None if number % 3 == 0 else b"x")
+        world.put(*zip((b"%d" % (number % 4), b"a%d" % number, b"%d" % (number % 3)), values, strict=True))
+    world.roll()
+    written = world.entries()
+    world.compact()
+    last = {key: offset for offset, key, _ in written}
+    assert world.entries() == [one for one in written if last[one[1]] == one[0]]
+    assert [read_header(one).delete_horizon_ms is not None for one in world.batches()] == [
+        any(value is None for value in decode_records(one).values) for one in world.batches()
+    ]
+
+
 # tombstones
 
 
@@ -193,9 +213,6 @@ def test_old_messages_are_compacted_too(magic: int) -> None:
 
 
 def test_old_compressed_messages_lose_records_one_by_one() -> None:
-    from odradek.protocol.message_set import down_convert
-    from odradek.protocol.records import Columns
-
     def wrapper(offsets: list[int], keys: list[bytes | None]) -> bytes:
         return down_convert(Columns(offsets, [1] * len(offsets), keys, [b"v"] * len(offsets)), 1, 1)
 
@@ -203,6 +220,16 @@ def test_old_compressed_messages_lose_records_one_by_one() -> None:
     world.compact()
     found = [up_convert(batch) for batch in world.batches()]
     assert [(one.offsets, one.keys) for one in found] == [([1], [b"b"]), ([3, 4], [b"c", b"a"])]
+
+
+def test_batches_behind_old_compressed_messages_lose_the_right_records() -> None:
+    wrapper = down_convert(Columns([0, 1, 2], [1] * 3, [b"a", b"b", b"c"], [b"v"] * 3), 1, 1)
+    world = old_log(wrapper, encode_batch(3, [1] * 3, [b"d", b"e", b"c"], [b"v", b"v", b"v"]))
+    world.put((b"e", b"w"), (b"b", b"w"))
+    world.roll()
+    world.compact()
+    found = [records_of(batch) for batch in world.batches()]
+    assert [one.offsets for one in found] == [[0], [3, 5], [6, 7]]
 
 
 def test_old_tombstones_stay_as_long_as_their_segment_is_young() -> None:

@@ -1,0 +1,128 @@
+"""The records of a batch, taken apart as far as compaction needs it: their keys, and a batch that loses some of them.
+
+What stays of a record is copied as it is; only its length and its timestamp, which counts from the first record of the
+batch, are written anew. As in records.py, what one record costs counts. Source: MemoryRecords.filterTo of Kafka 3.9.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from odradek.protocol import compression
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.primitives import Buffer, write_varint
+from odradek.protocol.record_batch import DELETE_HORIZON_BIT, NO_TIMESTAMP, CorruptBatch, read_header
+from odradek.protocol.records import SIGNED, assemble, read_wide, section_of, wrap_int64
+
+STAYS: Final = 0
+TOMBSTONE: Final = 1
+"""Stays for a while: it has no value."""
+GONE: Final = 2
+
+
+class Keys(NamedTuple):
+    """Of the records of one batch; the i-th of every column is of the i-th record."""
+
+    offsets: Sequence[int]
+    keys: list[bytes | None]
+    fates: bytearray
+    """STAYS or TOMBSTONE, as long as no newer record has the key."""
+
+
+def keys_of(batch: Buffer) -> Keys:
+    """Of a whole v2 batch. Raises CorruptBatch; checks no checksum."""
+    header = read_header(batch)
+    section = section_of(batch, 0, header)
+    base_offset, count = header.base_offset, header.record_count
+    deltas: list[int] | None = None if header.last_offset_delta + 1 == count else []
+    try:
+        keys, fates = _scan(section, count, deltas)
+    except (IndexError, MalformedMessage) as error:
+        raise CorruptBatch(0, f"records: {error}") from None
+    if deltas is None:
+        return Keys(range(base_offset, base_offset + count), keys, fates)
+    if deltas and not 0 <= min(deltas) <= max(deltas) <= header.last_offset_delta:
+        raise CorruptBatch(0, f"offset deltas outside of 0 to {header.last_offset_delta}")
+    return Keys([base_offset + delta for delta in deltas], keys, fates)
+
+
+def _scan(data: bytes, count: int, deltas: list[int] | None) -> tuple[list[bytes | None], bytearray]:
+    """Keys and fates; `deltas` takes those of the offsets, unless None: then there is no gap and they are not read."""
+    keys: list[bytes | None] = []
+    fates = bytearray()
+    at = 0
+    for index in range(count):
+        number = data[at]
+        number, at = (SIGNED[number], at + 1) if number < 0x80 else read_wide(data, at, number)
+        end = at + number
+        at += 1  # behind the attributes
+        while data[at] >= 0x80:
+            at += 1
+        at += 1  # behind the timestamp
+        if deltas is not None:
+            number, _ = read_wide(data, at, data[at]) if data[at] >= 0x80 else (SIGNED[data[at]], at)
+            deltas.append(number)
+        while data[at] >= 0x80:
+            at += 1
+        number = data[at + 1]  # behind the offset
+        number, at = (SIGNED[number], at + 2) if number < 0x80 else read_wide(data, at + 1, number)
+        if number >= 0:
+            keys.append(data[at : at + number])
+            at += number
+        else:
+            keys.append(None)
+        if at >= end:
+            raise MalformedMessage(f"record {index} is longer than it says")
+        fates.append(data[at] & 1)  # the length of the value: odd when it is below zero
+        at = end
+    if at != len(data):
+        raise MalformedMessage(f"{count} records do not fill {len(data)} bytes")
+    return keys, fates
+
+
+def without_gone(batch: Buffer, fates: bytes | bytearray, delete_horizon_ms: int | None) -> bytearray:
+    """A whole v2 batch with those of its records that stay: at least one of `fates`, a byte for each, is not GONE.
+
+    Offsets, sequences, codec and epochs stay as they are. Raises CorruptBatch.
+    """
+    header = read_header(batch)
+    section = section_of(batch, 0, header)
+    append_ms = header.max_timestamp if header.is_log_append_time else None
+    try:
+        kept, first_ms, largest_ms = _kept(section, fates, header.base_timestamp, append_ms, delete_horizon_ms)
+    except (IndexError, MalformedMessage) as error:
+        raise CorruptBatch(0, f"records: {error}") from None
+    attributes = header.attributes | (0 if delete_horizon_ms is None else DELETE_HORIZON_BIT)
+    header = header._replace(
+        attributes=attributes,
+        base_timestamp=first_ms,
+        max_timestamp=largest_ms,
+        record_count=len(fates) - fates.count(GONE),
+    )
+    return assemble(header, kept if header.codec == compression.NONE else compression.compress(header.codec, kept))
+
+
+def _kept(
+    data: bytes, fates: bytes | bytearray, base_ms: int, append_ms: int | None, horizon_ms: int | None
+) -> tuple[bytearray, int, int]:
+    """The records that stay, what their timestamps count from, and the largest of these."""
+    out, at, largest_ms, new_base_ms = bytearray(), 0, NO_TIMESTAMP, horizon_ms
+    for fate in fates:
+        begin, number = at, data[at]
+        number, at = (SIGNED[number], at + 1) if number < 0x80 else read_wide(data, at, number)
+        end = at + number
+        if fate != GONE:
+            number = data[at + 1]
+            number, rest = (SIGNED[number], at + 2) if number < 0x80 else read_wide(data, at + 1, number)
+            timestamp = wrap_int64(base_ms + number) if append_ms is None else append_ms
+            if new_base_ms is None:
+                new_base_ms = timestamp
+            if timestamp > largest_ms:
+                largest_ms = timestamp
+            if new_base_ms == base_ms and append_ms is None:
+                out += data[begin:end]
+            else:
+                delta = write_varint(wrap_int64(timestamp - new_base_ms))
+                out += write_varint(1 + len(delta) + end - rest) + b"\x00" + delta + data[rest:end]
+        at = end
+    assert new_base_ms is not None, "no record stays"
+    return out, new_base_ms, largest_ms
