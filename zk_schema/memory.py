@@ -2,12 +2,13 @@
 
 `MemoryZooKeeper` is the server, `connect()` gives clients. A request travels one turn of the loop, is carried out at
 once as a whole, and its answer travels back in one queue per client together with the watch events: ZooKeeper's order.
-Faults are asked for by the test: `partition`, `heal`, `expire_session`, `lose_next_answer`, `stop`, `restart`.
+Faults are asked for by the test: `partition`, `heal`, `expire_session`, `lose_next_answer`, `stop`, `restart`,
+`suspend`, `resume`, `draw_latency_ms`.
 Everything happens on the clock's loop; nothing here looks at real time.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from odradek.world.clock import Clock
 from odradek.zk_schema.memory_session import MemoryStore
@@ -24,6 +25,8 @@ class MemoryZooKeeper:
         self.clock = clock
         self.tree = Tree()
         self.serving = True
+        self.draw_latency_ms: Callable[[], float] = lambda: 0.0
+        """How long a request or an answer travels; one client's arrive in the order in which they were sent."""
         self._session_timeout_ms = session_timeout_ms
         self._last_session_id = 0
         self._sessions: dict[int, MemoryStore] = {}
@@ -31,9 +34,9 @@ class MemoryZooKeeper:
         self._data_watches: dict[str, set[int]] = defaultdict(set)
         self._child_watches: dict[str, set[int]] = defaultdict(set)
 
-    def connect(self, *, session_timeout_ms: int | None = None) -> MemoryStore:
-        """A new client; it has no session before its `start()`."""
-        client = MemoryStore(self, self.clock, session_timeout_ms or self._session_timeout_ms)
+    def connect(self, *, session_timeout_ms: int | None = None, clock: Clock | None = None) -> MemoryStore:
+        """A new client; it has no session before its `start()`. `clock`: its own; the server's unless one is given."""
+        client = MemoryStore(self, clock or self.clock, session_timeout_ms or self._session_timeout_ms)
         self._clients.append(client)
         return client
 
@@ -59,6 +62,18 @@ class MemoryZooKeeper:
         client.link_up = True
         client.mend()
 
+    def suspend(self, client: MemoryStore) -> None:
+        """The client's process stands still (the clock of the client as well, which is the caller's affair): the server
+        hears nothing of it and ends its session after the session timeout."""
+        client.suspended = True
+        client.silences += 1
+        self._expire_unless_heard(client)
+
+    def resume(self, client: MemoryStore) -> None:
+        """It goes on: with its session, or it finds its connection closed behind the answers and events of before."""
+        client.suspended = False
+        client.look_at_connection()
+
     def crash(self, client: MemoryStore) -> None:
         """The client's process dies: it does nothing any more, and its session ends after the session timeout."""
         client.link_up = False
@@ -77,23 +92,24 @@ class MemoryZooKeeper:
 
         self.clock.call_later(timeout_ms, expire)
 
-    def stop(self) -> None:
-        """The server goes away: every client is cut off, and no session ends while it is away."""
+    def stop(self, *, unnoticed_ms: float = 0) -> None:
+        """The server goes away: every client is cut off, and no session ends while it is away. It may stand still
+        instead, so that its clients get no answer and notice `unnoticed_ms` later."""
         self.serving = False
         for client in list(self._clients):
-            client.cut(0)
+            client.cut(unnoticed_ms)
 
     def restart(self) -> None:
         """It is back with all its data; sessions have their whole timeout again, as after a restart of a real one."""
         self.serving = True
         for client in list(self._clients):
             client.mend()
-            if not client.link_up:
+            if client.silent:
                 self._expire_unless_heard(client)
 
     def _expire_unless_heard(self, client: MemoryStore) -> None:
         def expire() -> None:
-            if self.serving and not client.link_up and client.silences == silence:
+            if self.serving and client.silent and client.silences == silence:
                 self.end_session(session_id)
 
         session_id, silence = client.session_id, client.silences

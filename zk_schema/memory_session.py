@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LEAST_DISTANCE_MS = 0.001
+"""Between two messages of one client, so that they keep their order."""
+
 
 class Request:
     """One call under way: `ask` carries it out at the server in the session that it was made in."""
@@ -76,7 +79,9 @@ class MemoryStore:
         self._condemned: list[int] = []
         self._expiry: Timer | None = None
         self._answers_to_lose = 0
+        self._last_arrival_ms = 0.0
         self.link_up = True
+        self.suspended = False
         self.silences = 0
         """Times that it was cut off: tells an old silence from a new one."""
 
@@ -96,6 +101,11 @@ class MemoryStore:
     def reachable(self) -> bool:
         """Whether messages pass between it and the server."""
         return self.link_up and self._server.serving
+
+    @property
+    def silent(self) -> bool:
+        """Whether the server hears nothing of it."""
+        return self.suspended or not self.link_up
 
     def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
         # In the subscriber's own context, whoever caused the event: brokers in one process are told apart by theirs.
@@ -226,10 +236,19 @@ class MemoryStore:
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         request = Request(path, self._session_id, ask, answer)
         self._under_way[id(request)] = request
-        self._clock.call_soon(lambda: self._arrive(request))
+        self._travel(lambda: self._arrive(request))
         return await answer  # type: ignore[return-value]
 
     # Requests on their way there, answers and events on their way back.
+
+    def _travel(self, arrive: Callable[[], None]) -> None:
+        latency_ms = self._server.draw_latency_ms()
+        if not latency_ms:
+            self._clock.call_soon(arrive)
+            return
+        now_ms = self._clock.monotonic_ms()
+        self._last_arrival_ms = max(now_ms + latency_ms, self._last_arrival_ms + LEAST_DISTANCE_MS)
+        self._clock.call_later(self._last_arrival_ms - now_ms, arrive)
 
     def _arrive(self, request: Request) -> None:
         if id(request) not in self._under_way:
@@ -238,7 +257,7 @@ class MemoryStore:
             self._unsent.append(request)
             return
         if not self._server.has_session(request.session_id):
-            self._put(lambda: request.fail(SessionExpired(request.path)), request)
+            self.learn_of_expiry()
             return
         try:
             value = request.ask()
@@ -259,14 +278,14 @@ class MemoryStore:
             self._clock.call_soon(self._reconnect)
             return
         self._queue.append(arrive)
-        self._clock.call_soon(self._deliver)
+        self._travel(self._deliver)
 
     def receive_event(self, event: WatchFired) -> None:
         """The server tells it of a watch that was used up."""
         if self._closed:
             return
         self._queue.append(event)
-        self._clock.call_soon(self._deliver)
+        self._travel(self._deliver)
 
     def _deliver(self) -> None:
         if not self._queue or not self._connected or not self.reachable:
@@ -317,6 +336,7 @@ class MemoryStore:
         if not self._connected:
             self._clock.call_soon(self._reconnect)
             return
+        self.look_at_connection()
         unsent, self._unsent = self._unsent, []
         for request in unsent:
             self._arrive(request)
@@ -328,6 +348,11 @@ class MemoryStore:
         if self.reachable and not self._closed:
             self._lose_connection()
             self._clock.call_soon(self._reconnect)
+
+    def look_at_connection(self) -> None:
+        """The two have not heard of each other: when the session has ended meanwhile, the server has closed it."""
+        if self._session_id and not self._server.has_session(self._session_id):
+            self._clock.call_soon(self.learn_of_expiry)
 
     def _reconnect(self) -> None:
         if self._closed or self._connected or not self.reachable or self._started is None:

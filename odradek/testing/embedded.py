@@ -10,7 +10,7 @@
 
 Nothing is waited for in real time, and a run with the same seed is the same run. Faults are asked of the parts:
 `network` (cut, heal, reset), `zookeeper` (partition, expire_session, stop, …), each broker's `files`, and the brokers
-themselves (`kill`, `power_failure`).
+themselves (`kill`, `suspend`, `power_failure`, `clock.wall_offset_ms`).
 """
 
 import random
@@ -24,7 +24,7 @@ from odradek.broker.world import World
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import VirtualClock
 from odradek.testing.virtual_network import VirtualNetwork
-from odradek.testing.virtual_process import OutsideClock, VirtualProcess
+from odradek.testing.virtual_process import InsideClock, OutsideClock, VirtualProcess
 from odradek.world.background import InlineBackground
 from odradek.world.children import InlineChildren
 from odradek.zk_schema.memory import MemoryZooKeeper
@@ -49,7 +49,9 @@ class EmbeddedBroker:
     def __init__(self, cluster: "EmbeddedCluster", broker_id: int) -> None:
         self.broker_id = broker_id
         self.host = f"broker-{broker_id}"
-        self.files = SimulatedFiles(cluster.seed + broker_id, cluster.clock.now_ms)
+        self.clock = cluster.clock.beside()
+        """Its machine's: `wall_offset_ms` may be changed."""
+        self.files = SimulatedFiles(cluster.seed + broker_id, self.clock.now_ms)
         self.lives = 0
         self._cluster = cluster
         self._process: VirtualProcess | None = None
@@ -90,13 +92,13 @@ class EmbeddedBroker:
     async def _start(self) -> BrokerServer:
         cluster = self._cluster
         world = World(
-            clock=cluster.clock,
+            clock=self.clock,
             files=self.files,
             network=cluster.network.host(self.host),
             background=InlineBackground(),
             random=random.Random(f"{cluster.seed} {self.broker_id} {self.lives}"),
             zookeeper=self._connect,
-            children=InlineChildren(self.files, cluster.clock),
+            children=InlineChildren(self.files, self.clock),
         )
         server = BrokerServer(self._config(), world)
         try:
@@ -113,7 +115,7 @@ class EmbeddedBroker:
 
     def _connect(self, config: BrokerConfig) -> Store:
         timeout_ms = config.zookeeper_session_timeout_ms
-        self._store = self._cluster.zookeeper.connect(session_timeout_ms=timeout_ms)
+        self._store = self._cluster.zookeeper.connect(session_timeout_ms=timeout_ms, clock=InsideClock(self.clock))
         return self._store
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -131,6 +133,20 @@ class EmbeddedBroker:
             finally:
                 if self._process is process:
                     self._process = None
+
+    def suspend(self) -> None:
+        """Its process stands still, as by SIGSTOP: its machine goes on taking connections and bytes for it."""
+        assert self._process is not None and self._store is not None, f"{self.host} does not run"
+        self._process.suspend()
+        self._cluster.network.suspend_programs(self.host)
+        self._cluster.zookeeper.suspend(self._store)
+
+    def resume(self) -> None:
+        """Its process goes on, with everything that has come meanwhile. Harmless when it was not suspended."""
+        if self._process is not None and self._process.suspended and self._store is not None:
+            self._process.resume()
+            self._cluster.network.resume_programs(self.host)
+            self._cluster.zookeeper.resume(self._store)
 
     def kill(self) -> None:
         """End its process as kill -9 does, also while it starts or stops: nothing is flushed, checkpointed or said any

@@ -7,11 +7,12 @@ run takes only the time that its work takes, and is the same each time. It has n
 import asyncio
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, TypeVar
 
-from odradek.testing.virtual_process import PROCESS, belongs_to_dead
+from odradek.testing.virtual_process import PROCESS, VirtualProcess, belongs_to_dead
 from odradek.world.clock import LoopClock, Timer
 
 T = TypeVar("T")
@@ -43,11 +44,28 @@ class _TimeSelector:
         """No descriptor to give back."""
 
 
+class _OwnedFuture(asyncio.Future[Any]):
+    """A future that knows by which process it was made."""
+
+    process: VirtualProcess | None = None
+
+    @property
+    def nobody_waits(self) -> bool:
+        """Whoever could ask for its result is dead."""
+        return self.process is not None and self.process.dead
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
-    """An event loop on virtual time; `time()` is seconds since it was made. Takes nothing from a killed process."""
+    """An event loop on virtual time; `time()` is seconds since it was made. Takes nothing from a killed process, and
+    holds back what a suspended one would do."""
+
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
 
     def __init__(self) -> None:
         super().__init__()
+        self.suspended = 0
+        """Processes that stand still."""
         self._selector = _TimeSelector()
         self._clock_resolution = 1e-9
 
@@ -77,6 +95,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
             handle.cancel()
         return handle
 
+    def create_future(self) -> "asyncio.Future[Any]":
+        future = _OwnedFuture(loop=self)
+        future.process = PROCESS.get()
+        return future
+
     def create_task(self, coro: Any, *, name: Any = None, context: Any = None) -> "asyncio.Task[Any]":
         process = PROCESS.get() if context is None else context.get(PROCESS)
         task = super().create_task(coro, name=name, context=context)
@@ -87,6 +110,32 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _process_events(self, event_list: list[Any]) -> None:
         assert not event_list, "there are no descriptors here"
+        if self.suspended:
+            self._hold_back()
+
+    def _hold_back(self) -> None:
+        """Give what is ready or due to the processes that stand still; called in each turn before anything is run."""
+        waiting, self._ready = self._ready, deque()
+        for handle in waiting:
+            if not self._held(handle):
+                self._ready.append(handle)
+        due, end = [], self.time() + self._clock_resolution
+        while self._scheduled and self._scheduled[0].when() < end:
+            timer = heapq.heappop(self._scheduled)
+            if timer.cancelled() or not self._held(timer):
+                due.append(timer)
+            else:
+                timer._scheduled = False  # type: ignore[attr-defined]
+        for timer in due:
+            heapq.heappush(self._scheduled, timer)
+
+    @staticmethod
+    def _held(handle: asyncio.Handle) -> bool:
+        process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+        if process is None or not process.suspended:
+            return False
+        process.held.append(handle)
+        return True
 
     def _write_to_self(self) -> None:
         """Called after `call_soon_threadsafe`; the loop never sleeps, so there is nobody to wake."""
@@ -97,10 +146,15 @@ class VirtualClock(LoopClock):
 
     def __init__(self, loop: VirtualLoop, wall_clock_ms: int = FIRST_WALL_CLOCK_MS) -> None:
         super().__init__(loop)
+        self._virtual_loop = loop
         self.wall_offset_ms = wall_clock_ms
 
     def now_ms(self) -> int:
         return self.wall_offset_ms + int(self.monotonic_ms())
+
+    def beside(self) -> "VirtualClock":
+        """A clock of the same loop with a wall clock of its own, which shows the same until it is changed."""
+        return VirtualClock(self._virtual_loop, self.wall_offset_ms)
 
 
 def run_virtual(main: Callable[[VirtualClock], Coroutine[Any, Any, T]]) -> T:
@@ -110,7 +164,13 @@ def run_virtual(main: Callable[[VirtualClock], Coroutine[Any, Any, T]]) -> T:
     """
     loop = VirtualLoop()
     reported: list[BaseException] = []
-    loop.set_exception_handler(lambda _, context: reported.append(context.get("exception") or RuntimeError(context)))
+
+    def report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        future = context.get("future")
+        if not (isinstance(future, _OwnedFuture) and future.nobody_waits):
+            reported.append(context.get("exception") or RuntimeError(context))
+
+    loop.set_exception_handler(report)
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         result = runner.run(main(VirtualClock(loop)))
     if reported:

@@ -151,7 +151,9 @@ class VirtualEndpoint:
 
     def wake(self) -> None:
         """Call what can go on now, in a turn of its own, and again as long as it can."""
-        if not self._scheduled and not self.closed and (self._can_receive() or self._can_send()):
+        if self._scheduled or self.closed or self._network.is_suspended(self.host):
+            return
+        if self._can_receive() or self._can_send():
             self._scheduled = True
             self._network.clock.call_soon(self._call_back)
 
@@ -164,6 +166,8 @@ class VirtualEndpoint:
 
     def _call_back(self) -> None:
         self._scheduled = False
+        if self._network.is_suspended(self.host):
+            return
         try:
             if self._readable is not None and self._can_receive():
                 self._readable()
@@ -195,17 +199,17 @@ class VirtualListener:
     def arrive(self, endpoint: VirtualEndpoint) -> None:
         """Somebody has connected."""
         self._backlog.append(endpoint)
-        self._accept()
+        self.accept()
 
     def pause(self) -> None:
         self._paused = True
 
     def resume(self) -> None:
         self._paused = False
-        self._accept()
+        self.accept()
 
-    def _accept(self) -> None:
-        while self._backlog and not self._paused:
+    def accept(self) -> None:
+        while self._backlog and not self._paused and not self._network.is_suspended(self._address[0]):
             self._accepted(self._backlog.popleft())
 
     def close(self) -> None:
@@ -242,6 +246,7 @@ class VirtualNetwork:
         """Every direction of a connection whose receiving end is open."""
         self._cuts: set[tuple[str, str]] = set()
         self._healed = asyncio.Event()
+        self._suspended: set[str] = set()
         self._ports = itertools.count(FIRST_EPHEMERAL_PORT)
 
     def host(self, name: str) -> HostNetwork:
@@ -284,9 +289,28 @@ class VirtualNetwork:
             if host in ends and (other is None or other in ends):
                 endpoint.reset()
 
+    def is_suspended(self, host: str) -> bool:
+        return host in self._suspended
+
+    def suspend_programs(self, host: str) -> None:
+        """A host's programs stand still: its kernel goes on taking connections and bytes, as many as it has room for,
+        and nobody receives them."""
+        self._suspended.add(host)
+
+    def resume_programs(self, host: str) -> None:
+        """They go on, and find what has come meanwhile. Harmless when they were not suspended."""
+        self._suspended.discard(host)
+        for endpoint in list(self._endpoints):
+            if endpoint.host == host:
+                endpoint.wake()
+        for address, listener in list(self.listeners.items()):
+            if address[0] == host:
+                listener.accept()
+
     def end_programs(self, host: str, *, silently: bool = False) -> None:
         """A host's programs are gone, and with them its ports and connections; `silently`: its kernel too, so that
         the other ends find out only when they send something, or lose patience."""
+        self._suspended.discard(host)
         for address, listener in list(self.listeners.items()):
             if address[0] == host:
                 listener.close()

@@ -1,9 +1,11 @@
-"""A process on a virtual loop that can be killed: from one moment to the next nothing of it runs any more.
+"""A process on a virtual loop that can be killed: from one moment to the next nothing of it runs any more. It can also
+be suspended, as by SIGSTOP: what it would do meanwhile it does when it is resumed, all at once and in the old order.
 
 Whatever a process does is done in its context (contextvars): tasks, timers and callbacks that are made by it inherit
 that. `kill` takes its callbacks off the loop, and the loop takes no new ones; its tasks end where they wait. Parts that
 stand between processes (network, ZooKeeper) call each of them by `in_own_context`, and set their own timers by an
-`OutsideClock`, so that the death of one does not silence another.
+`OutsideClock`, so that the death of one does not silence another; what belongs to a process though others call it, such
+as its ZooKeeper client, sets its timers by an `InsideClock`.
 """
 
 import asyncio
@@ -27,6 +29,9 @@ class VirtualProcess:
     def __init__(self, name: str) -> None:
         self.name = name
         self.dead = False
+        self.suspended = False
+        self.held: list[asyncio.Handle] = []
+        """What it is going to do first when it is resumed; filled by the loop."""
         self.tasks: dict[asyncio.Task[Any], None] = {}
         """Those of it that have not ended, in the order of their making; the loop keeps this up to date."""
         self._context = copy_context()
@@ -45,11 +50,28 @@ class VirtualProcess:
             raise ProcessKilled(f"{self.name} was killed")
         return task.result()
 
+    def suspend(self) -> None:
+        """It stands still from the loop's next turn on. Must be called from outside of it."""
+        assert PROCESS.get() is not self and not self.dead and not self.suspended, self.name
+        self.suspended = True
+        asyncio.get_running_loop().suspended += 1  # type: ignore[attr-defined]
+
+    def resume(self) -> None:
+        """Do what was held back; harmless when it was not suspended."""
+        if self.suspended:
+            self.suspended = False
+            loop = asyncio.get_running_loop()
+            loop.suspended -= 1  # type: ignore[attr-defined]
+            loop._ready.extend(handle for handle in self.held if not handle.cancelled())  # type: ignore[attr-defined]
+            self.held.clear()
+
     def kill(self) -> None:
         """Harmless twice. Must be called from outside of it."""
         assert PROCESS.get() is not self, f"{self.name} cannot kill itself"
         if self.dead:
             return
+        self.held.clear()
+        self.resume()
         self.dead = True
         loop = asyncio.get_running_loop()
         for handle in (*loop._ready, *loop._scheduled):  # type: ignore[attr-defined]
@@ -91,13 +113,12 @@ def in_own_context(callback: Callable[..., object]) -> Callable[..., None]:
     return call
 
 
-class OutsideClock:
-    """A clock for what belongs to no process, whoever happens to call it."""
+class InsideClock:
+    """A clock for what belongs to the process that makes it, whoever happens to call it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._context = copy_context()
-        self._context.run(PROCESS.set, None)
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
@@ -110,3 +131,11 @@ class OutsideClock:
 
     def call_soon(self, callback: Callable[[], object]) -> Timer:
         return self._context.copy().run(self._clock.call_soon, callback)
+
+
+class OutsideClock(InsideClock):
+    """A clock for what belongs to no process, whoever happens to call it."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self._context.run(PROCESS.set, None)

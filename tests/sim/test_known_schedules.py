@@ -2,14 +2,15 @@
 
 import asyncio
 import logging
+import random
 
 import pytest
 
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
+from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.clients import SimulatedProducer
-from odradek.testing.simulation.faults import Faults
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import bytes_of, records_of
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
@@ -24,7 +25,7 @@ class Stage:
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster
         self.history = History(cluster.clock)
-        self.faults = Faults(cluster, self.history, 0, TOPIC)
+        self.administrator = Administrator(cluster, self.history, random.Random(0), TOPIC, [])
 
     async def prepare(self) -> None:
         while not any(self._is_controller(broker) for broker in self.cluster.brokers):
@@ -36,7 +37,7 @@ class Stage:
             partition_index=0, broker_ids=[self.leader.broker_id, self.follower.broker_id]
         )
         made = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[replicas])
-        answer = await self.faults.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=5_000), 7)
+        answer = await self.administrator.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=5_000), 7)
         assert answer.topics[0].error_code == 0, answer
         self.producer = SimulatedProducer(self.cluster, self.history, "producer-0", 1, TOPIC)
 

@@ -1,12 +1,13 @@
 """A broker that comes back after a power failure (broker/tasks/returning.py)."""
 
 import asyncio
+import random
 
 from odradek.broker.network.peer import Peer
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
-from odradek.testing.simulation.faults import Faults
+from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.history import History
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.znodes.topics import PartitionState, state_path
@@ -17,11 +18,11 @@ def test_a_controller_without_power_leads_nothing_when_it_is_back_at_once() -> N
 
     async def main(clock: VirtualClock) -> None:
         async with EmbeddedCluster(clock, brokers=3) as cluster:
-            faults = Faults(cluster, History(clock), 0, "t")
+            administrator = Administrator(cluster, History(clock), random.Random(0), "t", [])
             while not any(active(broker) for broker in cluster.brokers):
                 await asyncio.sleep(0.1)
             made = CreatableTopic(name="t", num_partitions=3, replication_factor=3)
-            await faults.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=5_000), 7)
+            await administrator.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=5_000), 7)
             await asyncio.sleep(1)
             (controller,) = [broker for broker in cluster.brokers if active(broker)]
             before = states(cluster)

@@ -31,6 +31,9 @@ def test_all_faults_together(seed: int) -> None:
         (3, ["isolate", "isolate_from_brokers", "one_way"]),
         (4, ["away_from_zookeeper", "session_expiry", "zookeeper_restart", "lost_answers"]),
         (5, ["shutdown", "topics", "slow_network"]),
+        (6, ["suspend", "slow_zookeeper"]),
+        (7, ["reassign", "elect_leaders", "move_directories"]),
+        (8, ["zookeeper_stands", "wall_clock"]),
     ],
 )
 def test_one_kind_of_fault(seed: int, kinds: list[str]) -> None:

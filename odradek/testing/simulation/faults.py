@@ -4,39 +4,33 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
 
-from odradek.broker.network.peer import Peer
 from odradek.broker.server import StartFailure
-from odradek.protocol.errors import ErrorCode
-from odradek.protocol.fields import Message
-from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
+from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.history import History
 from odradek.testing.virtual_process import ProcessKilled
 
 RESTART_PAUSE_S = 0.5
 STOP_PATIENCE_S = 20.0
-ADMIN_TIMEOUT_MS = 5_000
 LATENCY_MS = (0.1, 1.0)
+ZOOKEEPER_LATENCY_MS = (0.0, 2.0)
+ZOOKEEPER_SILENCE_MS = 4_000
+"""After so much silence a client gives a connection up: two thirds of the session."""
 
 
 class Faults:
     """The faults of one cluster. `busy`: brokers that are not to be touched by another fault."""
 
-    def __init__(self, cluster: EmbeddedCluster, history: History, seed: int, topic: str) -> None:
-        self.cluster, self.history, self.topic = cluster, history, topic
+    def __init__(self, cluster: EmbeddedCluster, history: History, administrator: Administrator, seed: int) -> None:
+        self.cluster, self.history, self.administrator = cluster, history, administrator
         self.random = random.Random(seed)
         self.busy: set[int] = set()
         self.exclusive = False
         self.under_way = 0
-        self.partitions = 0
-        """Of the topic, as far as they are known to have been made."""
-        self.topics: list[str] = []
-        """Further topics that exist for certain."""
-        self._topic_number = 0
+        self.zookeeper_latency_ms = ZOOKEEPER_LATENCY_MS
+        latencies = random.Random(seed)
+        cluster.zookeeper.draw_latency_ms = lambda: latencies.uniform(*self.zookeeper_latency_ms)
         self.kinds: dict[str, Callable[[], Awaitable[None]]] = {
             "kill": self.kill,
             "kill_controller": self.kill_controller,
@@ -51,15 +45,29 @@ class Faults:
             "shutdown": self.shutdown,
             "slow_network": self.slow_network,
             "resets": self.resets,
-            "topics": self.change_topics,
+            "suspend": self.suspend,
+            "slow_zookeeper": self.slow_zookeeper,
+            "zookeeper_stands": self.zookeeper_stands,
+            "wall_clock": self.wall_clock,
+            "topics": self.topics,
+            "reassign": self.reassign,
+            "elect_leaders": self.elect_leaders,
+            "move_directories": self.move_directories,
         }
 
     # choosing
 
     def _pick(self) -> EmbeddedBroker | None:
         """A running broker that no other fault has."""
-        free = [one for one in self.cluster.brokers if one.running and one.broker_id not in self.busy]
+        free = [one for one in self.cluster.brokers if self._is_free(one)]
         return self.random.choice(free) if free else None
+
+    def _is_free(self, broker: EmbeddedBroker) -> bool:
+        return broker.running and broker.broker_id not in self.busy
+
+    def _free_controller(self) -> EmbeddedBroker | None:
+        free = [one for one in self.cluster.brokers if self._is_free(one)]
+        return next((one for one in free if one.server.services.controller.is_active), None)
 
     async def _pass(self, least_s: float, most_s: float) -> None:
         await asyncio.sleep(self.random.choice((self.random.uniform(least_s, most_s), least_s)))
@@ -92,11 +100,9 @@ class Faults:
             await self._kill(broker)
 
     async def kill_controller(self) -> None:
-        for broker in self.cluster.brokers:
-            free = broker.running and broker.broker_id not in self.busy
-            if free and broker.server.services.controller.is_active:
-                await self._kill(broker)
-                return
+        broker = self._free_controller()
+        if broker is not None:
+            await self._kill(broker)
 
     async def power_failure(self) -> None:
         """Only while all is well, and alone until all is well again: what it takes away, another replica has."""
@@ -147,6 +153,32 @@ class Faults:
         await self._pass(0.05, 10.0)
         await self.start(broker)
         self.busy.discard(broker.broker_id)
+
+    async def suspend(self) -> None:
+        """SIGSTOP, and SIGCONT later; the controller as often as not."""
+        broker = self._pick()
+        if broker is not None and self.random.random() < 0.5:
+            broker = self._free_controller() or broker
+        if broker is None:
+            return
+        self.busy.add(broker.broker_id)
+        self.history.note(f"suspend broker-{broker.broker_id}")
+        broker.suspend()
+        await self._pass(0.5, 25.0)
+        self.history.note(f"resume broker-{broker.broker_id}")
+        broker.resume()
+        self.busy.discard(broker.broker_id)
+
+    async def wall_clock(self) -> None:
+        """One machine's clock is wrong by seconds, minutes or hours, and is put right again, or not."""
+        broker = self.random.choice(self.cluster.brokers)
+        for _ in range(self.random.randint(1, 4)):
+            step_ms = self.random.choice((1, -1)) * self.random.choice((3_000, 60_000, 1_200_000, 20_000_000))
+            self.history.note(f"wall clock of {broker.host}: {step_ms} ms")
+            broker.clock.wall_offset_ms += step_ms
+            await self._pass(0.1, 6.0)
+        if self.random.random() < 0.7:
+            broker.clock.wall_offset_ms = self.cluster.clock.wall_offset_ms
 
     # the network
 
@@ -216,7 +248,11 @@ class Faults:
 
     async def session_expiry(self) -> None:
         broker = self._pick()
-        if broker is not None and self.cluster.zookeeper.has_session(broker.store.session_id):
+        if broker is not None:
+            self._expire(broker)
+
+    def _expire(self, broker: EmbeddedBroker) -> None:
+        if self._is_free(broker) and self.cluster.zookeeper.has_session(broker.store.session_id):
             self.history.note(f"broker-{broker.broker_id}: session expires")
             self.cluster.zookeeper.expire_session(broker.store.session_id)
 
@@ -228,6 +264,26 @@ class Faults:
             self.history.note("ZooKeeper is back")
             self.cluster.zookeeper.restart()
 
+    async def zookeeper_stands(self) -> None:
+        """SIGSTOP for ZooKeeper: it answers nobody, and then some sessions have ended."""
+        if not self.cluster.zookeeper.serving:
+            return
+        self.history.note("ZooKeeper stands still")
+        self.cluster.zookeeper.stop(unnoticed_ms=ZOOKEEPER_SILENCE_MS)
+        await self._pass(0.2, 20.0)
+        self.history.note("ZooKeeper goes on")
+        self.cluster.zookeeper.restart()
+        for broker in self.cluster.brokers:
+            if self.random.random() < 0.3:
+                self._expire(broker)
+
+    async def slow_zookeeper(self) -> None:
+        most_ms = self.random.choice((20.0, 100.0, 800.0))
+        self.history.note(f"ZooKeeper takes up to {most_ms} ms each way")
+        self.zookeeper_latency_ms = (0.0, most_ms)
+        await self._pass(1.0, 20.0)
+        self.zookeeper_latency_ms = ZOOKEEPER_LATENCY_MS
+
     async def lost_answers(self) -> None:
         for _ in range(self.random.randint(1, 5)):
             broker = self._pick()
@@ -236,46 +292,21 @@ class Faults:
                 broker.store.lose_next_answer()
             await self._pass(0.05, 2.0)
 
-    # topics
+    # administrators
 
-    async def change_topics(self) -> None:
+    async def topics(self) -> None:
+        await self._administrate(self.administrator.change_topics)
+
+    async def reassign(self) -> None:
+        await self._administrate(self.administrator.reassign)
+
+    async def elect_leaders(self) -> None:
+        await self._administrate(self.administrator.elect_leaders)
+
+    async def move_directories(self) -> None:
+        await self._administrate(self.administrator.move_directories)
+
+    async def _administrate(self, act: Callable[[], Awaitable[None]]) -> None:
         for _ in range(self.random.randint(1, 5)):
-            kind = self.random.choice(("create", "create", "delete", "grow"))
-            if kind == "create":
-                await self._create_topic()
-            elif kind == "delete" and self.topics:
-                await self._delete_topic(self.topics.pop(self.random.randrange(len(self.topics))))
-            elif kind == "grow" and self.partitions < 5:
-                asked = CreatePartitionsTopic(name=self.topic, count=self.partitions + 1, assignments=None)
-                answer = await self.ask_controller(CreatePartitionsRequest(topics=[asked], timeout_ms=5_000), 3)
-                if answer is not None and answer.results[0].error_code == ErrorCode.NONE:
-                    self.partitions += 1
+            await act()
             await self._pass(0.0, 3.0)
-
-    async def _create_topic(self) -> None:
-        name = f"other-{self._topic_number}"
-        self._topic_number += 1
-        made = CreatableTopic(name=name, num_partitions=self.random.randint(1, 3), replication_factor=3)
-        answer = await self.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=5_000), 7)
-        if answer is not None and answer.topics[0].error_code == ErrorCode.NONE:
-            self.topics.append(name)
-
-    async def _delete_topic(self, name: str) -> None:
-        await self.ask_controller(DeleteTopicsRequest(topic_names=[name], timeout_ms=5_000), 3)
-
-    async def ask_controller(self, request: Message, version: int) -> Any:
-        """The answer of whoever holds the office, or None when it cannot be had."""
-        active = [b for b in self.cluster.brokers if b.running and b.server.services.controller.is_active]
-        if not active:
-            return None
-        host = self.cluster.network.host("admin")
-        peer = Peer(host, self.cluster.clock, active[0].host, self.cluster.port, "admin")
-        try:
-            answer = await peer.request(request, version, ADMIN_TIMEOUT_MS)
-        except (OSError, TimeoutError) as error:
-            self.history.note(f"admin: {type(request).__name__}: {error!r}")
-            return None
-        finally:
-            peer.close()
-        self.history.note(f"admin: {type(request).__name__} {answer!r:.150}")
-        return answer

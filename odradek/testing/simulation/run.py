@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer
-from odradek.testing.simulation.faults import LATENCY_MS, Faults
+from odradek.testing.simulation.faults import LATENCY_MS, ZOOKEEPER_LATENCY_MS, Faults
 from odradek.testing.simulation.history import History, Violation
 from odradek.testing.simulation.inspection import Inspection
 from odradek.testing.simulation.verdict import Verdict
@@ -30,6 +31,7 @@ PATIENCE_S = 150.0
 LONGEST_FAULT_S = 120.0
 """So much later than planned the last fault may end, its broker's restart included."""
 SETTINGS = {
+    "log.dirs": "/data/one,/data/two",
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
     "replica.lag.time.max.ms": "4000",
@@ -99,7 +101,10 @@ class Simulation:
         self.random = random.Random(plan.seed)
         self.history = History(clock)
         self.cluster = EmbeddedCluster(clock, 3, {**SETTINGS, **plan.settings}, seed=plan.seed * 1000)
-        self.faults = Faults(self.cluster, self.history, plan.seed + 1, TOPIC)
+        source = random.Random(plan.seed + 2)
+        directories = SETTINGS["log.dirs"].split(",")
+        self.administrator = Administrator(self.cluster, self.history, source, TOPIC, directories)
+        self.faults = Faults(self.cluster, self.history, self.administrator, plan.seed + 1)
         self.inspection = Inspection(self.cluster, self.history, TOPIC)
         self.producers: list[SimulatedProducer] = []
         self.consumer: SimulatedConsumer | None = None
@@ -121,12 +126,13 @@ class Simulation:
             for running in (story, looking, over):
                 running.cancel()
             await asyncio.wait([story, looking, over])
-            for ended in done:
-                ended.result()
-            if self.history.violation is None:
+            failures = [failure for failure in (ended.exception() for ended in done) if failure is not None]
+            if self.history.violation is None and not failures:
                 await self._close_clients()
             else:
                 self._abandon()
+            for failure in failures:
+                raise failure
         history = self.history
         return Report(
             self.plan,
@@ -180,11 +186,11 @@ class Simulation:
 
     async def _prepare(self) -> None:
         made = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=3)
-        while self.faults.partitions == 0:
+        while self.administrator.partitions == 0:
             await asyncio.sleep(0.2)
             request = CreateTopicsRequest(topics=[made], timeout_ms=10_000)
-            if await self.faults.ask_controller(request, 7) is not None:
-                self.faults.partitions = PARTITIONS
+            if await self.administrator.ask_controller(request, 7) is not None:
+                self.administrator.partitions = PARTITIONS
         seed = self.plan.seed * 100
         cluster, history = self.cluster, self.history
         self.producers = [SimulatedProducer(cluster, history, f"producer-{n}", seed + n, TOPIC) for n in range(2)]
@@ -196,16 +202,16 @@ class Simulation:
 
     def _use_partitions(self) -> None:
         for producer in self.producers:
-            producer.partitions = self.faults.partitions
+            producer.partitions = self.administrator.partitions
         assert self.consumer is not None
-        self.consumer.assign(range(self.faults.partitions))
+        self.consumer.assign(range(self.administrator.partitions))
 
     async def _follow_growth(self) -> None:
-        known = self.faults.partitions
+        known = self.administrator.partitions
         while True:
             await asyncio.sleep(0.1)
-            if self.faults.partitions != known:
-                known = self.faults.partitions
+            if self.administrator.partitions != known:
+                known = self.administrator.partitions
                 self._use_partitions()
 
     async def _trouble(self, until_ms: float) -> None:
@@ -224,6 +230,7 @@ class Simulation:
         self.history.note("calm")
         self.cluster.network.heal()
         self.cluster.network.latency_ms = LATENCY_MS
+        self.faults.zookeeper_latency_ms = ZOOKEEPER_LATENCY_MS
         if not self.cluster.zookeeper.serving:
             self.cluster.zookeeper.restart()
 

@@ -4,9 +4,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from odradek.client.records import TopicPartition
+from odradek.testing.simulation.administration import assignments
 from odradek.testing.simulation.inspection import bytes_of, records_of
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH
-from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, TopicAssignment, state_path, topic_path
+from odradek.zk_schema.znodes.topics import PartitionState, state_path
 
 if TYPE_CHECKING:
     from odradek.testing.simulation.run import Simulation
@@ -26,10 +27,11 @@ class Verdict:
         """Wait for rest, then judge."""
         deadline_ms = self._run.clock.monotonic_ms() + patience_s * 1000
         # An administrator who got no answer may have made more partitions than it knows of.
-        self._run.faults.partitions = sum(topic == self._topic for topic, _ in self._partitions())
-        while (unrest := self._unrest()) is not None:
+        administrator = self._run.administrator
+        administrator.partitions = sum(topic == self._topic for topic, _ in self._partitions())
+        while not await administrator.ask_for_whole_assignments() or self._unrest() is not None:
             if self._run.clock.monotonic_ms() > deadline_ms:
-                self._history.violated(f"no rest within {patience_s:g} s: {unrest}")
+                self._history.violated(f"no rest within {patience_s:g} s: {self._unrest()}")
                 return
             await asyncio.sleep(CHECK_EVERY_S)
         self._run.inspection.look()
@@ -50,15 +52,13 @@ class Verdict:
         deleting = self._cluster.zookeeper.tree.node(DELETE_TOPICS_PATH).children
         if deleting:
             return f"topics being deleted: {sorted(deleting)}"
+        moving = {where: held for where, held in assignments(self._cluster).items() if held.adding or held.removing}
+        if moving:
+            return f"reassignments under way: {moving}"
         return self._unrest_of_partitions() or self._unrest_of_clients()
 
     def _partitions(self) -> list[tuple[str, int]]:
-        zookeeper = self._cluster.zookeeper
-        found = []
-        for topic in sorted(zookeeper.tree.node(TOPICS_PATH).children):
-            assignment = TopicAssignment.decode(topic, zookeeper.data(topic_path(topic)))
-            found += [(topic, index) for index in sorted(assignment.partitions)]
-        return found
+        return list(assignments(self._cluster))
 
     def _unrest_of_partitions(self) -> str | None:
         expected = self._partitions()
@@ -66,6 +66,9 @@ class Verdict:
             held = sorted(broker.server.services.replicas.partitions)
             if held != expected:
                 return f"{broker.host} holds {held}, should {expected}"
+            copied = [where for where in expected if broker.server.services.logs.future_log(*where) is not None]
+            if copied:
+                return f"{broker.host} moves {copied} to another directory"
             known = sorted(broker.server.services.metadata.topics)
             if known != sorted({topic for topic, _ in expected}):
                 return f"{broker.host} knows the topics {known}"

@@ -1,0 +1,158 @@
+"""What administrators do to a simulated cluster while other things go wrong: topics come, grow and go, replicas move to
+other brokers and to other log directories, leaders are asked for."""
+
+import random
+from typing import Any
+
+from odradek.broker.network.peer import Peer
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from odradek.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
+from odradek.protocol.messages.elect_leaders import ElectLeadersRequest
+from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
+from odradek.testing.simulation.history import History
+from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionReplicas, TopicAssignment, topic_path
+
+ADMIN_TIMEOUT_MS = 5_000
+MOST_PARTITIONS = 5
+LEAST_REPLICAS = 2
+"""As min.insync.replicas: with fewer nothing is acknowledged, and one lost disk would be too many."""
+
+
+def assignments(cluster: EmbeddedCluster) -> dict[tuple[str, int], PartitionReplicas]:
+    """Of every partition, as ZooKeeper has it."""
+    zookeeper = cluster.zookeeper
+    found = {}
+    for topic in sorted(zookeeper.tree.node(TOPICS_PATH).children):
+        assignment = TopicAssignment.decode(topic, zookeeper.data(topic_path(topic)))
+        found.update({(topic, index): held for index, held in sorted(assignment.partitions.items())})
+    return found
+
+
+class Administrator:
+    """Of one cluster. `directories`: the log directories of every broker."""
+
+    def __init__(
+        self, cluster: EmbeddedCluster, history: History, source: random.Random, topic: str, directories: list[str]
+    ) -> None:
+        self.cluster, self.history, self.random, self.topic = cluster, history, source, topic
+        self.directories = directories
+        self.partitions = 0
+        """Of the topic, as far as they are known to have been made."""
+        self.topics: list[str] = []
+        """Further topics that exist for certain."""
+        self._deleted: list[str] = []
+        self._topic_number = 0
+
+    async def ask(self, broker: EmbeddedBroker, request: Message, version: int) -> Any:
+        """Its answer, or None when it cannot be had."""
+        host = self.cluster.network.host("admin")
+        peer = Peer(host, self.cluster.clock, broker.host, self.cluster.port, "admin")
+        try:
+            answer = await peer.request(request, version, ADMIN_TIMEOUT_MS)
+        except (OSError, TimeoutError) as error:
+            self.history.note(f"admin: {type(request).__name__}: {error!r}")
+            return None
+        finally:
+            peer.close()
+        self.history.note(f"admin: {type(request).__name__} {answer!r:.150}")
+        return answer
+
+    async def ask_controller(self, request: Message, version: int) -> Any:
+        """The answer of whoever holds the office, or None when it cannot be had."""
+        active = [b for b in self.cluster.brokers if b.running and b.server.services.controller.is_active]
+        return await self.ask(active[0], request, version) if active else None
+
+    # topics
+
+    async def change_topics(self) -> None:
+        """One of them comes, grows or goes."""
+        kind = self.random.choice(("create", "create", "delete", "grow"))
+        if kind == "create":
+            await self._create_topic()
+        elif kind == "delete" and self.topics:
+            name = self.topics.pop(self.random.randrange(len(self.topics)))
+            self._deleted.append(name)
+            await self.ask_controller(DeleteTopicsRequest(topic_names=[name], timeout_ms=ADMIN_TIMEOUT_MS), 3)
+        elif kind == "grow" and self.partitions < MOST_PARTITIONS:
+            asked = CreatePartitionsTopic(name=self.topic, count=self.partitions + 1, assignments=None)
+            answer = await self.ask_controller(CreatePartitionsRequest(topics=[asked], timeout_ms=ADMIN_TIMEOUT_MS), 3)
+            if answer is not None and answer.results[0].error_code == ErrorCode.NONE:
+                self.partitions += 1
+
+    async def _create_topic(self) -> None:
+        """A new one, or one of the name of one that was deleted."""
+        if self._deleted and self.random.random() < 0.5:
+            name = self._deleted.pop(self.random.randrange(len(self._deleted)))
+        else:
+            name = f"other-{self._topic_number}"
+            self._topic_number += 1
+        made = CreatableTopic(name=name, num_partitions=self.random.randint(1, 3), replication_factor=3)
+        answer = await self.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=ADMIN_TIMEOUT_MS), 7)
+        if answer is not None and answer.topics[0].error_code == ErrorCode.NONE:
+            self.topics.append(name)
+
+    # replicas
+
+    async def reassign(self) -> None:
+        """Some partitions move to other brokers, or their moves are called off."""
+        known = list(assignments(self.cluster))
+        chosen = self.random.sample(known, min(len(known), self.random.randint(1, 3)))
+        broker_ids = [broker.broker_id for broker in self.cluster.brokers]
+        asked: dict[tuple[str, int], list[int] | None] = {}
+        for partition in chosen:
+            count = self.random.randint(LEAST_REPLICAS, len(broker_ids))
+            asked[partition] = None if self.random.random() < 0.2 else self.random.sample(broker_ids, count)
+        await self._reassign(asked)
+
+    async def _reassign(self, asked: dict[tuple[str, int], list[int] | None]) -> None:
+        topics = [
+            ReassignableTopic(name=topic, partitions=[ReassignablePartition(partition_index=index, replicas=replicas)])
+            for (topic, index), replicas in asked.items()
+        ]
+        self.history.note(f"admin: reassign {asked}")
+        await self.ask_controller(AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=ADMIN_TIMEOUT_MS), 0)
+
+    async def ask_for_whole_assignments(self) -> bool:
+        """After the faults: every partition is to be on every broker again. Whether that is what ZooKeeper has."""
+        broker_ids = [broker.broker_id for broker in self.cluster.brokers]
+        asked: dict[tuple[str, int], list[int] | None] = {
+            partition: [*held.replicas, *(one for one in broker_ids if one not in held.replicas)]
+            for partition, held in assignments(self.cluster).items()
+            if len(held.replicas) < len(broker_ids) or held.removing
+        }
+        if asked:
+            await self._reassign(asked)
+        return not asked
+
+    async def elect_leaders(self) -> None:
+        """Preferred ones, of all partitions."""
+        request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=ADMIN_TIMEOUT_MS)
+        await self.ask_controller(request, 2)
+
+    async def move_directories(self) -> None:
+        """One broker's replicas of one topic move to one of its log directories."""
+        running = [broker for broker in self.cluster.brokers if broker.running]
+        if not running:
+            return
+        broker = self.random.choice(running)
+        known = list(assignments(self.cluster))
+        if not known:
+            return
+        topic, index = self.random.choice(known)
+        target = self.random.choice(self.directories)
+        self.history.note(f"admin: {broker.host} moves {topic}-{index} to {target}")
+        moved = AlterReplicaLogDir(path=target, topics=[AlterReplicaLogDirTopic(name=topic, partitions=[index])])
+        await self.ask(broker, AlterReplicaLogDirsRequest(dirs=[moved]), 2)

@@ -1,0 +1,124 @@
+"""A process that is suspended and goes on (SIGSTOP, SIGCONT), and one that is killed meanwhile."""
+
+import asyncio
+
+import pytest
+
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.testing.virtual_network import VirtualNetwork
+from odradek.testing.virtual_process import InsideClock, ProcessKilled, VirtualProcess
+from odradek.zk_schema.memory import MemoryZooKeeper
+from odradek.zk_schema.store import Connected, Expired, StoreEvent, Suspended, WatchFired, WatchKind
+
+SESSION_TIMEOUT_MS = 6_000
+
+
+def test_what_is_due_while_a_process_stands_still_is_done_in_order_when_it_goes_on() -> None:
+    async def main(clock: VirtualClock) -> list[tuple[str, float]]:
+        done: list[tuple[str, float]] = []
+
+        async def ticks() -> None:
+            clock.call_later(4_000, lambda: done.append(("timer", clock.monotonic_ms())))
+            cancelled = clock.call_later(3_000, lambda: done.append(("cancelled", clock.monotonic_ms())))
+            clock.call_later(2_000, cancelled.cancel)
+            while len(done) < 4:
+                await asyncio.sleep(1)
+                done.append(("tick", clock.monotonic_ms()))
+
+        process = VirtualProcess("one")
+        running = asyncio.ensure_future(process.run(ticks()))
+        await asyncio.sleep(1.5)
+        process.suspend()
+        await asyncio.sleep(5)
+        assert done == [("tick", 1_000)]
+        process.resume()
+        await running
+        return done
+
+    assert run_virtual(main) == [("tick", 1_000), ("timer", 6_500), ("tick", 6_500), ("tick", 7_500)]
+
+
+def test_a_process_that_is_killed_while_it_stands_still_does_nothing_more() -> None:
+    async def main(clock: VirtualClock) -> None:
+        process = VirtualProcess("one")
+        done: list[str] = []
+
+        async def work() -> None:
+            await asyncio.sleep(1)
+            done.append("too late")
+
+        running = asyncio.ensure_future(process.run(work()))
+        await asyncio.sleep(0.5)
+        process.suspend()
+        await asyncio.sleep(1)
+        process.kill()
+        with pytest.raises(ProcessKilled):
+            await running
+        await asyncio.sleep(5)
+        assert not done
+
+    run_virtual(main)
+
+
+def test_the_machine_of_a_suspended_process_takes_connections_and_bytes() -> None:
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        received: list[bytes] = []
+        accepted = []
+
+        def take(endpoint: object) -> None:
+            accepted.append(endpoint)
+
+        network.host("b").listen("", 9, take)
+        first = await network.host("a").connect("b", 9)
+        (far,) = accepted
+        buffer = memoryview(bytearray(100))
+        far.on_readable(lambda: received.append(bytes(buffer[: far.receive_into(buffer)])))
+        network.suspend_programs("b")
+        first.send(b"one")
+        await asyncio.sleep(1)
+        first.send(b"two")
+        await network.host("a").connect("b", 9)
+        await asyncio.sleep(1)
+        assert (received, len(accepted)) == ([], 1)
+        network.resume_programs("b")
+        await asyncio.sleep(1)
+        assert (received, len(accepted)) == ([b"onetwo"], 2)
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("standing_ms", [SESSION_TIMEOUT_MS - 1_000, SESSION_TIMEOUT_MS + 1_000])
+def test_a_suspended_client_of_zookeeper_hears_of_all_in_the_order_it_happened(standing_ms: int) -> None:
+    async def main(clock: VirtualClock) -> list[StoreEvent]:
+        server = MemoryZooKeeper(clock, session_timeout_ms=SESSION_TIMEOUT_MS)
+        process = VirtualProcess("one")
+        events: list[StoreEvent] = []
+
+        async def watch() -> None:
+            store = server.connect(clock=InsideClock(clock))
+            clients.append(store)
+            await store.start(1_000)
+            store.subscribe(events.append)
+            await store.create("/mine", ephemeral=True)
+            await store.exists("/x", watch=True)
+
+        clients = []
+        await process.run(watch())
+        other = server.connect()
+        await other.start(1_000)
+        process.suspend()
+        server.suspend(clients[0])
+        await other.create("/x")
+        await asyncio.sleep(standing_ms / 1000)
+        assert events == []
+        process.resume()
+        server.resume(clients[0])
+        await asyncio.sleep(1)
+        return events
+
+    events = run_virtual(main)
+    expected: list[StoreEvent] = [WatchFired(WatchKind.CREATED, "/x")]
+    if standing_ms > SESSION_TIMEOUT_MS:
+        expected += [Suspended(), Expired(), Connected(3)]
+    assert events == expected
