@@ -4,11 +4,12 @@ The retries that admin and consumer share: the controller, a group's coordinator
 that says "not I" or cannot be reached is no failure yet; any other error is the caller's to judge.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from odradek.client.cluster import Cluster
 from odradek.client.errors import BrokerUnreachable, ClientTimeout
+from odradek.client.wakeup import sleep_ms
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
 
@@ -51,7 +52,7 @@ class Deadline:
         pause_ms = self._cluster.config.retry_backoff_ms
         if self.left_ms() <= pause_ms:
             raise ClientTimeout(f"{self._said}; last: {reason}") from reason
-        await self._cluster.sleep_ms(pause_ms)
+        await sleep_ms(self._cluster.clock, pause_ms)
 
 
 async def ask_controller(
@@ -62,26 +63,20 @@ async def ask_controller(
     deadline: Deadline,
 ) -> Response:
     """Ask the controller; `errors` are those in an answer. Raises ClientTimeout."""
+
+    async def controller() -> int:
+        if cluster.view.controller_id not in cluster.view.nodes:
+            await cluster.refresh()
+        if cluster.view.controller_id not in cluster.view.nodes:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at the moment")
+        return cluster.view.controller_id
+
     while True:
-        try:
-            if cluster.view.controller_id not in cluster.view.nodes:
-                await cluster.refresh()
-            node_id = cluster.view.controller_id
-            if node_id not in cluster.view.nodes:
-                raise KafkaError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at the moment")
-            answer = await cluster.request(node_id, message, response, timeout_ms=_patience_ms(cluster, deadline))
-            again = ASK_AGAIN.intersection(errors(answer))
-            if not again:
-                return answer
-            failure: Exception = KafkaError(next(iter(again)))
-        except BrokerUnreachable as error:
-            failure = error
-        except KafkaError as error:
-            if error.code not in ASK_AGAIN:
-                raise
-            failure = error
-        await deadline.pause_after(failure)
-        await _refresh_quietly(cluster)
+        outcome = await _try(cluster, controller, "", message, response, errors, deadline)
+        if not isinstance(outcome, Exception):
+            return outcome
+        await deadline.pause_after(outcome)
+        await refresh_quietly(cluster)
 
 
 async def ask_coordinator(
@@ -93,35 +88,43 @@ async def ask_coordinator(
     deadline: Deadline,
 ) -> Response:
     """Ask a group's coordinator. Raises ClientTimeout, KafkaError (GROUP_AUTHORIZATION_FAILED …)."""
+
+    async def coordinator() -> int:
+        return await cluster.find_coordinator(group_id)
+
     while True:
-        try:
-            node_id = await cluster.find_coordinator(group_id)
-            answer = await cluster.request(
-                node_id,
-                message,
-                response,
-                timeout_ms=_patience_ms(cluster, deadline),
-                purpose=COORDINATOR_CONNECTION,
-            )
-            again = ASK_AGAIN.intersection(errors(answer))
-            if not again:
-                return answer
-            failure: Exception = KafkaError(next(iter(again)), f"group {group_id}")
-        except BrokerUnreachable as error:
-            failure = error
-        except KafkaError as error:
-            if error.code not in ASK_AGAIN:
-                raise
-            failure = error
-        await deadline.pause_after(failure)
+        outcome = await _try(cluster, coordinator, COORDINATOR_CONNECTION, message, response, errors, deadline)
+        if not isinstance(outcome, Exception):
+            return outcome
+        await deadline.pause_after(outcome)
 
 
-def _patience_ms(cluster: Cluster, deadline: Deadline) -> float:
-    return max(1.0, min(cluster.config.request_timeout_ms, deadline.left_ms()))
+async def _try(
+    cluster: Cluster,
+    find: Callable[[], Awaitable[int]],
+    purpose: str,
+    message: Message,
+    response: type[Response],
+    errors: Callable[[Response], Iterable[ErrorCode]],
+    deadline: Deadline,
+) -> Response | Exception:
+    """One attempt: the answer, or why it may be asked again. Raises KafkaError for the rest."""
+    try:
+        node_id = await find()
+        patience_ms = max(1.0, min(cluster.config.request_timeout_ms, deadline.left_ms()))
+        answer = await cluster.request(node_id, message, response, timeout_ms=patience_ms, purpose=purpose)
+    except BrokerUnreachable as error:
+        return error
+    except KafkaError as error:
+        if error.code not in ASK_AGAIN:
+            raise
+        return error
+    again = ASK_AGAIN.intersection(errors(answer))
+    return KafkaError(min(again), type(answer).__name__.removesuffix("Response")) if again else answer
 
 
-async def _refresh_quietly(cluster: Cluster) -> None:
-    """The next round asks anyway, and reports what is wrong then."""
+async def refresh_quietly(cluster: Cluster) -> None:
+    """For a loop that asks anyway, and reports what is wrong then."""
     try:
         await cluster.refresh()
     except BrokerUnreachable:

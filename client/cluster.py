@@ -6,7 +6,7 @@ The shell that all clients share, on one loop. It keeps no thread and reads no t
 import asyncio
 import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from odradek.client.backoff import backoff_ms
@@ -14,6 +14,7 @@ from odradek.client.config import CommonConfig, addresses
 from odradek.client.connection import Connection, connect
 from odradek.client.errors import BrokerUnreachable, ClientClosed, NoBrokerReachable
 from odradek.client.metadata import ClusterView, MetadataNeeds, Node, updated
+from odradek.client.wakeup import NEVER
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -53,6 +54,8 @@ class Cluster:
         self.view = ClusterView()
         self.needs = MetadataNeeds(config.metadata_max_age_ms, config.retry_backoff_ms)
         self.allow_auto_create = False
+        self.refreshed: Callable[[BaseException | None], object] = lambda error: None
+        """Told of the end of every refresh, whoever began it, and of what it failed with."""
         self._network = network
         self._bootstrap: list[Node] = []
         self.bootstrap_from(config.bootstrap_servers)
@@ -199,15 +202,28 @@ class Cluster:
 
     async def refresh(self) -> None:
         """Ask for the metadata of all wanted topics; several callers share one request. Raises NoBrokerReachable."""
+        await asyncio.shield(self._begin_refresh())
+
+    def refresh_when_due(self) -> float:
+        """Begin to ask when it is time for it; a monotonic time to call this again, if not after `refreshed`."""
+        if self._refresh is not None or not (self.needs.topics or self.needs.all_topics):
+            return NEVER
+        due_ms = self.needs.next_at_ms()
+        if due_ms <= self.clock.monotonic_ms():
+            self._begin_refresh()
+            return NEVER
+        return due_ms
+
+    def _begin_refresh(self) -> "asyncio.Task[None]":
         if self._refresh is None:
             self._refresh = asyncio.ensure_future(self._ask_metadata())
-            self._refresh.add_done_callback(self._refreshed)
-        await asyncio.shield(self._refresh)
+            self._refresh.add_done_callback(self._refresh_ended)
+        return self._refresh
 
-    def _refreshed(self, task: "asyncio.Task[None]") -> None:
+    def _refresh_ended(self, task: "asyncio.Task[None]") -> None:
         self._refresh = None
         if not task.cancelled():
-            task.exception()
+            self.refreshed(task.exception())
 
     async def _ask_metadata(self) -> None:
         self.needs.attempted(self.clock.monotonic_ms())
@@ -256,12 +272,3 @@ class Cluster:
             nodes = {**self.view.nodes, found.node_id: Node(found.node_id, found.host, found.port)}
             self.view = ClusterView(self.view.cluster_id, self.view.controller_id, nodes, self.view.topics)
         return found.node_id
-
-    async def sleep_ms(self, delay_ms: float) -> None:
-        """Wait on the clock that was passed in."""
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timer = self.clock.call_later(delay_ms, lambda: None if waiting.done() else waiting.set_result(None))
-        try:
-            await waiting
-        finally:
-            timer.cancel()

@@ -20,6 +20,8 @@ from odradek.protocol.primitives import ZERO_UUID
 TOPIC_EXPIRY_MS = 300_000
 """A topic that a producer has not used for so long is no longer asked for (metadata.max.idle.ms)."""
 WANTED_TOPICS_LIMIT = 100_000
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Kafka's own: a pattern does not mean them (exclude.internal.topics)."""
 
 
 class Node(NamedTuple):
@@ -150,12 +152,13 @@ class MetadataNeeds:
     when the last answer is `max_age_ms` old.
     """
 
-    def __init__(self, max_age_ms: float, retry_backoff_ms: float, *, expire_topics: bool = False) -> None:
+    def __init__(self, max_age_ms: float, retry_backoff_ms: float) -> None:
         self._max_age_ms = max_age_ms
         self._retry_backoff_ms = retry_backoff_ms
-        self._expire_topics = expire_topics
         self._last_used_ms: dict[str, float] = {}
         self.all_topics = False
+        self.expire_topics = False
+        """Producers: a topic that is not sent to any more is forgotten."""
         self._answered_ms = float("-inf")
         self._attempted_ms = float("-inf")
         self._stale = True
@@ -199,7 +202,7 @@ class MetadataNeeds:
         self._answered_ms = now_ms
         if not complete:
             self._stale = True
-        if self._expire_topics:
+        if self.expire_topics:
             for topic in [name for name, used in self._last_used_ms.items() if now_ms - used > TOPIC_EXPIRY_MS]:
                 del self._last_used_ms[topic]
 

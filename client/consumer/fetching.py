@@ -1,15 +1,16 @@
-"""Which fetches to send, and what their answers hold. Pure."""
+"""Which fetches to send, and what their answers mean. Pure: shells send them and obey the verdicts."""
 
 from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 
-from odradek.client.consumer.chunks import CHUNKS_PER_PARTITION
-from odradek.client.consumer.config import ConsumerSettings
+from odradek.client.consumer.chunks import CHUNKS_PER_PARTITION, Chunk
+from odradek.client.consumer.config import READ_COMMITTED, ConsumerSettings
 from odradek.client.consumer.positions import Positions
+from odradek.client.errors import ClientError, CorruptRecords
 from odradek.client.metadata import ClusterView
 from odradek.client.offsets import by_topic
 from odradek.client.records import TopicPartition
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, MalformedMessage, error_code
 from odradek.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -37,6 +38,8 @@ STALE_VIEW = frozenset(
     }
 )
 """Ask again after a pause and a look at the metadata."""
+ASK_AGAIN = (STALE_VIEW | RETRIABLE) - {ErrorCode.CORRUPT_MESSAGE}
+"""Likewise. A batch that a broker finds damaged will be damaged the next time too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,38 @@ class FetchCall:
     request: FetchRequest
     asked: Mapping[TopicPartition, Asked]
     highest_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Records."""
+
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class NothingNew:
+    """There is nothing there yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfRange:
+    """What was asked for is not in the log, or not any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgain:
+    """After a pause, when the metadata is fresh."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """For the application: asking again brings the same."""
+
+    error: Exception
+
+
+Verdict = Arrived | NothingNew | OutOfRange | AskAgain | Refused
 
 
 def plan_fetches(
@@ -134,3 +169,32 @@ def partitions_of(call: FetchCall, answer: FetchResponse) -> dict[TopicPartition
             if topic_partition in call.asked:
                 found[topic_partition] = one
     return found
+
+
+def judge(topic_partition: TopicPartition, asked: Asked, data: PartitionData, isolation: int, limit: str) -> Verdict:
+    """What one partition's part of an answer means. `limit`: the setting that bounds it, with its value."""
+    error = error_code(data.error_code)
+    if error == ErrorCode.NONE:
+        return _arrived(topic_partition, asked, data, isolation, limit)
+    if error == ErrorCode.OFFSET_OUT_OF_RANGE:
+        return OutOfRange()
+    if error in ASK_AGAIN:
+        return AskAgain()
+    return Refused(KafkaError(error, f"{topic_partition}: cannot be read at offset {asked.offset}"))
+
+
+def _arrived(topic_partition: TopicPartition, asked: Asked, data: PartitionData, isolation: int, limit: str) -> Verdict:
+    records = memoryview(data.records or b"")
+    aborted = None
+    if isolation == READ_COMMITTED:
+        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
+    end = data.high_watermark if data.high_watermark > asked.offset else None
+    try:
+        chunk = Chunk(topic_partition, records, asked.offset, asked.version, aborted, end)
+    except MalformedMessage as error:
+        return Refused(CorruptRecords(f"{topic_partition} from offset {asked.offset}: damaged records: {error}"))
+    if not chunk.empty:
+        return Arrived(chunk)
+    if not len(records):
+        return NothingNew()
+    return Refused(ClientError(f"{topic_partition} at offset {asked.offset}: the batch there is larger than {limit}"))

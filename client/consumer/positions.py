@@ -7,13 +7,25 @@ back: so an answer to a question from before is thrown away.
 """
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from odradek.client.errors import NoOffsetForPartition
 from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.client.records import OffsetAndMetadata, TopicPartition
+from odradek.client.wakeup import NEVER
 
 RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
+
+
+def reset_timestamp(policy: str, topic_partition: TopicPartition) -> int:
+    """What auto.offset.reset says of a partition. Raises NoOffsetForPartition for "none"."""
+    if policy not in RESET_TIMESTAMPS:
+        raise NoOffsetForPartition(
+            f"{topic_partition}: no committed offset to start from, or it is out of range, and "
+            "auto.offset.reset=none: seek, or choose earliest or latest"
+        )
+    return RESET_TIMESTAMPS[policy]
 
 
 @dataclass(slots=True)
@@ -31,12 +43,19 @@ class PartitionPosition:
     version: int = 0
     fetching: bool = False
     retry_at_ms: float = 0.0
-    high_watermark: int = -1
 
     @property
     def located(self) -> bool:
         """Whether records can be asked for."""
         return self.position >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """A partition to locate: by time, or (None) where it is committed; and the version of its position then."""
+
+    version: int
+    timestamp: int | None
 
 
 class Positions:
@@ -72,25 +91,49 @@ class Positions:
         state.fetching = False
         state.retry_at_ms = 0.0
 
+    def pause(self, topic_partition: TopicPartition, version: int, until_ms: float) -> None:
+        """A question of that version has ended without use: do not ask again before a monotonic time."""
+        state = self.partitions.get(topic_partition)
+        if state is not None and state.version == version:
+            state.fetching = False
+            state.retry_at_ms = until_ms
+
+    def next_retry_ms(self, now_ms: float) -> float:
+        """When the first pause that is still on ends."""
+        return min((one.retry_at_ms for one in self.partitions.values() if one.retry_at_ms > now_ms), default=NEVER)
+
+    # -- locating ------------------------------------------------------------------------------------------------------
+
     def unlocated(self, now_ms: float) -> list[TopicPartition]:
         """Those to locate now."""
         return [tp for tp, state in self.partitions.items() if not state.located and state.retry_at_ms <= now_ms]
 
-    def located_from_commits(
-        self, asked: Collection[TopicPartition], committed: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> list[TopicPartition]:
-        """Start where commits say; those without one, which must be reset, are returned."""
-        without = []
-        for topic_partition in asked:
+    def sought(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Sought]:
+        """How to locate those of them that are still to be."""
+        states = {tp: self.partitions.get(tp) for tp in wanted}
+        return {
+            tp: Sought(state.version, state.reset_to)
+            for tp, state in states.items()
+            if state is not None and not state.located
+        }
+
+    def locate(self, topic_partition: TopicPartition, sought: Sought, offset: int, leader_epoch: int = -1) -> None:
+        """Reading starts there, unless the application has sought something else meanwhile, or has it no longer."""
+        state = self.partitions.get(topic_partition)
+        if state is None or state.located or state.version != sought.version:
+            return
+        state.position = state.fetch_offset = offset
+        state.leader_epoch = leader_epoch
+        state.reset_to = None
+
+    def retry_at(self, partitions: Iterable[TopicPartition], at_ms: float) -> None:
+        """Those that still have no position are not looked for before a monotonic time."""
+        for topic_partition in partitions:
             state = self.partitions.get(topic_partition)
-            if state is None or state.located or state.reset_to is not None:
-                continue
-            if topic_partition in committed:
-                state.position = state.fetch_offset = committed[topic_partition].offset
-                state.leader_epoch = committed[topic_partition].leader_epoch
-            else:
-                without.append(topic_partition)
-        return without
+            if state is not None and not state.located:
+                state.retry_at_ms = at_ms
+
+    # -- what is read --------------------------------------------------------------------------------------------------
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a commit of everything handed out says."""

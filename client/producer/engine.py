@@ -19,6 +19,7 @@ from odradek.client.producer.partitioners import Partitioner
 from odradek.client.producer.sender import Answer, ProduceCall, Sender, SenderSettings
 from odradek.client.producer.sequences import ProducerSequences
 from odradek.client.records import TopicPartition
+from odradek.client.wakeup import WakeUp, sleep_ms
 from odradek.protocol import compression
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -51,13 +52,14 @@ class ProducerEngine:
         self._sender = Sender(_sender_settings(config), self.accumulator, self.sequences, cluster.random)
         self._partitioner = partitioner
         self._codec = compression.codec_number(config.compression_type)
-        self._woken = asyncio.Event()
+        self._woken = WakeUp(cluster.clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._connecting: set[int] = set()
         self._identifying = False
-        self._refreshing = False
         self._stopped = False
         cluster.allow_auto_create = True
+        cluster.needs.expire_topics = True
+        cluster.refreshed = self._metadata_refreshed
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -69,8 +71,7 @@ class ProducerEngine:
         """Plan, carry out, wait; until `stop`."""
         while not self._stopped:
             self._woken.clear()
-            next_at_ms = self._round()
-            await self._wait_until(next_at_ms)
+            await self._woken.wait_until(self._round())
 
     def requests_in_flight(self, node_id: int) -> int:
         """Produce requests to a broker that are not answered yet. From any thread: one look at one number."""
@@ -108,24 +109,12 @@ class ProducerEngine:
             self._spawn(self._connect(node_id))
         if plan.leaderless:
             self.cluster.needs.stale()
-        return min(plan.next_at_ms, self._refresh_when_due(now_ms))
+        return min(plan.next_at_ms, self.cluster.refresh_when_due())
 
-    def _refresh_when_due(self, now_ms: float) -> float:
-        if self._refreshing or not self.cluster.needs.topics:
-            return float("inf")
-        due_ms = self.cluster.needs.next_at_ms()
-        if due_ms > now_ms:
-            return due_ms
-        self._spawn(self._refresh())
-        return float("inf")
-
-    async def _wait_until(self, at_ms: float) -> None:
-        if at_ms == float("inf"):
-            await self._woken.wait()
-            return
-        timer = self.cluster.clock.call_later(max(0.0, at_ms - self.cluster.clock.monotonic_ms()), self.wake)
-        await self._woken.wait()
-        timer.cancel()
+    def _metadata_refreshed(self, error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, BrokerUnreachable):
+            logger.error("producer %s: no metadata: %s", self.config.client_id, error)
+        self.wake()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -170,18 +159,9 @@ class ProducerEngine:
         except BrokerUnreachable as error:
             logger.debug("%s", error)
             self.cluster.needs.stale()
-            await self.cluster.sleep_ms(max(1.0, self.cluster.ready_in_ms(node_id)))
+            await sleep_ms(self.cluster.clock, max(1.0, self.cluster.ready_in_ms(node_id)))
         finally:
             self._connecting.discard(node_id)
-
-    async def _refresh(self) -> None:
-        self._refreshing = True
-        try:
-            await self.cluster.refresh()
-        except BrokerUnreachable as error:
-            logger.debug("producer %s: %s", self.config.client_id, error)
-        finally:
-            self._refreshing = False
 
     async def _identify(self) -> None:
         """InitProducerId, from any broker; what cannot be mended fails everything that waits."""
@@ -195,7 +175,7 @@ class ProducerEngine:
                 with self.lock:
                     self.sequences.identify(answer.producer_id, answer.producer_epoch)
             elif error in RETRIABLE:
-                await self.cluster.sleep_ms(self.config.retry_backoff_ms)
+                await sleep_ms(self.cluster.clock, self.config.retry_backoff_ms)
             else:
                 self._fail_all(
                     KafkaError(error, "the cluster gives no producer id; enable.idempotence=false does without")
@@ -203,7 +183,7 @@ class ProducerEngine:
         except UnsupportedByBroker as error_:
             self._fail_all(error_)
         except BrokerUnreachable:
-            await self.cluster.sleep_ms(self.config.retry_backoff_ms)
+            await sleep_ms(self.cluster.clock, self.config.retry_backoff_ms)
         finally:
             self._identifying = False
 
@@ -240,7 +220,7 @@ class ProducerEngine:
             left_ms = deadline_ms - self.cluster.clock.monotonic_ms()
             if left_ms <= 0:
                 raise ClientTimeout(_unknown(topic, partition, count, max_wait_ms, failure))
-            await self.cluster.sleep_ms(min(left_ms, self.config.retry_backoff_ms))
+            await sleep_ms(self.cluster.clock, min(left_ms, self.config.retry_backoff_ms))
 
     async def _refresh_for_send(self) -> ClientError | None:
         try:

@@ -10,6 +10,7 @@ from odradek.client.spark.offsets import EARLIEST, LATEST, Offsets, check_comple
 from odradek.client.spark.options import Bound, Limit, SourceOptions, for_batch
 from odradek.client.spark.ranges import DataLoss, Lost, OffsetRange, between, readable, split
 from odradek.client.spark.session import Session
+from odradek.client.wakeup import sleep_ms
 
 logger = logging.getLogger(__name__)
 BACKWARD_ATTEMPTS = 8
@@ -62,7 +63,7 @@ def latest(session: Session, options: SourceOptions, start: Offsets) -> Offsets:
             break
         config, source = session.settings, session.cluster.random
         pause_ms = backoff_ms(config.retry_backoff_ms, config.retry_backoff_max_ms, failures, source)
-        session.run(session.cluster.sleep_ms(pause_ms))
+        session.run(sleep_ms(session.cluster.clock, pause_ms))
     return ends
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from odradek.client.consumer.positions import PartitionPosition, Positions
 from odradek.client.records import TopicPartition
+from odradek.client.wakeup import WakeUp
 from odradek.client.zookeeper.streams import MessageStream, Progress
 from odradek.client.zookeeper.subscriptions import thread_number
 from odradek.world.clock import Clock
@@ -38,7 +39,7 @@ class Consumption:
     def __init__(self, clock: Clock, streams: Streams, stored: Mapping[TopicPartition, int]) -> None:
         self.positions = Positions()
         self.claimed: dict[TopicPartition, Claimed] = {}
-        self.changed = asyncio.Event()
+        self.changed = WakeUp(clock)
         """Something for the fetcher to look at."""
         self._clock = clock
         self._streams = streams

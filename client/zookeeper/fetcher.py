@@ -11,22 +11,27 @@ from typing import Any
 
 from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
-from odradek.client.consumer.chunks import Chunk
-from odradek.client.consumer.config import ConsumerSettings
+from odradek.client.consumer.config import READ_UNCOMMITTED, ConsumerSettings
 from odradek.client.consumer.fetching import (
-    STALE_VIEW,
+    Arrived,
+    AskAgain,
     Asked,
     FetchCall,
+    NothingNew,
+    OutOfRange,
+    Refused,
+    Verdict,
+    judge,
     partitions_of,
     plan_fetches,
     without_leader,
 )
-from odradek.client.errors import BrokerUnreachable, ClientError
+from odradek.client.errors import BrokerUnreachable
 from odradek.client.offsets import offsets_at
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.consumption import Consumption
-from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, MalformedMessage, error_code
-from odradek.protocol.messages.fetch import FetchResponse, PartitionData
+from odradek.protocol.errors import KafkaError, error_code
+from odradek.protocol.messages.fetch import FetchResponse
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +51,6 @@ class Fetcher:
         self._reset_timestamp = reset_timestamp
         self._asking: set[int] = set()
         self._locating: set[TopicPartition] = set()
-        self._refreshing = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -56,16 +60,11 @@ class Fetcher:
     async def run(self) -> None:
         """Look what is to ask, ask, wait."""
         changed = self._consumption.changed
+        self._cluster.refreshed = self._metadata_refreshed
         try:
             while True:
                 changed.clear()
-                timer = None
-                at_ms = self._round()
-                if at_ms != float("inf"):
-                    timer = self._cluster.clock.call_later(max(0.0, at_ms - self._now_ms), changed.set)
-                await changed.wait()
-                if timer is not None:
-                    timer.cancel()
+                await changed.wait_until(self._round())
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -103,30 +102,17 @@ class Fetcher:
             self._locating.update(unlocated)
             self._spawn(self._locate(unlocated))
         retries = [one.retry_at_ms for one in positions.partitions.values() if one.retry_at_ms > now_ms]
-        return min([self._refresh_when_due(now_ms), *retries])
+        return min([self._cluster.refresh_when_due(), *retries])
 
     def _may_ask(self, node_id: int) -> bool:
         return node_id not in self._asking
 
-    # -- metadata ------------------------------------------------------------------------------------------------------
-
-    def _refresh_when_due(self, now_ms: float) -> float:
-        if self._refreshing or not self._cluster.needs.topics:
-            return float("inf")
-        due_ms = self._cluster.needs.next_at_ms()
-        if due_ms > now_ms:
-            return due_ms
-        self._refreshing = True
-        self._spawn(self._refresh())
-        return float("inf")
-
-    async def _refresh(self) -> None:
-        try:
-            await self._cluster.refresh()
-        except BrokerUnreachable as error:
+    def _metadata_refreshed(self, error: BaseException | None) -> None:
+        if isinstance(error, BrokerUnreachable):
             logger.warning("%s: %s", self._settings.client_id, error)
-        finally:
-            self._refreshing = False
+        elif isinstance(error, Exception):
+            self._fail_all(error)
+        self._consumption.wake()
 
     # -- where to start ------------------------------------------------------------------------------------------------
 
@@ -140,7 +126,6 @@ class Fetcher:
             found = await offsets_at(self._cluster, times, self._settings.isolation, deadline)
         except (BrokerUnreachable, TimeoutError) as error:
             logger.info("%s: offsets not found yet: %s", self._settings.client_id, error)
-            self._retry_later(names)
         except KafkaError as error:
             self._fail(names, error)
         else:
@@ -149,16 +134,13 @@ class Fetcher:
                 if state is not None and state.version == versions[name] and not state.located:
                     self._consumption.locate(name, 0 if offset is None else offset.offset)
         finally:
+            self._retry_later(names)
             self._locating.difference_update(names)
 
     def _retry_later(self, names: Iterable[TopicPartition]) -> None:
-        at_ms = self._now_ms + self._settings.retry_backoff_ms
-        for name in names:
-            if name in self._consumption.positions.partitions:
-                self._consumption.positions.partitions[name].retry_at_ms = at_ms
+        self._consumption.positions.retry_at(names, self._now_ms + self._settings.retry_backoff_ms)
 
     def _fail(self, names: Iterable[TopicPartition], error: Exception) -> None:
-        self._retry_later(names)
         for name in names:
             if name in self._consumption.claimed:
                 self._consumption.claimed[name].stream.fail(error)
@@ -191,10 +173,7 @@ class Fetcher:
 
     def _pause(self, name: TopicPartition, asked: Asked, pause_ms: float) -> None:
         """Do not ask for a partition for a while."""
-        state = self._consumption.positions.partitions.get(name)
-        if state is not None and state.version == asked.version:
-            state.fetching = False
-            state.retry_at_ms = self._now_ms + pause_ms
+        self._consumption.positions.pause(name, asked.version, self._now_ms + pause_ms)
 
     def _take(self, call: FetchCall, answer: FetchResponse) -> None:
         if answer.error_code:
@@ -202,44 +181,30 @@ class Fetcher:
             self._not_answered(call)
             return
         data = partitions_of(call, answer)
+        limit = f"fetch.message.max.bytes={self._settings.max_partition_fetch_bytes}"
         for name, asked in call.asked.items():
             state = self._consumption.positions.partitions.get(name)
             if state is None or state.version != asked.version:
                 continue
             state.fetching = False
             if name in data:
-                self._take_partition(name, asked, data[name])
+                self._obey(name, asked, judge(name, asked, data[name], READ_UNCOMMITTED, limit))
 
-    def _take_partition(self, name: TopicPartition, asked: Asked, data: PartitionData) -> None:
-        error = error_code(data.error_code)
-        if error == ErrorCode.NONE:
-            self._keep(name, asked, data)
-        elif error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(name, asked)
-        elif error in STALE_VIEW or error in RETRIABLE:
-            self._cluster.needs.stale()
-            self._pause(name, asked, self._settings.retry_backoff_ms)
-        else:
-            self._fail([name], KafkaError(error, f"{name}: cannot be read at offset {asked.offset}"))
-
-    def _keep(self, name: TopicPartition, asked: Asked, data: PartitionData) -> None:
-        records = memoryview(data.records) if data.records else memoryview(b"")
-        if not len(records):
-            return
-        try:
-            chunk = Chunk(name, records, asked.offset, asked.version, None)
-        except MalformedMessage as error:
-            self._fail([name], ClientError(f"{name} from offset {asked.offset}: damaged records: {error}"))
-            return
-        except ClientError as error:
-            self._fail([name], error)
-            return
-        if chunk.empty:
-            why = f"the message there is larger than fetch.message.max.bytes={self._settings.max_partition_fetch_bytes}"
-            self._fail([name], ClientError(f"{name} at offset {asked.offset}: {why}"))
-            return
-        self._consumption.positions.partitions[name].fetch_offset = chunk.next_offset
-        self._consumption.claimed[name].stream.put(chunk)
+    def _obey(self, name: TopicPartition, asked: Asked, verdict: Verdict) -> None:
+        match verdict:
+            case NothingNew():
+                return
+            case Arrived(chunk):
+                self._consumption.positions.partitions[name].fetch_offset = chunk.next_offset
+                self._consumption.claimed[name].stream.put(chunk)
+            case OutOfRange():
+                self._out_of_range(name, asked)
+            case AskAgain():
+                self._cluster.needs.stale()
+                self._pause(name, asked, self._settings.retry_backoff_ms)
+            case Refused(error):
+                self._pause(name, asked, self._settings.retry_backoff_ms)
+                self._fail([name], error)
 
     def _out_of_range(self, name: TopicPartition, asked: Asked) -> None:
         """What was asked for is not there (any more): by auto.offset.reset, once what was read before is handed out."""
@@ -247,5 +212,5 @@ class Fetcher:
             self._pause(name, asked, self._settings.retry_backoff_ms)
             return
         logger.warning("%s: %s: offset %d is out of range: reset", self._settings.client_id, name, asked.offset)
-        state = self._consumption.positions.partitions[name]
+        state = self._consumption.positions.partitions[name]  # its version stays: it is the claim's
         state.position = state.fetch_offset = -1

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from odradek.client.records import TopicPartition
+from odradek.client.wakeup import WakeUp, sleep_ms
 from odradek.client.zookeeper.balance import Balance, Claim, Read, Register, Release, Report, Start, Step, Wait
 from odradek.client.zookeeper.config import ConnectorSettings
 from odradek.client.zookeeper.group_store import GroupStore
@@ -78,7 +79,7 @@ class Member:
         self._keeper = keeper
         self._brokers_seen = brokers_seen
         self._registration: ConsumerRegistration | None = None
-        self._woken = asyncio.Event()
+        self._woken = WakeUp(clock)
         self._decided = asyncio.Event()
         store.subscribe(self._on_event)
 
@@ -121,20 +122,12 @@ class Member:
                 case Wait(until_ms):
                     if self.balance.settled:
                         self._decided.set()
-                    await self._wait_until(until_ms)
+                    await self._woken.wait_until(until_ms)
                 case Report(text):
                     logger.error("%s", text)
                     self._decided.set()
                 case _:
                     await self._carry_out(step)
-
-    async def _wait_until(self, at_ms: float) -> None:
-        if at_ms == float("inf"):
-            await self._woken.wait()
-            return
-        timer = self._clock.call_later(max(0.0, at_ms - self._clock.monotonic_ms()), self._woken.set)
-        await self._woken.wait()
-        timer.cancel()
 
     async def _carry_out(self, step: Step) -> None:
         session_id = self.balance.session_id
@@ -201,7 +194,7 @@ class Member:
     async def commit_periodically(self) -> None:
         """Auto commit: all that the application is done with."""
         while True:
-            await self._sleep(self._settings.auto_commit_interval_ms)
+            await sleep_ms(self._clock, self._settings.auto_commit_interval_ms)
             if self._store.connected:
                 await self._commit_quietly(lambda: self._reading.consumed(in_hand=False))
 
@@ -211,11 +204,3 @@ class Member:
             await self._keeper.commit(consumed)
         except (StoreError, *NOT_COMMITTED) as error:
             logger.warning("%s: offsets not committed: %s", self.balance.consumer_id, error)
-
-    async def _sleep(self, delay_ms: float) -> None:
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timer = self._clock.call_later(delay_ms, lambda: None if waiting.done() else waiting.set_result(None))
-        try:
-            await waiting
-        finally:
-            timer.cancel()

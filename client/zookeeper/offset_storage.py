@@ -9,6 +9,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.errors import BrokerUnreachable, ClientError, ClientTimeout
 from odradek.client.offsets import commit_errors, commit_request, committed_offsets
 from odradek.client.records import OffsetAndMetadata, TopicPartition
+from odradek.client.wakeup import sleep_ms
 from odradek.client.zookeeper.config import ConnectorSettings
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.offset_commit import OffsetCommitResponse
@@ -92,7 +93,7 @@ class KafkaOffsets:
                     raise
             else:
                 return
-            await self._cluster().sleep_ms(self._settings.offsets_channel_backoff_ms)
+            await sleep_ms(self._cluster().clock, self._settings.offsets_channel_backoff_ms)
 
     async def _try_to_write(self, offsets: Mapping[TopicPartition, int]) -> None:
         cluster, group_id = self._cluster(), self._settings.group_id

@@ -12,10 +12,14 @@ from odradek.client.cluster import Cluster
 from odradek.client.config import load
 from odradek.client.consumer.assignors import ASSIGNORS
 from odradek.client.consumer.buffer import RecordBuffer
+from odradek.client.consumer.commits import Commits
 from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.consumer.engine import ConsumerEngine
 from odradek.client.consumer.group import GroupDriver
-from odradek.client.consumer.membership import FindCoordinator, MemberSettings, Membership, State
+from odradek.client.consumer.group_requests import Identity
+from odradek.client.consumer.member_states import State
+from odradek.client.consumer.membership import Membership
+from odradek.client.consumer.steps import FindCoordinator, MemberSettings
 from odradek.client.errors import ClientTimeout, CommitFailed, NoOffsetForPartition
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -60,7 +64,7 @@ class Bench:
         config = load(ConsumerSettings, None, {"bootstrap_servers": "broker:9092", "client_id": "c", **settings})
         self.cluster = Cluster(self.network.host("client"), clock, random.Random(0), config)
         self.engine = ConsumerEngine(self.cluster, config)
-        self.buffer = RecordBuffer(self.engine.positions, self.engine.chunks, config, None, None)
+        self.buffer = RecordBuffer(self.engine.shared.positions, self.engine.shared.chunks, config, None, None)
         self.running = asyncio.ensure_future(self.engine.run())
 
     def fetch(self, request: FetchRequest) -> FetchResponse:
@@ -89,13 +93,13 @@ class Bench:
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[one])])
 
     def assign(self) -> None:
-        self.engine.positions.assign([T0])
+        self.engine.shared.positions.assign([T0])
         self.cluster.needs.want("t", self.clock.monotonic_ms())
         self.engine.wake()
 
     async def read(self, count: int) -> list[bytes]:
         found: list[bytes] = []
-        while len(found) < count and self.engine.failure is None:
+        while len(found) < count and self.engine.shared.failure is None:
             await asyncio.sleep(0.01)
             found += [record.value for records in self.buffer.take(100).values() for record in records]
             self.engine.wake()
@@ -143,8 +147,8 @@ def test_reading_goes_on_after_a_broken_connection(scripted_broker: Any) -> None
 def test_a_position_that_is_gone_starts_again_where_the_setting_says(scripted_broker: Any) -> None:
     async def work(bench: Bench) -> None:
         bench.start = 7
-        bench.engine.positions.assign([T0])
-        bench.engine.positions.jump(T0, 1)
+        bench.engine.shared.positions.assign([T0])
+        bench.engine.shared.positions.jump(T0, 1)
         bench.cluster.needs.want("t", 0)
         bench.engine.wake()
         assert await bench.read(3) == [b"7", b"8", b"9"]
@@ -156,8 +160,8 @@ def test_without_a_place_to_start_the_application_is_told(scripted_broker: Any) 
     async def work(bench: Bench) -> None:
         bench.assign()
         await bench.read(1)
-        assert isinstance(bench.engine.failure, NoOffsetForPartition)
-        assert str(bench.engine.failure).startswith("t-0: no committed offset to start from")
+        assert isinstance(bench.engine.shared.failure, NoOffsetForPartition)
+        assert str(bench.engine.shared.failure).startswith("t-0: no committed offset to start from")
 
     run(scripted_broker, work, auto_offset_reset="none")
 
@@ -168,20 +172,20 @@ def test_an_error_that_asking_again_does_not_mend_is_told(scripted_broker: Any, 
         bench.errors = [code]
         bench.assign()
         await bench.read(1)
-        assert isinstance(bench.engine.failure, KafkaError)
-        assert bench.engine.failure.code == code
+        assert isinstance(bench.engine.shared.failure, KafkaError)
+        assert bench.engine.shared.failure.code == code
 
     run(scripted_broker, work, auto_offset_reset="earliest")
 
 
 def member(bench: Bench, state: State) -> GroupDriver:
     settings = MemberSettings("g", None, 10_000, 60_000, 3_000, 100, [ASSIGNORS["range"]], False)
-    membership = Membership(settings, state=state, topics=frozenset({"t"}), member_id="me", generation_id=4)
+    membership = Membership(settings, state=state, topics=frozenset({"t"}), identity=Identity("me", 4))
     return GroupDriver(bench.cluster, membership, lambda: None)
 
 
 async def commit(bench: Bench, driver: GroupDriver) -> None:
-    await driver.commit({T0: OffsetAndMetadata(5)}, bench.engine.deadline("committing"))
+    await Commits(driver).commit({T0: OffsetAndMetadata(5)}, bench.engine.deadline("committing"))
 
 
 def test_a_commit_carries_the_membership_and_a_refusal_of_it_means_to_join_anew(scripted_broker: Any) -> None:
@@ -203,14 +207,14 @@ def test_a_refusal_of_a_generation_that_is_gone_does_not_harm_the_present_one(sc
         driver = member(bench, State.STABLE)
 
         def moved_on(request: OffsetCommitRequest) -> OffsetCommitResponse:
-            driver.membership.generation_id = 5
+            driver.membership.identity = Identity("me", 5)
             return bench.commit(request)
 
         bench.commit_error = ErrorCode.ILLEGAL_GENERATION
         bench.broker.handlers[OffsetCommitRequest] = moved_on
         with pytest.raises(CommitFailed):
             await commit(bench, driver)
-        assert (driver.membership.state, driver.membership.generation_id) == (State.STABLE, 5)
+        assert (driver.membership.state, driver.membership.identity) == (State.STABLE, Identity("me", 5))
 
     run(scripted_broker, work, group_id="g")
 
@@ -230,7 +234,8 @@ def test_a_coordinator_that_a_commit_found_gone_is_looked_for_before_the_next_he
         driver.membership.coordinator_found()
         bench.commit_error = ErrorCode.NOT_COORDINATOR
         with pytest.raises(ClientTimeout):
-            await driver.commit({T0: OffsetAndMetadata(5)}, Deadline(bench.cluster, 50, "committing", "a test"))
+            deadline = Deadline(bench.cluster, 50, "committing", "a test")
+            await Commits(driver).commit({T0: OffsetAndMetadata(5)}, deadline)
         driver.membership.polled(bench.clock.monotonic_ms())
         assert isinstance(driver.membership.next_step(bench.clock.monotonic_ms()), FindCoordinator)
 

@@ -11,17 +11,17 @@ from odradek.client.consumer.embedded import (
     encode_assignment,
     encode_subscription,
 )
-from odradek.client.consumer.membership import (
+from odradek.client.consumer.member_states import State
+from odradek.client.consumer.membership import Membership
+from odradek.client.consumer.steps import (
     Adopt,
-    Assign,
+    Count,
     FindCoordinator,
     Heartbeat,
     Join,
     Leave,
     MemberSettings,
-    Membership,
     Prepare,
-    State,
     Sync,
     WaitUntil,
 )
@@ -117,7 +117,7 @@ def test_the_way_into_a_group() -> None:
     assert decode_subscription(second.request.protocols[0].metadata).topics == ["t"]
     bench.sync(T1, T0)
     assert bench.adopt() == Adopt((), (T0, T1), (T0, T1))
-    assert bench.member.state == State.STABLE and bench.member.generation_id == 4
+    assert bench.member.state == State.STABLE and bench.member.identity.generation_id == 4
     assert bench.step() == WaitUntil(bench.now_ms + 3_000)
 
 
@@ -132,8 +132,8 @@ def test_the_leader_decides_on_the_counts_of_all_members_topics() -> None:
         JoinGroupResponseMember(member_id="you", metadata=encode_subscription(["t", "u"], (), -1)),
     ]
     bench.member.joined(answer, bench.now_ms)
-    assert bench.step() == Assign(frozenset({"t", "u"}))
-    bench.member.assigned({"t": 3, "u": 1})
+    assert bench.step() == Count(frozenset({"t", "u"}))
+    bench.member.counted({"t": 3, "u": 1})
     step = bench.step()
     assert isinstance(step, Sync)
     decided = {one.member_id: decode_assignment(one.assignment) for one in step.request.assignments}
@@ -183,13 +183,21 @@ def test_cooperative_keeps_its_partitions_gives_up_what_moves_and_joins_again() 
     assert bench.step() == WaitUntil(bench.now_ms + 3_000)
 
 
-@pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
+@pytest.mark.parametrize(
+    ("error", "comes_as"),
+    [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "me")],
+)
 @pytest.mark.parametrize("cooperative", [True, False])
-def test_who_is_forgotten_loses_its_partitions_and_joins_as_somebody_new(error: ErrorCode, cooperative: bool) -> None:
+def test_who_is_forgotten_loses_its_partitions_and_joins_as_somebody_new_and_who_is_outdated_as_itself(
+    error: ErrorCode, comes_as: str, cooperative: bool
+) -> None:
+    """Joined as somebody new, who is only outdated would leave its old self in the group, which waits for that."""
     bench = Bench(cooperative=cooperative).stable(T0, T1)
     bench.beat(error)
+    assert bench.member.lost and not bench.member.may_commit
     assert bench.prepare() == Prepare((), (T0, T1))
-    assert bench.join(7).request.member_id == ""
+    assert not bench.member.lost
+    assert bench.join(7).request.member_id == comes_as
 
 
 @pytest.mark.parametrize(
@@ -265,8 +273,8 @@ def test_what_cannot_be_mended_is_handed_to_the_application() -> None:
     bench.name = "unheard-of"
     assert isinstance(bench.step(), Join)
     bench.member.joined(bench.joined(1, ErrorCode.NONE, leader="me"), bench.now_ms)
-    assert isinstance(bench.step(), Assign)
-    bench.member.assigned({})
+    assert isinstance(bench.step(), Count)
+    bench.member.counted({})
     assert isinstance(bench.member.failure, GroupError)
 
 

@@ -8,10 +8,12 @@ from functools import partial
 from odradek.client.cluster import Cluster
 from odradek.client.config import load
 from odradek.client.consumer.buffer import RecordBuffer
-from odradek.client.consumer.config import ConsumerSettings, assignors, cooperative
+from odradek.client.consumer.commits import Commits
+from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.consumer.engine import ConsumerEngine
 from odradek.client.consumer.group import GroupDriver
-from odradek.client.consumer.membership import Adopt, MemberSettings, Membership, Prepare
+from odradek.client.consumer.membership import Membership
+from odradek.client.consumer.steps import Adopt, Prepare, member_settings
 from odradek.client.errors import ClientError
 from odradek.client.producer.config import ProducerConfig
 from odradek.client.producer.engine import ProducerEngine
@@ -134,21 +136,11 @@ class SimulatedConsumer:
         )
         self._cluster = Cluster(cluster.network.host(name), cluster.clock, random.Random(seed + 1), config)
         self.engine = ConsumerEngine(self._cluster, config)
-        self._buffer = RecordBuffer(self.engine.positions, self.engine.chunks, config, None, None)
+        self._buffer = RecordBuffer(self.engine.shared.positions, self.engine.shared.chunks, config, None, None)
         self._polls = 0
         if group is not None:
-            strategies = assignors(config)
-            member = MemberSettings(
-                group,
-                None,
-                config.session_timeout_ms,
-                config.max_poll_interval_ms,
-                config.heartbeat_interval_ms,
-                config.retry_backoff_ms,
-                strategies,
-                cooperative(strategies),
-            )
-            driver = self.engine.group = GroupDriver(self._cluster, Membership(member), lambda: None)
+            driver = self.engine.group = GroupDriver(self._cluster, Membership(member_settings(config)), lambda: None)
+            self._commits = Commits(driver)
             driver.membership.subscribe([topic])
             self._cluster.needs.want_exactly({topic}, cluster.clock.monotonic_ms())
             self.engine.spawn(driver.run())
@@ -158,11 +150,11 @@ class SimulatedConsumer:
     def assign(self, partitions: Sequence[int]) -> None:
         """Read these, without a group; those that are new to it from offset 0."""
         wanted = [TopicPartition(self.topic, number) for number in partitions]
-        self.engine.positions.assign(wanted)
+        self.engine.shared.positions.assign(wanted)
         for topic_partition in wanted:
             if topic_partition not in self.positions:
                 self.positions[topic_partition] = 0
-                self.engine.positions.jump(topic_partition, 0)
+                self.engine.shared.positions.jump(topic_partition, 0)
         self._cluster.needs.want_exactly({self.topic}, self._clock.monotonic_ms())
         self.engine.wake()
 
@@ -172,13 +164,15 @@ class SimulatedConsumer:
             await self._poll()
 
     async def _poll(self) -> None:
-        failure, self.engine.failure = self.engine.failure, None
+        failure = self.engine.shared.take_failure()
         if failure is not None:
             self._history.violated(f"{self.name}: {failure!r}")
         self._polls += 1
         if self.engine.group is not None:
             await self._take_part(self.engine.group)
-        with self.engine.lock:
+        if self.engine.group is not None and self.engine.group.membership.lost:
+            return
+        with self.engine.shared.lock:
             taken = self._buffer.take(POLL_RECORDS)
         for topic_partition, records in taken.items():
             for record in records:
@@ -198,43 +192,41 @@ class SimulatedConsumer:
 
     async def _take_part(self, group: GroupDriver) -> None:
         membership = group.membership
-        known = membership.is_polled
-        membership.polled(self._clock.monotonic_ms())
-        if not known:
+        if membership.polled(self._clock.monotonic_ms()):
             group.wake()
         if membership.failure is not None:
             self._history.violated(f"{self.name}: {membership.failure!r}")
         turn = membership.turn
         if isinstance(turn, Prepare):
             if turn.revoked:
-                await self._commit(group)
+                await self._commit()
             self._give_up([*turn.revoked, *turn.lost])
         elif isinstance(turn, Adopt):
             self._give_up(turn.revoked)
-            with self.engine.lock:
-                self.engine.positions.assign(turn.all)
+            with self.engine.shared.lock:
+                self.engine.shared.positions.assign(turn.all)
             self._history.note(f"{self.name}: has {[tp.partition for tp in turn.all]}")
         if turn is not None:
             membership.turn_done(turn)
             group.wake()
             self.engine.wake()
         elif self._polls % COMMIT_EVERY_POLLS == 0:
-            await self._commit(group)
+            await self._commit()
 
     def _give_up(self, partitions: Sequence[TopicPartition]) -> None:
-        with self.engine.lock:
-            kept = [tp for tp in self.engine.positions.partitions if tp not in partitions]
-            self.engine.positions.assign(kept)
+        with self.engine.shared.lock:
+            kept = [tp for tp in self.engine.shared.positions.partitions if tp not in partitions]
+            self.engine.shared.positions.assign(kept)
         for topic_partition in partitions:
             self.positions.pop(topic_partition, None)
             self.committed.pop(topic_partition, None)
 
-    async def _commit(self, group: GroupDriver) -> None:
-        consumed = self.engine.positions.consumed()
+    async def _commit(self) -> None:
+        consumed = self.engine.shared.positions.consumed()
         if all(self.committed.get(tp) == wanted.offset for tp, wanted in consumed.items()):
             return
         try:
-            await group.commit(consumed, self.engine.deadline("committing offsets"))
+            await self._commits.commit(consumed, self.engine.deadline("committing offsets"))
         except (KafkaError, ClientError) as error:
             self._history.note(f"{self.name}: commit: {error}")
         else:

@@ -112,12 +112,12 @@ class Verdict:
                 continue
             if consumer.positions.get(where) != end:
                 return f"consumer: {where} at {consumer.positions.get(where)} of {end}"
-            owners = [m for m in self._run.members if where in m.engine.positions.partitions]
+            owners = [m for m in self._run.members if where in m.engine.shared.positions.partitions]
             if len(owners) != 1:
                 return f"{where} belongs to {[m.name for m in owners]} of the group"
             member = owners[0]
-            if member.engine.positions.partitions[where].position != end or member.committed.get(where) != end:
-                at = member.engine.positions.partitions[where].position
+            if member.engine.shared.positions.partitions[where].position != end or member.committed.get(where) != end:
+                at = member.engine.shared.positions.partitions[where].position
                 return f"{member.name}: {where} at {at}, committed {member.committed.get(where)}, of {end}"
         return None
 

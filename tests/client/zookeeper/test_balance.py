@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from odradek.client.records import TopicPartition
+from odradek.client.wakeup import NEVER
 from odradek.client.zookeeper.assignment import GroupView
-from odradek.client.zookeeper.balance import NEVER, Balance, Claim, Read, Register, Release, Report, Start, Step, Wait
+from odradek.client.zookeeper.balance import Balance, Claim, Read, Register, Release, Report, Start, Step, Wait
 from odradek.zk_schema.znodes.consumers import ConsumerRegistration
 
 ME, OTHER = "g_a", "g_b"
