@@ -64,6 +64,7 @@ def assemble(
         return identity.broker_epoch
 
     replicas = ReplicaManager(identity.broker_id, logs, world.clock, sockets.purgatory, config.replica_lag_time_max_ms)
+    replicas.exists = lambda topic, index: metadata.partition(topic, index) is not None
     replicas.moves.at_once = config.num_replica_alter_log_dirs_threads
     followings = FollowerFetching(
         identity.broker_id, metadata, world.clock, connect, listener, _following_limits(config), broker_epoch,

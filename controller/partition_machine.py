@@ -87,7 +87,9 @@ def plan_elections(
         else:
             chosen = _elect(state, strategy, partition, current, partition.topic in unclean_topics)
             if chosen is None:
-                plan.failed[partition] = f"no replica may lead it under the strategy {strategy.value}"
+                plan.failed[partition] = (
+                    f"Failed to elect leader for partition {partition} under strategy {strategy.value}"
+                )
             else:
                 plan.before[partition] = current
                 plan.to_write[partition] = chosen._replace(controller_epoch=state.controller_epoch)

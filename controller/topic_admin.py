@@ -52,6 +52,12 @@ CONSUMER_OFFSETS_SETTINGS = {
     "segment.bytes": "104857600",
 }
 """Of __consumer_offsets, which must never lose a key's last record, and is loaded segment by segment."""
+TRANSACTION_STATE_SETTINGS = {
+    "cleanup.policy": "compact",
+    "compression.type": "uncompressed",
+    "unclean.leader.election.enable": "false",
+}
+"""Of __transaction_state (TransactionLog.scala)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +97,16 @@ def zookeeper_away() -> Iterator[None]:
 def check_name(topic: str) -> None:
     """Raises KafkaError: INVALID_TOPIC_EXCEPTION."""
     if not topic:
-        why = "Topic name is illegal, it can't be empty"
+        why = "the empty string is not allowed"
     elif topic in (".", ".."):
-        why = 'Topic name cannot be "." or ".."'
+        why = f"'{topic}' is not allowed"
     elif len(topic) > NAME_LENGTH_MAX:
-        why = f"Topic name is illegal, the length of '{topic}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+        why = f"the length of '{topic}' is longer than the max allowed length {NAME_LENGTH_MAX}"
     elif LEGAL_NAME.fullmatch(topic) is None:
-        why = (
-            f"Topic name '{topic}' is illegal, it contains a character other than ASCII alphanumerics, '.', '_' and '-'"
-        )
+        why = f"'{topic}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     else:
         return
-    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
 
 
 def collide(one: str, other: str) -> bool:

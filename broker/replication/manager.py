@@ -57,10 +57,14 @@ class ReplicaManager:
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.moves = DirectoryMoves(self.partitions, logs, clock)
         self.proposals: IsrProposals | None = None
+        self.exists: Callable[[str, int], bool] = lambda topic, index: False
+        """Whether the cluster has that partition, here or elsewhere."""
 
     def partition(self, topic: str, index: int) -> Partition | ErrorCode:
-        """The partition, or why there is none here."""
+        """The partition, or why there is none here: only what no broker has is unknown."""
         partition = self.partitions.get((topic, index))
+        if partition is None and self.exists(topic, index):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else partition

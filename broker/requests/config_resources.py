@@ -9,9 +9,10 @@ from typing import Any, Final, Protocol, TypeVar
 
 from odradek.broker.dynamic_config import change_entity, stored_settings
 from odradek.broker.services import Services
-from odradek.broker.settings.catalog import BROKER_SETTINGS
+from odradek.broker.settings.catalog import LISTENER_PREFIX, known_setting
 from odradek.broker.settings.definition import BadValue, UpdateMode
 from odradek.broker.settings.effects import changes_live
+from odradek.broker.settings.live_changes import check_live_change
 from odradek.broker.settings.topic_config import validate_topic_config
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.zk_schema.store import StoreError
@@ -117,25 +118,32 @@ async def replace_settings(
 
 def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, str]) -> None:
     """Raises KafkaError INVALID_REQUEST: Kafka's own code here (KAFKA-13609). Names nobody knows are let through."""
-    known = [BROKER_SETTINGS[one] for one in settings if one in BROKER_SETTINGS]
-    _refuse_some("Cannot update these configs dynamically", (one.name for one in known if not changes_live(one)))
+    known = {one: setting for one in settings if (setting := known_setting(one)) is not None}
+    _refuse_some(
+        "Cannot update these configs dynamically", (one for one, setting in known.items() if not changes_live(setting))
+    )
     if not name:
         _refuse_some(
             "Cannot update these configs at default cluster level, broker id must be specified",
-            (one.name for one in known if one.update_mode is UpdateMode.PER_BROKER),
+            (
+                one
+                for one, setting in known.items()
+                if setting.update_mode is UpdateMode.PER_BROKER or LISTENER_PREFIX.match(one)
+            ),
         )
     _refuse_some(
         "Passwords cannot be stored, password.encoder.secret has no effect here",
-        (one.name for one in known if one.is_sensitive),
+        (one for one, setting in known.items() if setting.is_sensitive),
     )
     layers = broker.config.layers
     try:
-        for one in known:
-            one.read(settings[one.name])
+        for one, setting in known.items():
+            setting.read(settings[one])
         if name:
-            broker.config.with_dynamic(layers.dynamic_default, settings)
+            changed = broker.config.with_dynamic(layers.dynamic_default, settings)
         else:
-            broker.config.with_dynamic(settings, layers.dynamic_broker)
+            changed = broker.config.with_dynamic(settings, layers.dynamic_broker)
+        check_live_change(layers, changed.layers)
     except BadValue as error:
         raise refuse(ErrorCode.INVALID_REQUEST, str(error)) from None
 

@@ -1,12 +1,14 @@
 """DeleteRecords (key 21), versions 0 to 2: moves the start of partitions up, in all replicas (KIP-107).
 
 Offset -1 means the high watermark; above it OFFSET_OUT_OF_RANGE. A topic that is only compacted refuses with
-POLICY_VIOLATION. The answer waits until every live replica has followed, and says from where on all of them have
-records; at the timeout REQUEST_TIMED_OUT, and the start has moved on the leader all the same.
+POLICY_VIOLATION, an internal one with INVALID_TOPIC_EXCEPTION. The answer waits until every live replica has followed,
+and says from where on all of them have records; at the timeout REQUEST_TIMED_OUT, and the start has moved on the leader
+all the same.
 """
 
 from collections.abc import Callable, Sequence
 
+from odradek.broker.metadata import INTERNAL_TOPICS
 from odradek.broker.replication.partition import Partition
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.services import Services
@@ -53,6 +55,8 @@ def _delete(
 ) -> DeleteRecordsPartitionResult:
     answer = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=NOT_KNOWN)
     try:
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
         partition = broker.replicas.led(topic, asked.partition_index)
         if partition.log.config.cleanup_policy == {"compact"}:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} is compacted, its records are not deleted by offset")

@@ -13,7 +13,7 @@ from odradek.broker.requests import loggers
 from odradek.broker.requests.config_resources import ResourceType, refuse, settings_of
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
-from odradek.broker.settings.catalog import BROKER_SETTINGS, TOPIC_SETTINGS
+from odradek.broker.settings.catalog import BROKER_SETTINGS, TOPIC_SETTINGS, known_setting
 from odradek.broker.settings.definition import BadValue, Setting, ValueType
 from odradek.broker.settings.effects import changes_live
 from odradek.broker.settings.layers import Layers, Source
@@ -127,11 +127,12 @@ def _broker_entries(broker: Services, name: str) -> list[DescribeConfigsResource
             ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own} or empty string, but received {name}"
         )
     shown = {one.name for one in BROKER_SETTINGS.values() if not one.internal}
-    return [_broker_entry(layers, one) for one in sorted(shown | layers.static.keys())]
+    given = layers.static.keys() | layers.dynamic_default.keys() | layers.dynamic_broker.keys()
+    return [_broker_entry(layers, one) for one in sorted(shown | given)]
 
 
 def _broker_entry(layers: Layers, name: str, only: Source | None = None) -> DescribeConfigsResourceResult:
-    setting = BROKER_SETTINGS.get(name)
+    setting = known_setting(name)
     sources = [one for one in layers.sources(name) if only in (None, one[2])]
     if setting is None:
         return _entry(name, None, None, sources, read_only=True)

@@ -1,8 +1,11 @@
-"""DescribeProducers (key 61), version 0: the producer ids that a partition's leader remembers (KIP-664)."""
+"""DescribeProducers (key 61), version 0: the producer ids that a replica remembers (KIP-664).
+
+Clients ask the leader unless they name a broker; kafka-transactions --broker-id does, which may then be a follower.
+"""
 
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
-from odradek.protocol.errors import KafkaError
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -29,10 +32,9 @@ def handle(broker: Services, request: DescribeProducersRequest, context: Request
 
 def _partition(broker: Services, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
-    try:
-        producers = broker.replicas.led(topic, index).log.producers.producers
-    except KafkaError as error:
-        answer.error_code, answer.error_message = error.code, error.message
+    partition = broker.replicas.partition(topic, index)
+    if isinstance(partition, ErrorCode):
+        answer.error_code = partition
         return answer
     answer.active_producers = [
         ProducerState(
@@ -43,6 +45,6 @@ def _partition(broker: Services, topic: str, index: int) -> PartitionResponse:
             coordinator_epoch=one.coordinator_epoch,
             current_txn_start_offset=one.transaction_first_offset,
         )
-        for one in producers.values()
+        for one in partition.log.producers.producers.values()
     ]
     return answer

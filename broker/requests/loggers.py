@@ -49,7 +49,7 @@ def check(name: str, level: str | None) -> None:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
-            f"Valid log levels are {', '.join(LEVELS)}",
+            f"Valid log levels are {', '.join(sorted(LEVELS))}",
         )
 
 

@@ -34,6 +34,9 @@ OTHER_FEATURES: Final = re.compile(
 )
 """Settings of KRaft, remote storage, share groups and of other programs' plug-ins: known, and of no meaning here."""
 
+LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.")
+"""Before the name of a setting that is meant for one listener alone."""
+
 SYNONYM_GROUPS: Final[tuple[tuple[str, ...], ...]] = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -46,10 +49,19 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
     """The settings that say the same, in the order in which they count (DynamicBrokerConfig.brokerConfigSynonyms)."""
     if name == "log.flush.scheduler.interval.ms":
         return (name,)
+    listener = LISTENER_PREFIX.match(name)
+    if listener is not None:
+        return (name, name[listener.end() :])
     for names in SYNONYM_GROUPS:
         if name in names:
             return names
     return (name,)
+
+
+def known_setting(name: str) -> Setting | None:
+    """A broker's setting, perhaps for one listener alone; None when nobody knows it."""
+    listener = LISTENER_PREFIX.match(name)
+    return BROKER_SETTINGS.get(name if listener is None else name[listener.end() :])
 
 
 def nearest_name(name: str) -> str | None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from odradek.broker.settings.catalog import BROKER_SETTINGS, broker_synonyms
-from odradek.broker.settings.definition import BadValue, Value
+from odradek.broker.settings.catalog import BROKER_SETTINGS, broker_synonyms, known_setting
+from odradek.broker.settings.definition import BadValue, Setting, Value
 from odradek.broker.settings.effects import changes_live
 from odradek.broker.settings.topics import UNIT_MS
 
@@ -46,11 +46,11 @@ class Layers:
     def text(self, name: str) -> str | None:
         """What somebody set, or else the default, which may be None."""
         given = self.given(name)
-        return BROKER_SETTINGS[name].default if given is None else given
+        return _setting(name).default if given is None else given
 
     def value(self, name: str) -> Value:
         """Raises BadValue."""
-        return BROKER_SETTINGS[name].read(self.text(name))
+        return _setting(name).read(self.text(name))
 
     def milliseconds(self, name: str) -> int:
         """The first of a setting's synonyms that is not null, in ms: log.roll.hours for log.roll.ms, and so on."""
@@ -84,20 +84,31 @@ class Layers:
         return found
 
     def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> "Layers":
-        """The same file with other dynamic settings; those that cannot be changed live are left out."""
+        """The same file with other dynamic settings; those that cannot be changed live are left out.
+
+        What nobody knows stays: it is shown, so that it can be taken away again.
+        """
         return replace(self, dynamic_default=changeable(default), dynamic_broker=changeable(broker))
 
 
 def changeable(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that may be changed while the broker runs and have a value that can be read."""
-    found = {}
-    for name, text in settings.items():
-        setting = BROKER_SETTINGS.get(name)
-        if setting is None or not changes_live(setting):
-            continue
-        try:
-            setting.read(text)
-        except BadValue:
-            continue
-        found[name] = text
-    return found
+    """The settings that may be changed while the broker runs and have a value that can be read, or are unknown."""
+    return {name: text for name, text in settings.items() if _counts(known_setting(name), text)}
+
+
+def _counts(setting: Setting | None, text: str) -> bool:
+    if setting is None:
+        return True
+    if not changes_live(setting):
+        return False
+    try:
+        setting.read(text)
+    except BadValue:
+        return False
+    return True
+
+
+def _setting(name: str) -> Setting:
+    setting = known_setting(name)
+    assert setting is not None, name
+    return setting

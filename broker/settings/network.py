@@ -85,4 +85,10 @@ leader.imbalance.check.interval.seconds long 300 >=1 high read-only
     How often it looks.
 unclean.leader.election.enable boolean false any high cluster-wide
     Whether a replica that is not in sync may lead when no other lives: records may be lost.
+leader.replication.throttled.rate long - >=0 medium cluster-wide internal
+    Bytes per second that followers of throttled replicas may read from this broker; set by reassignments.
+follower.replication.throttled.rate long - >=0 medium cluster-wide internal
+    Bytes per second that throttled replicas of this broker may fetch; set by reassignments.
+replica.alter.log.dirs.io.max.bytes.per.second long - >=0 medium cluster-wide internal
+    Bytes per second that moves between directories may copy; set by reassignments.
 """)

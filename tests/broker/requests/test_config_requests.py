@@ -165,6 +165,22 @@ def test_a_broker_is_described_in_the_order_in_which_its_sources_count() -> None
     play(story)
 
 
+def test_what_a_reassignment_or_nobody_knows_is_shown_so_that_it_can_be_taken_away() -> None:
+    async def story(cluster: Cluster) -> None:
+        names = ("leader.replication.throttled.rate", "my.own", "listener.name.plaintext.max.connections")
+        assert await cluster.change(BROKER, "1", *((SET, name, "50") for name in names)) == OK
+        cluster.broker.config = cluster.broker.config.with_dynamic({}, await cluster.stored("brokers/1"))
+        throttle, unknown, of_listener = [await cluster.entry(BROKER, "1", name) for name in names]
+        assert (throttle.value, sources(throttle)) == ("50", [(names[0], "50", 2)])
+        assert (unknown.value, unknown.is_sensitive, sources(unknown)) == (None, True, [("my.own", None, 2)])
+        assert of_listener.value == "50"
+        assert sources(of_listener) == [(names[2], "50", 2), ("max.connections", "2147483647", 5)]
+        assert await cluster.change(BROKER, "1", *((DELETE, name, None) for name in names)) == OK
+        assert await cluster.stored("brokers/1") == {}
+
+    play(story)
+
+
 @pytest.mark.parametrize("key", ["ssl.keystore.password", "my.plugin.key"])
 def test_secrets_stay_secret(key: str) -> None:
     async def story(cluster: Cluster) -> None:
@@ -325,6 +341,51 @@ def test_single_settings_change_and_lists_grow_and_shrink() -> None:
             [(SET, "ssl.key.password", "x")],
             ErrorCode.INVALID_REQUEST,
             "Passwords cannot be stored, password.encoder.secret has no effect here: Set(ssl.key.password)",
+        ),
+        (
+            BROKER,
+            "1",
+            [(SET, "listener.name.external.ssl.key.password", "x")],
+            ErrorCode.INVALID_REQUEST,
+            "Passwords cannot be stored, password.encoder.secret has no effect here: "
+            "Set(listener.name.external.ssl.key.password)",
+        ),
+        (
+            BROKER,
+            "",
+            [(SET, "listener.name.external.max.connections", "5")],
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            "Set(listener.name.external.max.connections)",
+        ),
+        (
+            BROKER,
+            "1",
+            [(SET, "num.io.threads", "17")],
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value 17 for configuration num.io.threads: "
+            "value should not be greater than double the current value 8",
+        ),
+        (
+            BROKER,
+            "",
+            [(SET, "num.io.threads", "3")],
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value 3 for configuration num.io.threads: value should be at least half the current value 8",
+        ),
+        (
+            BROKER,
+            "1",
+            [(SET, "max.connections", "0")],
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value 0 for configuration max.connections: nobody could connect any more",
+        ),
+        (
+            BROKER,
+            "1",
+            [(SET, "follower.replication.throttled.rate", "-1")],
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value -1 for configuration follower.replication.throttled.rate: Value must be at least 0",
         ),
         (GROUP, "g", [], ErrorCode.INVALID_REQUEST, "Unknown resource type 32"),
     ],

@@ -10,7 +10,7 @@ from odradek.broker.network.peer import Peer
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.message_set import down_convert, up_convert
-from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
 from odradek.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -206,6 +206,40 @@ def test_idempotent_producer() -> None:
         known, unknown = described.topics[0].partitions
         assert [(p.producer_id, p.last_sequence) for p in known.active_producers] == [(given.producer_id, 2)]
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    with_broker(scenario)
+
+
+def test_producers_are_described_by_followers_and_partitions_elsewhere_are_not_unknown() -> None:
+    async def scenario(leader: Client) -> None:
+        request = CreateTopicsRequest(topics=[replicated_on(TOPIC, 0, 1), replicated_on("u", 0)], timeout_ms=10_000)
+        assert [topic.error_code for topic in (await leader.ask(request, 5)).topics] == [0, 0]
+        given = await leader.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4)
+        mine = {"producer_id": given.producer_id, "producer_epoch": 0}
+        assert (await Client(leader.cluster, 0).produce(b"a", base_sequence=0, acks=-1, **mine)).error_code == 0
+        asked = DescribeProducersRequest(
+            topics=[TopicRequest(name=name, partition_indexes=[0]) for name in (TOPIC, "u", "v")]
+        )
+        follower = Client(leader.cluster, 1)
+        held, elsewhere, unknown = [topic.partitions[0] for topic in (await follower.ask(asked, 0)).topics]
+        assert [one.producer_id for one in held.active_producers] == [given.producer_id]
+        assert elsewhere.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def replicated_on(name: str, *brokers: int) -> CreatableTopic:
+        assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(brokers))
+        return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment])
+
+    with_broker(scenario, brokers=2)
+
+
+def test_records_of_internal_topics_are_not_deleted() -> None:
+    async def scenario(client: Client) -> None:
+        asked = DeleteRecordsTopic(
+            name="__consumer_offsets", partitions=[DeleteRecordsPartition(partition_index=0, offset=0)]
+        )
+        response = await client.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=10_000), 2)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
     with_broker(scenario)
 
