@@ -114,4 +114,4 @@ def _embedded(message: type[Message], data: object) -> object:
 def _status_name(status: int) -> str:
     """As Kafka calls it: PrepareCommit."""
     known = status in TransactionStatus._value2member_map_
-    return TransactionStatus(status).name.title().replace("_", "") if known else f"unknown ({status})"
+    return TransactionStatus(status).camel_case if known else f"unknown ({status})"

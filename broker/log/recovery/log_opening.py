@@ -48,40 +48,26 @@ def open_log(
     storage.files.make_directory(directory)
     names = finish_interrupted_changes(storage, directory)
     segments = _load_segments(storage, directory, config, names)
-    epochs, epochs_lost = _load_epochs(storage, directory, bool(segments))
-    epochs_in_file = epochs.entries()
-    doubtful = not clean and not validated
-    first = _number_of(segments, recovery_point)
-    if not doubtful and segments and not _readable_to_the_end(segments[-1]):
-        first, doubtful = len(segments) - 1, True
+    epochs, epochs_in_file = _load_epochs(storage, directory, bool(segments))
+    doubtful = None if clean or validated else _number_of(segments, recovery_point)
+    if doubtful is None and segments and not _readable_to_the_end(segments[-1]):
+        doubtful = len(segments) - 1
         recovery_point = min(recovery_point, segments[-1].base_offset)
-    if epochs_lost:
-        learn_epochs(segments[:first] if doubtful else segments, epochs)
-    if doubtful:
-        if config.compacts:
-            gaps_before = MAX_INT64
-        recovered = recover_segments(storage, segments, first, epochs, gaps_before=gaps_before)
-        if recovered.bytes_cut or recovered.segments_dropped:
-            logger.warning("%s: cut %d bytes at the end and dropped %d later segments", directory, *recovered)
-    end_offset = segments[-1].next_offset() if segments else log_start_offset
-    if end_offset < log_start_offset:
-        logger.warning("%s: ends at %d before its start %d: dropped", directory, end_offset, log_start_offset)
-        remove_segment_files(storage, segments)
-        segments = []
-        end_offset = log_start_offset
-    if not segments:
-        segments.append(new_segment(storage, directory, end_offset, config))
-        epochs.clear()
+    if epochs_in_file is None:
+        learn_epochs(segments[:doubtful], epochs)
+    if doubtful is not None:
+        gaps_before = MAX_INT64 if config.compacts else gaps_before
+        recover_segments(storage, segments, doubtful, epochs, gaps_before=gaps_before)
+    end_offset = _find_end(storage, directory, config, segments, epochs, log_start_offset)
     start_offset = max(log_start_offset, segments[0].base_offset)
+    recovery_point = min(recovery_point, end_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
-    epochs_unsynced = not clean or epochs_lost or epochs.entries() != epochs_in_file
-    if epochs_lost or epochs.entries() != epochs_in_file:
+    if epochs.entries() != epochs_in_file:
         path = f"{directory}/{LEADER_EPOCHS}"
         storage.files.write_atomically(path, encode_epochs(epochs.entries()), sync=False)
     snapshots = Snapshots(storage.files, directory, names)
-    doubtful_from = _doubtful_from(segments, names, min(recovery_point, end_offset) if doubtful else None)
-    producers = rebuild_producers(storage, segments, snapshots, start_offset, end_offset, doubtful_from)
+    doubtful_from = _doubtful_from(segments, names, None if doubtful is None else recovery_point)
     log = Log(
         storage,
         directory,
@@ -90,18 +76,38 @@ def open_log(
         config,
         segments=segments,
         epochs=epochs,
-        producers=producers,
+        producers=rebuild_producers(storage, segments, snapshots, start_offset, end_offset, doubtful_from),
         snapshots=snapshots,
         log_start_offset=start_offset,
         log_end_offset=end_offset,
-        recovery_point=end_offset if clean else min(recovery_point, end_offset),
+        recovery_point=end_offset if clean else recovery_point,
     )
-    log.epochs_unsynced = epochs_unsynced
+    log.epochs_unsynced = not clean or epochs.entries() != epochs_in_file
     log.clean_end_offset = end_offset if clean else -1
     for segment in segments[:-1]:
         segment.release()
     segments[-1].close_file()
     return log
+
+
+def _find_end(
+    storage: Storage,
+    directory: str,
+    config: LogConfig,
+    segments: list[Segment],
+    epochs: LeaderEpochs,
+    log_start_offset: int,
+) -> int:
+    """Where the log ends; a log without segments, or with nothing after its start, is given an empty one there."""
+    if segments:
+        end_offset = segments[-1].next_offset()
+        if end_offset >= log_start_offset:
+            return end_offset
+        logger.warning("%s: ends at %d before its start %d: dropped", directory, end_offset, log_start_offset)
+        remove_segment_files(storage, segments)
+    segments[:] = [new_segment(storage, directory, log_start_offset, config)]
+    epochs.clear()
+    return log_start_offset
 
 
 def _number_of(segments: list[Segment], offset: int) -> int:
@@ -136,16 +142,19 @@ def _load_segments(storage: Storage, directory: str, config: LogConfig, names: l
     return segments
 
 
-def _load_epochs(storage: Storage, directory: str, has_segments: bool) -> tuple[LeaderEpochs, bool]:
-    """And whether they were lost: torn by a crash, empty or missing beside data."""
+def _load_epochs(
+    storage: Storage, directory: str, has_segments: bool
+) -> tuple[LeaderEpochs, list[tuple[int, int]] | None]:
+    """And what the file says: None when they were lost, that is torn by a crash, empty or missing beside data."""
     try:
         data = storage.files.read(f"{directory}/{LEADER_EPOCHS}")
-        return LeaderEpochs(decode_epochs(data)), has_segments and not data
+        epochs = LeaderEpochs(decode_epochs(data))
+        return epochs, epochs.entries() if data or not has_segments else None
     except FileNotFoundError:
-        return LeaderEpochs(), has_segments
+        return LeaderEpochs(), None if has_segments else []
     except CorruptFile as error:
         logger.warning("%s/%s: %s; it is made anew from the batches", directory, LEADER_EPOCHS, error)
-        return LeaderEpochs(), True
+        return LeaderEpochs(), None
 
 
 def _readable_to_the_end(segment: Segment) -> bool:

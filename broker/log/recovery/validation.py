@@ -6,7 +6,6 @@ Source: LogLoader.recoverLog, LogSegment.recover of Kafka 3.9.
 
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from odradek.broker.log.batches import Batch, iterate_headers, iterate_valid
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
@@ -18,16 +17,9 @@ from odradek.protocol.record_batch import CorruptBatch
 logger = logging.getLogger(__name__)
 
 
-class Recovered(NamedTuple):
-    """What was found damaged in one log."""
-
-    bytes_cut: int
-    segments_dropped: int
-
-
 def recover_segments(
     storage: Storage, segments: list[Segment], first: int, epochs: LeaderEpochs, *, gaps_before: int
-) -> Recovered:
+) -> None:
     """Validate segments from number `first` on, rebuild their indexes, cut at the first damage. Raises OSError.
 
     Up to `gaps_before` a segment may begin later than the one before it ends, as in a compacted log. Elsewhere that
@@ -39,31 +31,32 @@ def recover_segments(
         gap = segment.base_offset - previous_offset - 1
         if 0 < gap <= LARGEST_RELATIVE_OFFSET and segment.base_offset > gaps_before:
             logger.warning("%s: nothing between %d and it", segment.path(LOG), previous_offset)
-            return Recovered(0, _end_with(storage, segments, number - 1, segments[number - 1].size_bytes))
-        size = segment.size_bytes
+            _end_with(storage, segments, number - 1, segments[number - 1].size_bytes)
+            return
         previous_offset, valid_bytes = _validate(segment, epochs, max(previous_offset, segment.base_offset - 1))
-        if valid_bytes < size:
-            return Recovered(size - valid_bytes, _end_with(storage, segments, number, valid_bytes))
+        if valid_bytes < segment.size_bytes:
+            _end_with(storage, segments, number, valid_bytes)
+            return
     if segments:
         segments[-1].sync()  # a truncation that the stop came into may not be on the disk yet
-    return Recovered(0, 0)
 
 
-def _end_with(storage: Storage, segments: list[Segment], number: int, size_bytes: int) -> int:
-    """Remove the segments after that one for good, and only then cut it; how many went.
+def _end_with(storage: Storage, segments: list[Segment], number: int, size_bytes: int) -> None:
+    """Remove the segments after that one for good, and only then cut it.
 
     The other way round a crash could leave a gap that nobody sees.
     """
     last, gone = segments[number], segments[number + 1 :]
+    cut = last.size_bytes - size_bytes
+    logger.warning("%s: cut %d bytes at its end, dropped %d later segments", last.path(LOG), cut, len(gone))
     del segments[number + 1 :]
     if gone:
         remove_segment_files(storage, gone)
         storage.files.sync_directory(last.path("").rpartition("/")[0])
-    if size_bytes < last.size_bytes:
+    if cut:
         last.cut(size_bytes)
     last.write_indexes()
     last.sync()
-    return len(gone)
 
 
 def remove_segment_files(storage: Storage, segments: list[Segment]) -> None:
