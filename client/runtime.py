@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from odradek.client.cluster import Cluster
-from odradek.client.config import CommonConfig
+from odradek.client.config import CommonConfig, addresses
 from odradek.client.loop_thread import LoopThread
 from odradek.world.clock import LoopClock
 from odradek.world.tcp import TcpNetwork
@@ -25,9 +25,10 @@ def named(config: Config, kind: str) -> Config:
 
 
 class Runtime:
-    """A loop thread and a `Cluster` on it, until `stop`."""
+    """A loop thread and a `Cluster` on it, until `stop`. Raises ConfigError, before there is a thread."""
 
     def __init__(self, config: Any) -> None:
+        addresses(config.bootstrap_servers)
         self.thread = LoopThread(f"odradek-{config.client_id}")
         self.random = random.Random()
         self.clock = LoopClock(self.thread.loop)

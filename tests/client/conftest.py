@@ -36,6 +36,7 @@ class ScriptedBroker:
     def __init__(self, network: VirtualNetwork, name: str = "broker", topics: dict[str, int] | None = None) -> None:
         self.network = network
         self.name = name
+        self.port = PORT
         self.topics = topics if topics is not None else {"t": 1}
         self.seen: list[tuple[Message, int]] = []
         self.highest = {key: message_classes(key).request.VERSIONS[1] for key in API_NAMES}
@@ -65,7 +66,7 @@ class ScriptedBroker:
             )
             for name, count in self.topics.items()
         ]
-        brokers = [MetadataResponseBroker(node_id=0, host=self.name, port=PORT)]
+        brokers = [MetadataResponseBroker(node_id=0, host=self.name, port=self.port)]
         return MetadataResponse(brokers=brokers, cluster_id="c", controller_id=0, topics=topics)
 
     def accept(self, endpoint: Any) -> None:
@@ -98,7 +99,7 @@ class ScriptedBroker:
             if response is None:
                 return
             parts = encode_response(header.correlation_id, header.api_version, response)
-        if not endpoint.closed:
+        if not getattr(endpoint, "closed", False):
             endpoint.send(b"".join(framed(parts)))
 
     def requests(self, kind: type[Message]) -> list[Any]:

@@ -240,3 +240,58 @@ def test_a_coordinator_that_a_commit_found_gone_is_looked_for_before_the_next_he
         assert isinstance(driver.membership.next_step(bench.clock.monotonic_ms()), FindCoordinator)
 
     run(scripted_broker, work, group_id="g")
+
+
+def test_commits_are_not_overtaken_by_later_ones(scripted_broker: Any) -> None:
+    """The first one was tried again after the second had got through, and took the group back."""
+
+    async def work(bench: Bench) -> None:
+        commits = Commits(member(bench, State.STABLE))
+        errors = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE, ErrorCode.NONE]
+
+        def answer(request: OffsetCommitRequest) -> OffsetCommitResponse:
+            bench.commit_error = errors.pop(0)
+            return bench.commit(request)
+
+        bench.broker.handlers[OffsetCommitRequest] = answer
+        deadline = bench.engine.deadline("committing")
+        for offset in (5, 9):
+            commits.follow(asyncio.ensure_future(commits.commit({T0: OffsetAndMetadata(offset)}, deadline)))
+        await commits.settle(10_000)
+        sent = [one.topics[0].partitions[0].committed_offset for one in bench.broker.requests(OffsetCommitRequest)]
+        assert sent == [5, 5, 9]
+
+    run(scripted_broker, work, group_id="g")
+
+
+def test_a_commit_is_not_tried_again_in_the_name_of_a_later_generation(scripted_broker: Any) -> None:
+    """By then its partitions may belong to somebody else, who has committed there too: it took that one back."""
+
+    async def work(bench: Bench) -> None:
+        driver = member(bench, State.STABLE)
+
+        def rebalanced(request: OffsetCommitRequest) -> OffsetCommitResponse:
+            driver.membership.identity = Identity("me", 5)
+            return bench.commit(request)
+
+        bench.commit_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        bench.broker.handlers[OffsetCommitRequest] = rebalanced
+        with pytest.raises(CommitFailed, match="rebalanced meanwhile"):
+            await commit(bench, driver)
+        assert len(bench.broker.requests(OffsetCommitRequest)) == 1
+
+    run(scripted_broker, work, group_id="g")
+
+
+def test_a_partition_that_may_start_somewhere_does_not_wait_for_one_that_may_not(scripted_broker: Any) -> None:
+    async def work(bench: Bench) -> None:
+        bench.broker.topics["t"] = 2
+        bench.engine.shared.positions.assign([T0, TopicPartition("t", 1)])
+        bench.engine.shared.positions.reset(T0, -2)
+        bench.cluster.needs.want("t", 0)
+        bench.engine.wake()
+        await asyncio.sleep(1)
+        assert isinstance(bench.engine.shared.failure, NoOffsetForPartition)
+        assert bench.engine.shared.positions.partitions[T0].position == 0
+
+    run(scripted_broker, work, auto_offset_reset="none")

@@ -299,3 +299,116 @@ def test_embedded_bytes_are_kafkas_and_newer_versions_are_read() -> None:
     assert decode_assignment(encode_assignment([T1, T0])) == [T0, T1]
     with pytest.raises(MalformedMessage):
         decode_assignment(b"\x00")
+
+
+def test_an_answer_to_who_has_left_meanwhile_does_not_count() -> None:
+    """The application unsubscribed while the first JoinGroup was open: its answer, a member id to join again with,
+    made a member of nothing."""
+    bench = Bench()
+    bench.start()
+    bench.prepare()
+    assert isinstance(bench.step(), Join)
+    bench.member.unsubscribe()
+    bench.member.joined(bench.joined(-1, ErrorCode.MEMBER_ID_REQUIRED, "other"), bench.now_ms)
+    assert bench.step() == WaitUntil(float("inf"))
+    assert bench.member.leave_request("any") is None
+    bench.member.subscribe(["u"])
+    bench.prepare()
+    assert bench.join(2).request.member_id == ""
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NETWORK_EXCEPTION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE])
+def test_a_heartbeat_of_before_does_not_count_either(error: ErrorCode) -> None:
+    bench = Bench().stable(T0)
+    bench.now_ms += 3_000
+    assert isinstance(bench.step(), Heartbeat)
+    bench.member.unsubscribe()
+    bench.member.beaten(error, bench.now_ms)
+    assert bench.member.state == State.OUTSIDE
+    assert bench.step() == WaitUntil(float("inf"))
+
+
+def test_after_a_failure_a_new_subscription_begins_anew() -> None:
+    bench = Bench().stable(T0)
+    bench.beat(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert isinstance(bench.member.failure, KafkaError)
+    bench.member.unsubscribe()
+    bench.start()
+    assert bench.member.failure is None
+    bench.prepare()
+    bench.join(1)
+
+
+def lead(bench: Bench, counts: dict[str, int], *, skip_assignment: bool = False) -> Sync:
+    """Join as the leader of a group of one; what is sent with SyncGroup."""
+    bench.start()
+    bench.prepare()
+    assert isinstance(bench.step(), Join)
+    answer = bench.joined(1, ErrorCode.NONE, leader="me")
+    answer.members = [JoinGroupResponseMember(member_id="me", metadata=encode_subscription(["t"], (), -1))]
+    answer.skip_assignment = skip_assignment
+    bench.member.joined(answer, bench.now_ms)
+    assert isinstance(bench.step(), Count)
+    bench.member.counted(counts)
+    step = bench.step()
+    assert isinstance(step, Sync)
+    bench.member.synced(ErrorCode.NONE, encode_assignment(()), bench.now_ms)
+    return step
+
+
+def test_a_topic_that_is_made_after_it_was_subscribed_to_starts_a_rebalance() -> None:
+    """The leader kept the counts of the topics that there were, and so never missed one that there was not."""
+    bench = Bench()
+    lead(bench, {})
+    bench.adopt()
+    assert bench.member.watched_topics == {"t"}
+    bench.member.counts_changed({"other": 3})
+    bench.step()
+    assert bench.member.state == State.STABLE
+    bench.member.counts_changed({"t": 3})
+    bench.step()
+    assert bench.member.state == State.PREPARING
+
+
+def test_a_topic_that_grows_while_the_application_adopts_is_not_missed() -> None:
+    bench = Bench()
+    lead(bench, {"t": 1})
+    bench.member.counts_changed({"t": 2})
+    bench.adopt()
+    bench.step()
+    assert bench.member.state == State.PREPARING
+
+
+def test_a_static_leader_that_comes_back_decides_nothing_but_watches() -> None:
+    bench = Bench(instance="i")
+    assert lead(bench, {"t": 1}, skip_assignment=True).request.assignments == []
+    bench.adopt()
+    bench.member.counts_changed({"t": 2})
+    bench.step()
+    assert bench.member.state == State.PREPARING
+
+
+def test_what_was_adopted_while_membership_was_lost_is_given_up_before_joining() -> None:
+    """The next turn was made from what the application had before it."""
+    bench = Bench(cooperative=True).stable(T0)
+    bench.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    bench.prepare()
+    bench.join(2)
+    bench.sync(T0, T1)
+    adopting = bench.member.turn
+    assert isinstance(adopting, Adopt)
+    bench.beat(ErrorCode.UNKNOWN_MEMBER_ID)
+    bench.step()
+    assert bench.member.turn == Prepare((), (T0,))
+    bench.member.turn_done(adopting)
+    assert bench.member.lost
+    assert bench.prepare() == Prepare((), (T0, T1))
+    assert decode_subscription(bench.join(3).request.protocols[0].metadata).owned_partitions == []
+
+
+def test_a_refused_commit_of_who_is_no_member_makes_nobody_join() -> None:
+    bench = Bench()
+    bench.member.polled(bench.now_ms)
+    for error in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+        bench.member.refused(error, bench.now_ms)
+        assert bench.member.state == State.OUTSIDE and bench.step() == WaitUntil(float("inf"))
