@@ -149,7 +149,6 @@ def encode_batch(
     offsets: Sequence[int] | None = None,
     last_offset: int | None = None,
     codec: int = compression.NONE,
-    level: int | None = None,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
@@ -163,36 +162,28 @@ def encode_batch(
 
     `headers`, or the same as Columns has it in `raw_headers`. `offsets`: where they are not base_offset, base_offset
     + 1, …; `last_offset`: where it is not the last record's (both: compaction keeps a batch's span and leaves gaps).
-    `level`: of the codec. `log_append_time_ms`: makes it a batch of LogAppendTime. `delete_horizon_ms`: compaction's.
+    `log_append_time_ms`: makes it a batch of LogAppendTime. `delete_horizon_ms`: compaction's.
     """
     count = len(timestamps)
     assert count > 0 and len(keys) == count and len(values) == count, (count, len(keys), len(values))
     if headers is not None:
         raw_headers = [encode_headers(one) for one in headers]
+    deltas = None if offsets is None else [offset - base_offset for offset in offsets]
     base_timestamp = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms
     section = bytearray()
     for index in range(count):
-        append_record(
-            section,
-            index if offsets is None else offsets[index] - base_offset,
-            wrap_int64(timestamps[index] - base_timestamp),
-            keys[index],
-            values[index],
-            NO_HEADERS if raw_headers is None else raw_headers[index],
-        )
-    if last_offset is None:
-        last_offset = base_offset + count - 1 if offsets is None else offsets[count - 1]
-    attributes = batch_attributes(
-        codec, transactional, control, log_append_time_ms is not None, delete_horizon_ms is not None
-    )
+        delta = index if deltas is None else deltas[index]
+        timestamp_delta = wrap_int64(timestamps[index] - base_timestamp)
+        raw = NO_HEADERS if raw_headers is None else raw_headers[index]
+        append_record(section, delta, timestamp_delta, keys[index], values[index], raw)
     header = BatchHeader(
         base_offset,
         0,
         partition_leader_epoch,
         MAGIC_V2,
         0,
-        attributes,
-        last_offset - base_offset,
+        batch_attributes(codec, transactional, control, log_append_time_ms is not None, delete_horizon_ms is not None),
+        delta if last_offset is None else last_offset - base_offset,
         base_timestamp,
         max(timestamps) if log_append_time_ms is None else log_append_time_ms,
         producer_id,
@@ -200,7 +191,7 @@ def encode_batch(
         base_sequence,
         count,
     )
-    return assemble(header, section if codec == compression.NONE else compression.compress(codec, section, level=level))
+    return assemble(header, section if codec == compression.NONE else compression.compress(codec, section))
 
 
 def batch_attributes(codec: int, transactional: bool, control: bool, append_time: bool, delete_horizon: bool) -> int:
