@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.broker.log.directories.checkpoints import LEADER_EPOCHS
-from odradek.broker.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
+from odradek.broker.log.segment_files import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from odradek.world.files import Files
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from odradek.broker.log.batches import Batch
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.index_check import confirm_largest_timestamp, offset_before
-from odradek.broker.log.segment import SUFFIXES, Segment
+from odradek.broker.log.segment import Segment
+from odradek.broker.log.segment_files import SUFFIXES
 from odradek.broker.log.storage import Storage
 from odradek.protocol.conversion import records_of
 from odradek.protocol.errors import ErrorCode, KafkaError

@@ -18,21 +18,12 @@ from odradek.broker.log.index import (
     read_last_time_entry,
 )
 from odradek.broker.log.index_check import position_before
+from odradek.broker.log.segment_files import DELETED, LOG, OFFSET_INDEX, SUFFIXES, TIME_INDEX, TRANSACTION_INDEX
 from odradek.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.protocol.record_batch import BATCH_LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
 from odradek.world.files import Buffer, File, Files
 
 log = logging.getLogger(__name__)
-
-LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
-SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
-DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
-"""Of files that wait for their removal, and of a compacted segment before and while it takes its place."""
-
-
-def file_name(offset: int, suffix: str) -> str:
-    """`00000000000000000042.log`."""
-    return f"{offset:020d}{suffix}"
 
 
 class Segment:

@@ -6,7 +6,8 @@ from odradek.broker.log.compaction.plan import Dirty, Piece, containing, dirty_p
 from odradek.broker.log.config import NO_LIMIT_MS
 from odradek.broker.log.log import Log
 from odradek.broker.log.producers.state import Producer
-from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, Segment
+from odradek.broker.log.segment import Segment
+from odradek.broker.log.segment_files import OFFSET_INDEX, TIME_INDEX
 from odradek.world.files import Files
 
 

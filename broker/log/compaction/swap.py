@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 from odradek.broker.log.log import Log
 from odradek.broker.log.retention import remove_later
-from odradek.broker.log.segment import CLEANED, SUFFIXES, SWAP, Segment
+from odradek.broker.log.segment import Segment
+from odradek.broker.log.segment_files import CLEANED, SUFFIXES, SWAP
 
 
 def swap_in(log: Log, old: list[Segment], done: Callable[[], object]) -> Segment:

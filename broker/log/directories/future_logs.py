@@ -28,7 +28,7 @@ from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import remove_later as remove_files_later
-from odradek.broker.log.segment import DELETED
+from odradek.broker.log.segment_files import DELETED
 from odradek.broker.log.storage import Storage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID

@@ -17,7 +17,7 @@ from odradek.broker.log.directories.directory_files import (
 from odradek.broker.log.dump.check_log import Complaint
 from odradek.broker.log.dump.rows import Row
 from odradek.broker.log.failure import CorruptFile
-from odradek.broker.log.segment import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from odradek.broker.log.segment_files import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import MAGIC_V2, CorruptBatch
 from odradek.world.files import File

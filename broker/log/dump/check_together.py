@@ -11,7 +11,7 @@ from odradek.broker.log.dump.check_entries import last_offset_of, numbers
 from odradek.broker.log.dump.check_log import missing_aborted
 from odradek.broker.log.dump.naming import base_offset_of, kind_of
 from odradek.broker.log.dump.rows import Damage, Damaged, Row
-from odradek.broker.log.segment import LOG, TRANSACTION_INDEX
+from odradek.broker.log.segment_files import LOG, TRANSACTION_INDEX
 from odradek.protocol.record_batch import MAGIC_V2, CorruptBatch
 from odradek.world.files import Files
 

@@ -20,7 +20,7 @@ from odradek.broker.log.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.broker.log.producers.snapshot_file import COUNT, ENTRY, HEAD
 from odradek.broker.log.producers.snapshot_file import VERSION as SNAPSHOT_VERSION
 from odradek.broker.log.producers.state import sequence_after
-from odradek.broker.log.segment import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from odradek.broker.log.segment_files import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
 from odradek.broker.log.transaction_index import ENTRY as ABORTED_ENTRY
 from odradek.broker.log.transaction_index import VERSION as ABORTED_VERSION
 from odradek.protocol.checksum import crc32c

@@ -12,7 +12,8 @@ from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.index_check import position_before
 from odradek.broker.log.producers.snapshots import Snapshots
 from odradek.broker.log.producers.state import ProducerState
-from odradek.broker.log.segment import LOG, TRANSACTION_INDEX, Segment
+from odradek.broker.log.segment import Segment
+from odradek.broker.log.segment_files import LOG, TRANSACTION_INDEX
 from odradek.broker.log.storage import Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.errors import KafkaError

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from odradek.broker.log.failure import DISK_FULL, CorruptFile
 from odradek.broker.log.producers.snapshot_file import decode_snapshot, encode_snapshot
 from odradek.broker.log.producers.state import ProducerState
-from odradek.broker.log.segment import SNAPSHOT, file_name
+from odradek.broker.log.segment_files import SNAPSHOT, file_name
 from odradek.world.files import Files
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,8 @@ from odradek.broker.log.producers.replay import first_damaged_index, rebuild_pro
 from odradek.broker.log.producers.snapshots import Snapshots
 from odradek.broker.log.recovery.interrupted import finish_interrupted_changes
 from odradek.broker.log.recovery.validation import learn_epochs, recover_segments, remove_segment_files
-from odradek.broker.log.segment import LOG, SUFFIXES, Segment
+from odradek.broker.log.segment import Segment
+from odradek.broker.log.segment_files import LOG, SUFFIXES
 from odradek.broker.log.storage import Storage
 from odradek.protocol.record_batch import MAX_INT64, CorruptBatch
 

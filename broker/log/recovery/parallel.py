@@ -13,7 +13,7 @@ from odradek.broker.log.directories import checkpoints
 from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN, parse_future_name, parse_partition_name
 from odradek.broker.log.directories.log_directory import LogDirectory, gaps_before
 from odradek.broker.log.recovery.child import TornLog, encode_request
-from odradek.broker.log.segment import LOG
+from odradek.broker.log.segment_files import LOG
 from odradek.broker.log.storage import Storage
 from odradek.world.children import Child, Children
 
