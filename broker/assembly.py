@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from odradek.broker.config import BrokerConfig
-from odradek.broker.coordinators import InternalTopics, ReplicatedGroupStorage
+from odradek.broker.coordinators import InternalTopics, ReplicatedTopicStorage
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.groups.config import GroupConfig
 from odradek.broker.groups.coordinator import GroupCoordinator
 from odradek.broker.identity import Identity
 from odradek.broker.log.manager import LogManager
-from odradek.broker.metadata import CONSUMER_OFFSETS, MetadataCache, Node
+from odradek.broker.metadata import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache, Node
 from odradek.broker.network.limits import ConnectionLimits
 from odradek.broker.network.peer import Peer
 from odradek.broker.network.server import SocketServer
@@ -26,6 +26,9 @@ from odradek.broker.tasks.altering import PartitionAltering
 from odradek.broker.tasks.fetching import FollowerFetching, PeerFactory
 from odradek.broker.tasks.producer_ids import ProducerIds
 from odradek.broker.tasks.topic_creation import TopicCreation
+from odradek.broker.tasks.transaction_markers import TransactionMarkers
+from odradek.broker.transactions.config import TransactionConfig
+from odradek.broker.transactions.coordinator import TransactionCoordinator
 from odradek.broker.world import World
 from odradek.controller.channels import BrokerChannels
 from odradek.controller.config import ControllerConfig
@@ -41,6 +44,7 @@ class Assembly:
     connect: PeerFactory
     followings: FollowerFetching
     altering: PartitionAltering
+    markers: TransactionMarkers
     sockets: SocketServer
 
 
@@ -86,11 +90,19 @@ def assemble(
     groups = GroupCoordinator(
         world.clock,
         world.random,
-        ReplicatedGroupStorage(replicas),
+        ReplicatedTopicStorage(replicas, CONSUMER_OFFSETS),
         _group_config(config),
         lambda: metadata.partition_count(CONSUMER_OFFSETS) or config.offsets_topic_num_partitions,
     )
-    internal_topics.groups = groups
+    markers = TransactionMarkers(identity.broker_id, metadata, world.clock, connect, listener)
+    transactions = TransactionCoordinator(
+        world.clock,
+        ReplicatedTopicStorage(replicas, TRANSACTION_STATE),
+        _transaction_config(config),
+        lambda: metadata.partition_count(TRANSACTION_STATE) or config.transaction_state_log_num_partitions,
+        markers,
+    )
+    internal_topics.coordinators = {CONSUMER_OFFSETS: groups, TRANSACTION_STATE: transactions}
     channels = BrokerChannels(
         lambda host, port: Peer(world.network, world.clock, host, port, f"controller-{identity.broker_id}"),
         world.clock,
@@ -121,12 +133,13 @@ def assemble(
         ),
         producer_ids=ProducerIds(identity.broker_id, broker_epoch, metadata, connect, listener),
         groups=groups,
+        transactions=transactions,
         controller=controller,
         served=SERVED,
         learn_topic_settings=dynamic.learn,
         auto_create_topic=creation.create,
     )
-    return Assembly(services, connect, followings, altering, sockets)
+    return Assembly(services, connect, followings, altering, markers, sockets)
 
 
 def make_sockets(config: BrokerConfig, world: World) -> SocketServer:
@@ -170,6 +183,20 @@ def _group_config(config: BrokerConfig) -> GroupConfig:
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         offsets_topic_num_partitions=config.offsets_topic_num_partitions,
         offsets_topic_compression_codec=config.offsets_topic_compression_codec,
+    )
+
+
+def _transaction_config(config: BrokerConfig) -> TransactionConfig:
+    return TransactionConfig(
+        transaction_max_timeout_ms=config.transaction_max_timeout_ms,
+        transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=(
+            config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        ),
+        transaction_remove_expired_transaction_cleanup_interval_ms=(
+            config.transaction_remove_expired_transaction_cleanup_interval_ms
+        ),
+        transaction_state_log_load_buffer_size=config.transaction_state_log_load_buffer_size,
     )
 
 

@@ -97,6 +97,7 @@ class BrokerServer:
         self._directory_events = DirectoryEvents(store, self._world.clock, identity.broker_id)
         logs.protect_from(self._high_watermark_of)
         services.groups.start()
+        services.transactions.start()
         await self._join(store, identity, endpoints)
         # Not before: a controller that has not seen us go would have us lead as the broker that we were.
         self._sockets.serve(dispatcher(services).dispatch)
@@ -281,8 +282,10 @@ class BrokerServer:
         self._sockets.stop_listening()
         if self._assembly is not None:
             self._assembly.services.groups.stop()
+            self._assembly.services.transactions.stop()
             self._assembly.followings.close()
             self._assembly.altering.close()
+            self._assembly.markers.close()
             await self._assembly.services.controller.stop()
         self._sockets.close()
         if self._logs is not None and self._assembly is not None:

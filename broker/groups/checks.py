@@ -75,3 +75,12 @@ def check_commit(roster: Roster, member_id: str, instance_id: str | None, genera
     if error is ErrorCode.NONE and roster.state is GroupState.COMPLETING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return error
+
+
+def check_commit_in_transaction(roster: Roster, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    """The same for TxnOffsetCommit: legal between two generations too, and for one who does not say who it is."""
+    if roster.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if generation < 0 and (roster.state is GroupState.EMPTY or (member_id == UNKNOWN_MEMBER and instance_id is None)):
+        return ErrorCode.NONE
+    return check_generation(roster, member_id, instance_id, generation)

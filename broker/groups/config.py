@@ -10,9 +10,6 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 LONGEST_TEXT = 8_000
 """Characters in a group's id or anything else that a client names itself by: a record's strings have 16-bit lengths."""
 
-SLICE_MS = 5.0
-"""How long loading or expiry may hold the loop before others get their turn."""
-
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:

@@ -10,16 +10,13 @@ from uuid import UUID
 
 from odradek.broker.groups.attempts import JoinAttempt, SyncAttempt
 from odradek.broker.groups.checks import check_attempt
-from odradek.broker.groups.config import LONGEST_TEXT, GroupConfig
+from odradek.broker.groups.config import GROUP_METADATA_TOPIC, LONGEST_TEXT, GroupConfig
 from odradek.broker.groups.effects import UNKNOWN_MEMBER, JoinResult, JoinTicket, SyncResult, SyncTicket
 from odradek.broker.groups.live_group import CommitAnswer, CommitAttempt, LiveGroup, Surroundings
 from odradek.broker.groups.offsets import OffsetTable, TopicPartition
-from odradek.broker.groups.ownership import Ownership
-from odradek.broker.groups.partitioning import partition_for
+from odradek.broker.groups.replay import Replay
 from odradek.broker.groups.roster import Roster
-from odradek.broker.groups.slices import run_in_slices
 from odradek.broker.groups.states import GroupState
-from odradek.broker.groups.storage import GroupStorage
 from odradek.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from odradek.broker.groups.views import (
     CLASSIC,
@@ -30,6 +27,10 @@ from odradek.broker.groups.views import (
     fetched,
     listing,
 )
+from odradek.broker.internal_topics.ownership import Ownership
+from odradek.broker.internal_topics.partitioning import partition_for
+from odradek.broker.internal_topics.slices import run_in_slices
+from odradek.broker.internal_topics.storage import TopicStorage
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer
 
@@ -45,7 +46,7 @@ class GroupCoordinator:
         self,
         clock: Clock,
         random: Random,
-        storage: GroupStorage,
+        storage: TopicStorage,
         config: GroupConfig,
         partition_count: Callable[[], int],
     ) -> None:
@@ -54,7 +55,9 @@ class GroupCoordinator:
         self._config = config
         self._partition_count = partition_count
         self._surroundings = Surroundings(clock, storage, config)
-        self._ownership = Ownership(clock, storage, config.offsets_load_buffer_size, self._install)
+        self._ownership = Ownership(
+            GROUP_METADATA_TOPIC, clock, storage, config.offsets_load_buffer_size, Replay, self._install
+        )
         self._groups: dict[str, LiveGroup] = {}
         self._active = False
         self._expiry_timer: Timer | None = None
@@ -281,7 +284,8 @@ class GroupCoordinator:
         self._groups[group_id] = group
         return group
 
-    def _install(self, partition: int, roster: Roster, offsets: OffsetTable) -> None:
+    def _install(self, partition: int, loaded: tuple[Roster, OffsetTable]) -> None:
+        roster, offsets = loaded
         group = LiveGroup(roster, offsets, partition, self._surroundings)
         self._groups[roster.group_id] = group
         group.membership.loaded(self._clock.now_ms())

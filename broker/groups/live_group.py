@@ -6,6 +6,7 @@ The shell around `Membership` and `OffsetTable`. Used on the loop only.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from odradek.broker.groups.append_errors import commit_error, group_error
 from odradek.broker.groups.config import GroupConfig
@@ -16,7 +17,7 @@ from odradek.broker.groups.offsets import CommittedOffset, OffsetTable, TopicPar
 from odradek.broker.groups.records import Record, batch_of, group_key, group_value, offset_key, offset_value
 from odradek.broker.groups.roster import Roster
 from odradek.broker.groups.states import GroupState
-from odradek.broker.groups.storage import GroupStorage
+from odradek.broker.internal_topics.storage import TopicStorage
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer
 
@@ -28,14 +29,22 @@ TOMBSTONES_PER_BATCH = 1000
 CommitAnswer = Callable[[dict[TopicPartition, ErrorCode]], object]
 
 
+class InTransaction(NamedTuple):
+    """Whose transaction a commit is part of."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class CommitAttempt:
-    """An OffsetCommit request, without the differences between versions."""
+    """An OffsetCommit or TxnOffsetCommit request, without the differences between versions."""
 
     member_id: str
     instance_id: str | None
     generation: int
     offsets: Mapping[TopicPartition, CommittedOffset]
+    transaction: InTransaction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,7 @@ class Surroundings:
     """What all groups of a coordinator share."""
 
     clock: Clock
-    storage: GroupStorage
+    storage: TopicStorage
     config: GroupConfig
 
 
@@ -87,8 +96,11 @@ class LiveGroup:
         assert not self._timers, (self.roster.group_id, list(self._timers))
 
     def commit(self, attempt: CommitAttempt, answer: CommitAnswer) -> None:
-        """OffsetCommit. Answered when the log has it; what is too large is refused by itself."""
-        error = self.membership.commit(attempt.member_id, attempt.instance_id, attempt.generation)
+        """OffsetCommit, TxnOffsetCommit. Answered when the log has it; what is too large is refused by itself."""
+        transaction = attempt.transaction
+        error = self.membership.commit(
+            attempt.member_id, attempt.instance_id, attempt.generation, transactional=transaction is not None
+        )
         self.obey()
         if error is not ErrorCode.NONE:
             answer(dict.fromkeys(attempt.offsets, error))
@@ -99,14 +111,16 @@ class LiveGroup:
         if not fitting:
             answer(errors)
             return
-        sequence = self.offsets.stage(fitting)
+        ended = self._stage(fitting, transaction)
 
         def done(append_error: ErrorCode) -> None:
-            self._commit_ended(sequence, fitting, append_error)
+            if self.roster.state is not GroupState.DEAD:
+                ended(append_error)
             answer(errors | dict.fromkeys(fitting, commit_error(append_error)))
 
         group_id = self.roster.group_id
-        self._append([(offset_key(group_id, at), offset_value(offset)) for at, offset in fitting.items()], done)
+        records: list[Record] = [(offset_key(group_id, at), offset_value(offset)) for at, offset in fitting.items()]
+        self._append(records, done, transaction)
 
     def remove_expired_offsets(self) -> None:
         """Forget what is older than the retention, and the whole group when nothing is left of it."""
@@ -138,13 +152,16 @@ class LiveGroup:
         for at in range(0, len(tombstones), TOMBSTONES_PER_BATCH):
             self._append(tombstones[at : at + TOMBSTONES_PER_BATCH], self._tombstones_ended)
 
-    def _commit_ended(self, sequence: int, offsets: Mapping[TopicPartition, CommittedOffset], error: ErrorCode) -> None:
-        if self.roster.state is GroupState.DEAD:
-            return
-        if error is ErrorCode.NONE:
-            self.offsets.acknowledge(sequence, offsets)
-        else:
-            self.offsets.fail(sequence, offsets)
+    def _stage(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], transaction: InTransaction | None
+    ) -> Callable[[ErrorCode], None]:
+        """The append of a commit begins; what to call with its outcome."""
+        table = self.offsets
+        if transaction is None:
+            sequence = table.stage(offsets)
+            return lambda error: table.fail(sequence, offsets) if error else table.acknowledge(sequence, offsets)
+        producer_id, sequence = transaction.producer_id, table.stage_in_transaction(transaction.producer_id, offsets)
+        return lambda error: table.fail_in_transaction(producer_id, sequence) if error else None
 
     def _tombstones_ended(self, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
@@ -160,8 +177,11 @@ class LiveGroup:
         value = group_value(self.roster, effect.assignment)
         self._append([(group_key(self.roster.group_id), value)], done)
 
-    def _append(self, records: list[Record], done: Callable[[ErrorCode], None]) -> None:
-        batch = batch_of(records, self._clock.now_ms(), self._config.offsets_topic_compression_codec)
+    def _append(
+        self, records: list[Record], done: Callable[[ErrorCode], None], transaction: InTransaction | None = None
+    ) -> None:
+        codec, now_ms = self._config.offsets_topic_compression_codec, self._clock.now_ms()
+        batch = batch_of(records, now_ms, codec, *(transaction or ()))
         self._storage.append(self.partition, batch, self._config.offsets_commit_timeout_ms, done)
 
     def _start_timer(self, effect: StartTimer) -> None:

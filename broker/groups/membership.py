@@ -10,7 +10,14 @@ answered UNKNOWN_MEMBER_ID; a static member's write that ends after the next reb
 """
 
 from odradek.broker.groups.attempts import JoinAttempt, SyncAttempt
-from odradek.broker.groups.checks import check_commit, check_generation, check_member, check_sync, has_room_for
+from odradek.broker.groups.checks import (
+    check_commit,
+    check_commit_in_transaction,
+    check_generation,
+    check_member,
+    check_sync,
+    has_room_for,
+)
 from odradek.broker.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from odradek.broker.groups.effects import (
     UNKNOWN_MEMBER,
@@ -109,10 +116,11 @@ class Membership:
         self._remove(member_id, now_ms)
         return ErrorCode.NONE
 
-    def commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether OffsetCommit is legal now; when it comes from a member, it counts as its heartbeat."""
-        error = check_commit(self.roster, member_id, instance_id, generation)
-        if error is ErrorCode.NONE and self.roster.state is not GroupState.EMPTY:
+    def commit(self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool) -> ErrorCode:
+        """Whether a commit is legal now; when it comes from a member, it counts as its heartbeat."""
+        check = check_commit_in_transaction if transactional else check_commit
+        error = check(self.roster, member_id, instance_id, generation)
+        if error is ErrorCode.NONE and member_id in self.roster.members:
             self.outbox.restart_session(self.roster.members[member_id])
         return error
 

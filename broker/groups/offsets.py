@@ -46,11 +46,14 @@ class OffsetTable:
 
     def stage(self, partitions: Iterable[TopicPartition]) -> int:
         """An append of commits for these partitions begins; the sequence number to end it with."""
-        sequence = self._next_sequence
-        self._next_sequence += 1
+        sequence = self._take_sequence()
         for partition in partitions:
             self._staged.setdefault(partition, set()).add(sequence)
         return sequence
+
+    def _take_sequence(self) -> int:
+        self._next_sequence += 1
+        return self._next_sequence - 1
 
     def acknowledge(self, sequence: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """The append is in the log of every replica in sync. Partitions removed meanwhile stay removed."""
@@ -88,6 +91,21 @@ class OffsetTable:
         else:
             transaction[partition] = _Appended(committed, sequence)
         self._next_sequence = max(self._next_sequence, sequence + 1)
+
+    def stage_in_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> int:
+        """An append of commits begins that are part of the producer's open transaction from now on: they count when
+        its marker is in the log of every replica in sync, which cannot be before they are."""
+        sequence = self._take_sequence()
+        transaction = self._open_transactions.setdefault(producer_id, {})
+        for partition, committed in offsets.items():
+            transaction[partition] = _Appended(committed, sequence)
+        return sequence
+
+    def fail_in_transaction(self, producer_id: int, sequence: int) -> None:
+        """The append has failed: nothing of it counts, whatever becomes of the transaction."""
+        transaction = self._open_transactions.get(producer_id, {})
+        for partition in [at for at, appended in transaction.items() if appended.sequence == sequence]:
+            del transaction[partition]
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """The transaction's marker is in the log: its commits become visible unless later ones already are."""

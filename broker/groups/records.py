@@ -18,6 +18,7 @@ from odradek.protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from odradek.protocol.primitives import Buffer
+from odradek.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from odradek.protocol.records import encode_batch
 from odradek.protocol.versioned import decode_versioned, encode_versioned, version_of
 
@@ -44,10 +45,28 @@ class GroupKey(NamedTuple):
     group_id: str
 
 
-def batch_of(records: Sequence[Record], now_ms: int, codec: int) -> bytearray:
-    """One batch of at least one record, as the leader appends it (`offsets.topic.compression.codec`)."""
+def batch_of(
+    records: Sequence[Record],
+    now_ms: int,
+    codec: int,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+) -> bytearray:
+    """One batch of at least one record, as the leader appends it (`offsets.topic.compression.codec`).
+
+    With a producer, it is part of that one's transaction; as Kafka writes it, with sequence 0, which means nothing.
+    """
+    transactional = producer_id != NO_PRODUCER_ID
     return encode_batch(
-        0, [now_ms] * len(records), [key for key, _ in records], [value for _, value in records], codec=codec
+        0,
+        [now_ms] * len(records),
+        [key for key, _ in records],
+        [value for _, value in records],
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=0 if transactional else NO_SEQUENCE,
+        transactional=transactional,
     )
 
 

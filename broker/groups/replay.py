@@ -38,7 +38,7 @@ class Replay:
             self.next_offset = header.next_offset
             yield
 
-    def groups(self) -> Iterator[tuple[Roster, OffsetTable]]:
+    def results(self) -> Iterator[tuple[Roster, OffsetTable]]:
         """Every group that is left; one that has only offsets is empty, without a protocol."""
         for group_id, roster in self._rosters.items():
             yield roster, self._offsets.pop(group_id, OffsetTable())

@@ -4,25 +4,23 @@ The group's partition of `__consumer_offsets` is led by its coordinator; its add
 client came in by. While the topic does not exist it is created, and while it has no live leader the answer is
 COORDINATOR_NOT_AVAILABLE. From version 4 many keys are asked for at once (KIP-699).
 
-A transaction's coordinator leads the partition of `__transaction_state`, which is there when a broker of Kafka's is or
-was in the cluster. We coordinate none, so where the topic is missing the answer is INVALID_REQUEST: clients give up
-instead of asking for ever. So it is for share groups (key type 2), which Kafka 3.9 has only with KRaft.
+A transaction's coordinator is found in the same way, in `__transaction_state`. Share groups (key type 2), which Kafka
+3.9 has only with KRaft, are INVALID_REQUEST: clients give up instead of asking for ever.
 """
 
 from typing import NamedTuple
 
-from odradek.broker.groups.config import GROUP_METADATA_TOPIC
-from odradek.broker.groups.partitioning import partition_for
-from odradek.broker.metadata import TRANSACTION_STATE, Node
-from odradek.broker.requests.group_services import GroupServices
+from odradek.broker.metadata import CONSUMER_OFFSETS, TRANSACTION_STATE, Node
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 REQUEST = FindCoordinatorRequest
 VERSIONS = (0, 6)
 
-GROUP, TRANSACTION = 0, 1
+TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
+"""By key type: where groups live, and transactional ids."""
 FIRST_VERSION_WITH_MANY_KEYS = 4
 NO_NODE = Node(-1, "", -1)
 REASONS = {
@@ -37,30 +35,29 @@ class _Found(NamedTuple):
     node: Node = NO_NODE
 
 
-def handle(broker: GroupServices, request: FindCoordinatorRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: FindCoordinatorRequest, context: RequestContext) -> Outcome:
     many = context.api_version >= FIRST_VERSION_WITH_MANY_KEYS
     keys = request.coordinator_keys if many else [request.key]
     found = [(key, _find(broker, request.key_type, key, context.listener)) for key in keys]
     response = _many(found) if many else _one(found[0][1])
-    if request.key_type == GROUP and not broker.metadata.partition_count(GROUP_METADATA_TOPIC):
-        return _after_creating_topic(broker, response)
+    topic = TOPICS.get(request.key_type)
+    if topic is not None and not broker.metadata.partition_count(topic):
+        return _after_creating_topic(broker, topic, response)
     return Reply(response)
 
 
-async def _after_creating_topic(broker: GroupServices, response: FindCoordinatorResponse) -> Reply:
+async def _after_creating_topic(broker: Services, topic: str, response: FindCoordinatorResponse) -> Reply:
     """The client asks again, and finds the topic or a creation that goes on."""
-    await broker.auto_create_topic(GROUP_METADATA_TOPIC)
+    await broker.auto_create_topic(topic)
     return Reply(response)
 
 
-def _find(broker: GroupServices, key_type: int, key: str, listener: str) -> _Found:
-    metadata = broker.metadata
-    if key_type == GROUP:
-        node = metadata.leader_node(GROUP_METADATA_TOPIC, broker.groups.partition_for(key), listener)
-    elif key_type == TRANSACTION and (count := metadata.partition_count(TRANSACTION_STATE)):
-        node = metadata.leader_node(TRANSACTION_STATE, partition_for(key, count), listener)
-    else:
+def _find(broker: Services, key_type: int, key: str, listener: str) -> _Found:
+    topic = TOPICS.get(key_type)
+    if topic is None:
         return _Found(ErrorCode.INVALID_REQUEST)
+    coordinator = broker.groups if topic == CONSUMER_OFFSETS else broker.transactions
+    node = broker.metadata.leader_node(topic, coordinator.partition_for(key), listener)
     return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE) if node is None else _Found(ErrorCode.NONE, node)
 
 

@@ -57,9 +57,10 @@ class LaterReply(Generic[M]):
 
     def outcome(self) -> Outcome:
         """For the handler to return, after it has handed the request to the coordinator."""
-        return self._wait() if self._response is None else Reply(self._response)
+        return self.arrived() if self._response is None else Reply(self._response)
 
-    async def _wait(self) -> Reply:
+    async def arrived(self) -> Reply:
+        """For a handler that has had to wait before it could ask."""
         if self._response is None:
             self._arrived = asyncio.get_running_loop().create_future()
             await self._arrived

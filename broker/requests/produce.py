@@ -4,8 +4,8 @@ acks=0: no answer; an error closes the connection, as there is no other way to t
 acks=all: answered when every replica in sync has the records, or at the timeout; the connection's next Produce is
 taken up meanwhile. One entry in the answer for each partition asked, in the order asked.
 
-Versions 0 to 2 carry message sets, which are converted on append. Not done: transactional batches (refused with
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, since no transaction can have been begun).
+Versions 0 to 2 carry message sets, which are converted on append. A batch of a transaction is taken only with a
+transactional id. Not done: the leader does not ask the coordinator whether the transaction is open (KIP-890).
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def handle(broker: Services, request: ProduceRequest, context: RequestContext) -
     failed = False
     topics = []
     for topic in request.topic_data:
-        answers = _append_topic(broker, topic, acks, context.api_version, awaited)
+        answers = _append_topic(broker, request, topic, context.api_version, awaited)
         failed = failed or any(answer.error_code for answer in answers)
         topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
     if acks == 0:
@@ -86,12 +86,13 @@ def handle(broker: Services, request: ProduceRequest, context: RequestContext) -
 
 def _append_topic(
     broker: Services,
+    request: ProduceRequest,
     topic: TopicProduceData,
-    acks: int,
     version: int,
     awaited: list[tuple[PartitionProduceResponse, AwaitedAppend]],
 ) -> list[PartitionProduceResponse]:
     answers = []
+    acks, in_transaction = request.acks, request.transactional_id is not None
     for data in topic.partition_data:
         answer = PartitionProduceResponse(index=data.index)
         answers.append(answer)
@@ -100,7 +101,7 @@ def _append_topic(
             records = data.records
             if version < FIRST_PRODUCE_VERSION_WITH_BATCHES:
                 records = to_batch(records)
-            _check(records, version)
+            _check(records, version, in_transaction)
             appended = broker.replicas.append(partition, records, acks)
         except KafkaError as error:
             _fail(answer, error.code, error.message, version)
@@ -113,7 +114,7 @@ def _append_topic(
     return answers
 
 
-def _check(records: Records, version: int) -> None:
+def _check(records: Records, version: int, in_transaction: bool) -> None:
     """What the protocol asks of a request's records, before the log looks at the batch (Kafka: ProduceRequest.java)."""
     if records is None or len(records) < HEADER_BYTES or records[MAGIC_AT] != MAGIC_V2:
         raise KafkaError(
@@ -122,8 +123,8 @@ def _check(records: Records, version: int) -> None:
     if LOG_OVERHEAD + LENGTH.unpack_from(records, BATCH_LENGTH_AT)[0] != len(records):
         raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request carries exactly one batch for a partition")
     attributes = records[ATTRIBUTES_AT + 1]
-    if attributes & TRANSACTIONAL_BIT:
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transaction has been begun")
+    if attributes & TRANSACTIONAL_BIT and not in_transaction:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transaction without a transactional id")
     if attributes & CONTROL_BIT:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     if attributes & CODEC_MASK == ZSTD and version < FIRST_VERSION_WITH_ZSTD:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from odradek.broker.requests import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     allocate_producer_ids,
     alter_configs,
     alter_partition,
@@ -24,7 +26,9 @@ from odradek.broker.requests import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -36,6 +40,7 @@ from odradek.broker.requests import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -44,12 +49,15 @@ from odradek.broker.requests import (
     produce,
     stop_replica,
     sync_group,
+    txn_offset_commit,
     update_metadata,
     write_txn_markers,
 )
 from odradek.broker.requests.modules import by_key, served_versions
 
 MODULES: Sequence[ModuleType] = (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     allocate_producer_ids,
     alter_configs,
     alter_partition,
@@ -67,7 +75,9 @@ MODULES: Sequence[ModuleType] = (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -79,6 +89,7 @@ MODULES: Sequence[ModuleType] = (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -87,6 +98,7 @@ MODULES: Sequence[ModuleType] = (
     produce,
     stop_replica,
     sync_group,
+    txn_offset_commit,
     update_metadata,
     write_txn_markers,
 )

@@ -4,8 +4,13 @@ import random
 from collections.abc import Callable
 
 from odradek.broker.config import BrokerConfig
-from odradek.broker.metadata import CONSUMER_OFFSETS, MetadataCache
-from odradek.controller.topic_admin import CONSUMER_OFFSETS_SETTINGS, Defaults, auto_create_topic
+from odradek.broker.metadata import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache
+from odradek.controller.topic_admin import (
+    CONSUMER_OFFSETS_SETTINGS,
+    TRANSACTION_STATE_SETTINGS,
+    Defaults,
+    auto_create_topic,
+)
 from odradek.protocol.errors import ErrorCode
 from odradek.zk_schema.store import Store
 
@@ -29,6 +34,15 @@ class TopicCreation:
         if topic == CONSUMER_OFFSETS:
             defaults = Defaults(config.offsets_topic_num_partitions, config.offsets_topic_replication_factor)
             settings = {**CONSUMER_OFFSETS_SETTINGS, "segment.bytes": str(config.offsets_topic_segment_bytes)}
+        elif topic == TRANSACTION_STATE:
+            defaults = Defaults(
+                config.transaction_state_log_num_partitions, config.transaction_state_log_replication_factor
+            )
+            settings = {
+                **TRANSACTION_STATE_SETTINGS,
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            }
         else:
             defaults = Defaults(config.num_partitions, config.default_replication_factor)
             settings = {}

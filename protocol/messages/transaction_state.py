@@ -25,6 +25,11 @@ class TransactionStatus(IntEnum):
     PREPARE_EPOCH_FENCE = 7
     """An epoch is being given away so that the former owner of the id is fenced; never written."""
 
+    @property
+    def camel_case(self) -> str:
+        """As Kafka says it: PrepareCommit."""
+        return self.name.title().replace("_", "")
+
 
 class TransactionLogKey(Message):
     VERSIONS = (0, 0)

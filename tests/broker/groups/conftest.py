@@ -27,7 +27,7 @@ Done = Callable[[ErrorCode], None]
 
 
 class MemoryLog:
-    """GroupStorage: partitions as lists of batches. `held` keeps acknowledgements back, `error` refuses appends."""
+    """TopicStorage: partitions as lists of batches. `held` keeps acknowledgements back, `error` refuses appends."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[bytes]] = {}

@@ -214,7 +214,7 @@ def test_offsets_that_an_older_kafka_has_kept():
     for _ in replay.steps(golden_bytes("__consumer_offsets-0")):
         pass
     assert replay.next_offset == 10
-    found = {roster.group_id: offsets for roster, offsets in replay.groups()}
+    found = {roster.group_id: offsets for roster, offsets in replay.results()}
     assert sorted(found) == ["first", "second"]
     for group, offset in (("first", 17), ("second", 18)):
         committed = {key: one.offset for key, one in found[group].items()}

@@ -3,7 +3,6 @@
 import pytest
 
 from odradek.broker.groups.offsets import CommittedOffset
-from odradek.broker.groups.partitioning import java_hash, partition_for
 from odradek.broker.groups.records import (
     GroupKey,
     OffsetKey,
@@ -17,6 +16,7 @@ from odradek.broker.groups.records import (
 )
 from odradek.broker.groups.roster import Member, Roster
 from odradek.broker.groups.states import GroupState
+from odradek.broker.internal_topics.partitioning import java_hash, partition_for
 from odradek.protocol.errors import MalformedMessage
 
 

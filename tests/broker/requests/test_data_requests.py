@@ -244,10 +244,12 @@ def test_records_of_internal_topics_are_not_deleted() -> None:
     with_broker(scenario)
 
 
-def test_transactional_producers_are_refused() -> None:
+def test_producer_ids_that_cannot_be() -> None:
     async def scenario(client: Client) -> None:
         request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1)
-        assert (await client.ask(request, 4)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await client.ask(request, 4)).error_code == ErrorCode.NOT_COORDINATOR
+        request = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1)
+        assert (await client.ask(request, 4)).error_code == ErrorCode.INVALID_REQUEST
         assert (
             await client.ask(InitProducerIdRequest(transactional_id=None, producer_id=5), 4)
         ).error_code == ErrorCode.INVALID_REQUEST

@@ -10,7 +10,7 @@ import pytest
 
 from odradek.broker.groups.config import GROUP_METADATA_TOPIC, GroupConfig
 from odradek.broker.groups.coordinator import GroupCoordinator
-from odradek.broker.groups.partitioning import partition_for
+from odradek.broker.internal_topics.partitioning import partition_for
 from odradek.broker.metadata import TRANSACTION_STATE, MetadataCache
 from odradek.broker.requests import (
     delete_groups,
@@ -26,6 +26,9 @@ from odradek.broker.requests import (
     sync_group,
 )
 from odradek.broker.requests.outcome import Reply, RequestContext
+from odradek.broker.transactions.config import TransactionConfig
+from odradek.broker.transactions.coordinator import TransactionCoordinator
+from odradek.broker.transactions.ending import Ending
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -80,6 +83,11 @@ class AcknowledgingStorage:
         return 0
 
 
+class NoMarkers:
+    def send(self, ending: Ending) -> None:
+        raise AssertionError(ending)
+
+
 @dataclass
 class Broker:
     """What the handlers see."""
@@ -88,6 +96,7 @@ class Broker:
     zookeeper: Store
     metadata: MetadataCache
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     auto_create_topic: Callable[[str], Awaitable[ErrorCode]]
     created: list[str] = field(default_factory=list)
 
@@ -143,13 +152,16 @@ def with_broker(test, topics=TOPICS):
         store = MemoryZooKeeper(clock).connect()
         await store.start(1000)
         groups = GroupCoordinator(clock, Random(1), AcknowledgingStorage(), GroupConfig(), lambda: PARTITIONS)
+        transactions = TransactionCoordinator(
+            clock, AcknowledgingStorage(), TransactionConfig(), lambda: PARTITIONS, NoMarkers()
+        )
         created: list[str] = []
 
         async def create(topic: str) -> ErrorCode:
             created.append(topic)
             return ErrorCode.NONE
 
-        broker = Broker(clock, store, metadata(topics), groups, create, created)
+        broker = Broker(clock, store, metadata(topics), groups, transactions, create, created)
         groups.start()
         for partition in range(PARTITIONS):
             groups.on_elected(partition, 0)
@@ -228,7 +240,7 @@ def test_find_coordinator(version):
         found = await find(dead)  # led by broker 8, which is not alive
         assert (found.error_code, found.node_id, found.host, found.port) == (15, -1, "", -1)
         if version >= 1:
-            assert (await find(here, key_type=1)).error_code == ErrorCode.INVALID_REQUEST
+            assert (await find(here, key_type=2)).error_code == ErrorCode.INVALID_REQUEST
         assert broker.created == []
 
     with_broker(test)
@@ -244,8 +256,7 @@ def test_find_coordinator_answers_for_the_listener_and_for_many_keys():
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
-def test_find_coordinator_of_transactions_where_kafka_has_made_their_topic(version):
-    """Each broker is asked, whichever of them coordinates."""
+def test_find_coordinator_of_transactions(version):
 
     async def test(broker):
         async def find(key):
@@ -262,14 +273,15 @@ def test_find_coordinator_of_transactions_where_kafka_has_made_their_topic(versi
     with_broker(test, {TRANSACTION_STATE: 2})
 
 
-@pytest.mark.parametrize("version", [0, 3, 4, 6])
-def test_find_coordinator_creates_the_topic(version):
+@pytest.mark.parametrize(("key_type", "topic"), [(0, GROUP_METADATA_TOPIC), (1, TRANSACTION_STATE)])
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+def test_find_coordinator_creates_the_topic(version, key_type, topic):
     async def test(broker):
         keys = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
-        found = await broker.ask(find_coordinator, version, **keys)
+        found = await broker.ask(find_coordinator, version, key_type=key_type, **keys)
         error = found.coordinators[0].error_code if version >= 4 else found.error_code
         assert error == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert broker.created == [GROUP_METADATA_TOPIC]
+        assert broker.created == [topic]
 
     with_broker(test, {"t": 2})
 

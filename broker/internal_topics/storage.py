@@ -1,4 +1,4 @@
-"""What the coordinator needs of the rest of the broker: the log of `__consumer_offsets`."""
+"""What a coordinator needs of the rest of the broker: the log of its topic."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -6,8 +6,8 @@ from typing import Protocol
 from odradek.protocol.errors import ErrorCode
 
 
-class GroupStorage(Protocol):
-    """The partitions of `__consumer_offsets` as this broker has them."""
+class TopicStorage(Protocol):
+    """The partitions of `__consumer_offsets`, or of `__transaction_state`, as this broker has them."""
 
     def append(self, partition: int, records: bytearray, timeout_ms: int, done: Callable[[ErrorCode], None]) -> None:
         """Append one batch as the leader with acks=all. `done` is called once, perhaps before this returns.

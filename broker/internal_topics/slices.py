@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
-from odradek.broker.groups.config import SLICE_MS
 from odradek.world.clock import Clock
+
+SLICE_MS = 5.0
+"""How long such work may hold the loop before others get their turn."""
 
 
 def run_in_slices(clock: Clock, steps: Iterator[None], still_wanted: Callable[[], bool]) -> None:

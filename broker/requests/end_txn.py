@@ -1,0 +1,24 @@
+"""EndTxn (key 26), versions 0 to 4: commit or abort. Answered when the decision is in the log of the coordinator, which
+then sees to it that every partition learns of it."""
+
+from functools import partial
+
+from odradek.broker.requests.outcome import Outcome, RequestContext
+from odradek.broker.requests.transaction_services import answered_later, known_to
+from odradek.broker.services import Services
+from odradek.broker.transactions.transaction import Producer
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+REQUEST = EndTxnRequest
+VERSIONS = (0, 4)
+
+
+def handle(broker: Services, request: EndTxnRequest, context: RequestContext) -> Outcome:
+    producer = Producer(request.producer_id, request.producer_epoch)
+
+    def response(error: ErrorCode) -> EndTxnResponse:
+        return EndTxnResponse(error_code=known_to(error, context.api_version))
+
+    ask = partial(broker.transactions.end, request.transactional_id, producer, commit=request.committed)
+    return answered_later(lambda answer: ask(answer=answer), response)

@@ -1,0 +1,46 @@
+"""ListTransactions (key 66), versions 0 and 1: the transactions that this broker coordinates (KIP-664, KIP-994)."""
+
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.services import Services
+from odradek.broker.transactions.transaction import ONGOING, Snapshot
+from odradek.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+from odradek.protocol.messages.transaction_state import TransactionStatus
+
+REQUEST = ListTransactionsRequest
+VERSIONS = (0, 1)
+
+STATE_NAMES = frozenset(status.camel_case for status in TransactionStatus)
+
+
+def handle(broker: Services, request: ListTransactionsRequest, context: RequestContext) -> Outcome:
+    error, transactions = broker.transactions.all()
+    now_ms = broker.clock.now_ms()
+    return Reply(
+        ListTransactionsResponse(
+            error_code=error,
+            unknown_state_filters=[name for name in request.state_filters if name not in STATE_NAMES],
+            transaction_states=[
+                TransactionState(
+                    transactional_id=name,
+                    producer_id=state.producer.id,
+                    transaction_state=state.status.camel_case,
+                )
+                for name, state in transactions
+                if _is_asked_for(state, request, now_ms)
+            ],
+        )
+    )
+
+
+def _is_asked_for(state: Snapshot, request: ListTransactionsRequest, now_ms: int) -> bool:
+    if request.producer_id_filters and state.producer.id not in request.producer_id_filters:
+        return False
+    if request.state_filters and state.status.camel_case not in request.state_filters:
+        return False
+    if request.duration_filter < 0:
+        return True
+    return state.status is ONGOING and now_ms - state.started_ms > request.duration_filter

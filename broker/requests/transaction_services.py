@@ -1,0 +1,28 @@
+"""What the handlers of a producer's transaction requests have in common."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from odradek.broker.requests.group_services import LaterReply
+from odradek.broker.requests.outcome import Outcome
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fields import Message
+
+M = TypeVar("M", bound=Message)
+
+FIRST_VERSION_WITH_FENCED = 2
+"""Of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn (KIP-588)."""
+
+
+def known_to(error: ErrorCode, version: int, first_version_with_fenced: int = FIRST_VERSION_WITH_FENCED) -> ErrorCode:
+    """A fenced producer of an older version is told INVALID_PRODUCER_EPOCH."""
+    if error is ErrorCode.PRODUCER_FENCED and version < first_version_with_fenced:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
+
+
+def answered_later(ask: Callable[[Callable[[ErrorCode], object]], None], response: Callable[[ErrorCode], M]) -> Outcome:
+    """`ask` the coordinator with the callback that it answers by; the outcome is the `response` to its error."""
+    reply = LaterReply[M]()
+    ask(lambda error: reply.give(response(error)))
+    return reply.outcome()

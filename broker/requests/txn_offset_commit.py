@@ -1,0 +1,64 @@
+"""TxnOffsetCommit (key 28), versions 0 to 4: offsets that a group has read up to, as part of a transaction.
+
+They are in `__consumer_offsets` when this is answered, and count when the transaction is committed. From version 3 on
+the consumer's generation is checked (KIP-447). Partitions that do not exist are refused one by one.
+"""
+
+from odradek.broker.groups.live_group import CommitAttempt, InTransaction
+from odradek.broker.groups.offsets import CommittedOffset, TopicPartition
+from odradek.broker.requests.group_services import GroupServices, LaterReply
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+REQUEST = TxnOffsetCommitRequest
+VERSIONS = (0, 4)
+
+
+def handle(broker: GroupServices, request: TxnOffsetCommitRequest, context: RequestContext) -> Outcome:
+    now_ms = broker.clock.now_ms()
+    offsets = {
+        (topic.name, one.partition_index): CommittedOffset(
+            one.committed_offset, now_ms, one.committed_leader_epoch, one.committed_metadata or ""
+        )
+        for topic in request.topics
+        for one in topic.partitions
+        if broker.metadata.partition(topic.name, one.partition_index) is not None
+    }
+    if not offsets:
+        return Reply(_response(request, {}))
+    attempt = CommitAttempt(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        offsets=offsets,
+        transaction=InTransaction(request.producer_id, request.producer_epoch),
+    )
+    reply = LaterReply[TxnOffsetCommitResponse]()
+    broker.groups.commit(request.group_id, attempt, lambda errors: reply.give(_response(request, errors)))
+    return reply.outcome()
+
+
+def _response(request: TxnOffsetCommitRequest, errors: dict[TopicPartition, ErrorCode]) -> TxnOffsetCommitResponse:
+    """One entry for each partition asked, in the order asked; those without an error code of their own do not exist."""
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=one.partition_index,
+                        error_code=errors.get((topic.name, one.partition_index), unknown),
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,314 @@
+"""The transaction coordinator of one broker: carries out what the rules of `transaction` decide.
+
+A change is written to `__transaction_state` with acks=all before anybody hears of it. A decision to commit or abort is
+answered as soon as it is in the log: from then on it is carried out whatever happens, by this coordinator or by the one
+that loads the log after it. Each request brings the callback that answers it, which is called once, perhaps before the
+call returns. Used on the loop only.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+
+from odradek.broker.internal_topics.ownership import Ownership
+from odradek.broker.internal_topics.partitioning import partition_for
+from odradek.broker.internal_topics.slices import run_in_slices
+from odradek.broker.internal_topics.storage import TopicStorage
+from odradek.broker.transactions.config import TransactionConfig
+from odradek.broker.transactions.ending import Ending, MarkerSender
+from odradek.broker.transactions.records import batch_of
+from odradek.broker.transactions.replay import Replay
+from odradek.broker.transactions.transaction import (
+    DECIDED,
+    NO_PRODUCER,
+    NO_PRODUCER_EPOCH,
+    ONGOING,
+    PREPARE_COMMIT,
+    Producer,
+    Snapshot,
+    TopicPartition,
+    Transaction,
+)
+from odradek.protocol.errors import ErrorCode
+from odradek.world.clock import Clock, Timer
+
+log = logging.getLogger(__name__)
+
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+APPEND_TIMEOUT_MS = 30_000
+RETRY_BACKOFF_MS = 100.0
+APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""What a client is told when an append fails; anything else is UNKNOWN_SERVER_ERROR (TransactionStateManager.scala)."""
+
+Answer = Callable[[ErrorCode], object]
+InitializeAnswer = Callable[[ErrorCode, Producer], object]
+
+
+class TransactionCoordinator:
+    """All transactional ids of the partitions of `__transaction_state` that this broker leads.
+
+    `partition_count` says how many partitions that topic has (`transaction.state.log.num.partitions` until it exists).
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        storage: TopicStorage,
+        config: TransactionConfig,
+        partition_count: Callable[[], int],
+        markers: MarkerSender,
+    ) -> None:
+        self._clock, self._storage, self._config = clock, storage, config
+        self._partition_count, self._markers = partition_count, markers
+        self._ownership = Ownership(
+            TRANSACTION_STATE_TOPIC,
+            clock,
+            storage,
+            config.transaction_state_log_load_buffer_size,
+            Replay,
+            self._install,
+        )
+        self._transactions: dict[str, Transaction] = {}
+        self._endings: dict[str, Ending] = {}
+        self._timers: dict[str, Timer] = {}
+        self._active = False
+
+    # life
+
+    def start(self) -> None:
+        """Serve from now on; before, and after `stop`, everybody is answered COORDINATOR_NOT_AVAILABLE."""
+        self._active = True
+        config = self._config
+        self._every(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_if_overdue)
+        self._every(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_if_expired)
+
+    def stop(self) -> None:
+        """The broker goes down: nothing is begun any more."""
+        self._active = False
+        for timer in self._timers.values():
+            timer.cancel()
+        for transactional_id in list(self._transactions):
+            self._unload(transactional_id)
+
+    def on_elected(self, partition: int, epoch: int) -> None:
+        """This broker has become the leader of the partition: load its ids, and finish what was decided there."""
+        self._ownership.elected(partition, epoch)
+
+    def on_resigned(self, partition: int, epoch: int | None) -> None:
+        """Another broker leads it, or none."""
+        if self._ownership.resigned(partition, epoch):
+            for transactional_id in list(self._transactions):
+                if self.partition_for(transactional_id) == partition:
+                    self._unload(transactional_id)
+
+    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Nothing to do: a marker for a partition that is gone counts as written."""
+
+    # requests
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition of `__transaction_state` that the id lives in, wherever that is led."""
+        return partition_for(transactional_id, self._partition_count())
+
+    def check(self, transactional_id: str) -> ErrorCode:
+        """Whether requests for the id can be served here."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        if not self._active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self._ownership.check(self.partition_for(transactional_id))
+
+    def initialize(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: Producer | None,
+        fresh_producer_id: int,
+        answer: InitializeAnswer,
+    ) -> None:
+        """InitProducerId: the producer to be. `fresh_producer_id` is one that nobody has, used if one is needed."""
+        error = self.check(transactional_id)
+        if error is ErrorCode.NONE and not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
+            error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        if error is not ErrorCode.NONE:
+            answer(error, NO_PRODUCER)
+            return
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            nobody = Snapshot(Producer(fresh_producer_id, NO_PRODUCER_EPOCH), timeout_ms)
+            transaction = self._transactions[transactional_id] = Transaction(transactional_id, nobody)
+        decided = transaction.initialize(timeout_ms, expected, fresh_producer_id, self._clock.now_ms())
+        if isinstance(decided, Snapshot):
+            producer = decided.producer
+            self._store(transaction, decided, lambda stored: answer(stored, NO_PRODUCER if stored else producer))
+            return
+        if decided is ErrorCode.CONCURRENT_TRANSACTIONS and transaction.state.status is ONGOING:
+            self._fence_and_abort(transaction)
+        answer(decided, NO_PRODUCER)
+
+    def add_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], answer: Answer
+    ) -> None:
+        """AddPartitionsToTxn, AddOffsetsToTxn: begins a transaction when none is open."""
+        transaction = self._find(transactional_id)
+        if isinstance(transaction, ErrorCode):
+            answer(transaction)
+        else:
+            self._obey(transaction, transaction.add(producer, partitions, self._clock.now_ms()), answer)
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partition: TopicPartition, not_in_it: ErrorCode
+    ) -> ErrorCode:
+        """Whether the producer may write there now."""
+        transaction = self._find(transactional_id)
+        return transaction if isinstance(transaction, ErrorCode) else transaction.verify(producer, partition, not_in_it)
+
+    def end(self, transactional_id: str, producer: Producer, *, commit: bool, answer: Answer) -> None:
+        """EndTxn: answered when the decision is in the log, before the markers are written."""
+        transaction = self._find(transactional_id)
+        if isinstance(transaction, ErrorCode):
+            answer(transaction)
+        else:
+            self._obey(transaction, transaction.end(producer, commit=commit, now_ms=self._clock.now_ms()), answer)
+
+    def describe(self, transactional_id: str) -> Snapshot | ErrorCode:
+        """DescribeTransactions, for one id: TRANSACTIONAL_ID_NOT_FOUND when there is none."""
+        transaction = self._find(transactional_id)
+        if isinstance(transaction, Transaction):
+            return transaction.state
+        unknown = transaction is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if unknown else transaction
+
+    def all(self) -> tuple[ErrorCode, list[tuple[str, Snapshot]]]:
+        """ListTransactions: this broker's, as far as they are loaded."""
+        if not self._active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+        if self._ownership.is_loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
+        return ErrorCode.NONE, [(name, one.state) for name, one in self._transactions.items()]
+
+    # inside
+
+    def _find(self, transactional_id: str) -> Transaction | ErrorCode:
+        error = self.check(transactional_id)
+        if error is not ErrorCode.NONE:
+            return error
+        return self._transactions.get(transactional_id, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+    def _obey(self, transaction: Transaction, decided: Snapshot | ErrorCode, answer: Answer) -> None:
+        if isinstance(decided, Snapshot):
+            self._store(transaction, decided, answer)
+        else:
+            answer(decided)
+
+    def _store(self, transaction: Transaction, state: Snapshot, answer: Answer) -> None:
+        """Write the state, then let it be so, then answer, and then do what follows from it."""
+
+        def done(error: ErrorCode) -> None:
+            if self._transactions.get(transaction.transactional_id) is not transaction:
+                answer(ErrorCode.NOT_COORDINATOR)
+                return
+            if error is not ErrorCode.NONE:
+                log.info("%s: %s was not written: %s", transaction.transactional_id, state.status.name, error.name)
+                transaction.fail(state)
+                answer(APPEND_ERRORS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR))
+                return
+            transaction.complete(state)
+            answer(ErrorCode.NONE)
+            if state.status in DECIDED:
+                self._send_markers(transaction)
+
+        self._append(transaction, state, done)
+
+    def _append(self, transaction: Transaction, state: Snapshot | None, done: Callable[[ErrorCode], None]) -> None:
+        batch = batch_of(transaction.transactional_id, state, self._clock.now_ms())
+        self._storage.append(self.partition_for(transaction.transactional_id), batch, APPEND_TIMEOUT_MS, done)
+
+    def _send_markers(self, transaction: Transaction) -> None:
+        state, transactional_id = transaction.state, transaction.transactional_id
+        ending = Ending(
+            state.producer,
+            state.status is PREPARE_COMMIT,
+            self._ownership.epoch(self.partition_for(transactional_id)),
+            set(state.partitions),
+            partial(self._markers_written, transaction),
+        )
+        self._endings[transactional_id] = ending
+        if ending.remaining:
+            self._markers.send(ending)
+        else:
+            ending.done()
+
+    def _markers_written(self, transaction: Transaction) -> None:
+        """Everybody knows: the transaction is over. What stands in the way is tried again for as long as it is ours."""
+        transactional_id = transaction.transactional_id
+        if self._transactions.get(transactional_id) is not transaction:
+            return
+        self._endings.pop(transactional_id, None)
+
+        def stored(error: ErrorCode) -> None:
+            if error not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
+                self._clock.call_later(RETRY_BACKOFF_MS, partial(self._markers_written, transaction))
+
+        self._store(transaction, transaction.markers_written(self._clock.now_ms()), stored)
+
+    def _fence_and_abort(self, transaction: Transaction) -> None:
+        decided = transaction.fence_and_abort(self._clock.now_ms())
+        if isinstance(decided, Snapshot):
+            self._store(transaction, decided, lambda error: None)
+
+    def _install(self, partition: int, transaction: Transaction) -> None:
+        self._transactions[transaction.transactional_id] = transaction
+        if transaction.state.status in DECIDED:
+            self._send_markers(transaction)
+
+    def _unload(self, transactional_id: str) -> None:
+        del self._transactions[transactional_id]
+        ending = self._endings.pop(transactional_id, None)
+        if ending is not None:
+            ending.cancelled = True
+
+    # time
+
+    def _every(self, interval_ms: int, look_at: Callable[[Transaction], object]) -> None:
+        """Look at every transaction, again and again."""
+
+        def steps() -> Iterator[None]:
+            for transaction in list(self._transactions.values()):
+                if self._transactions.get(transaction.transactional_id) is transaction:
+                    look_at(transaction)
+                yield
+            plan()
+
+        def plan() -> None:
+            self._timers[look_at.__name__] = self._clock.call_later(
+                interval_ms, lambda: run_in_slices(self._clock, steps(), lambda: self._active)
+            )
+
+        plan()
+
+    def _abort_if_overdue(self, transaction: Transaction) -> None:
+        if transaction.is_overdue(self._clock.now_ms()):
+            log.info("%s: aborted, it was open for too long", transaction.transactional_id)
+            self._fence_and_abort(transaction)
+
+    def _forget_if_expired(self, transaction: Transaction) -> None:
+        if not transaction.is_forgotten(self._clock.now_ms(), self._config.transactional_id_expiration_ms):
+            return
+        transaction.forget()
+
+        def done(error: ErrorCode) -> None:
+            if self._transactions.get(transaction.transactional_id) is not transaction:
+                return
+            transaction.pending = None
+            if error is ErrorCode.NONE:
+                self._unload(transaction.transactional_id)
+
+        self._append(transaction, None, done)

@@ -1,0 +1,70 @@
+"""Keys and values of the records in `__transaction_state`, written as Kafka 3.9 writes them without KIP-890's second
+part: key and value of version 0."""
+
+from odradek.broker.transactions.transaction import EMPTY, Producer, Snapshot, TopicPartition
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.messages.transaction_state import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionStatus,
+)
+from odradek.protocol.primitives import Buffer
+from odradek.protocol.records import encode_batch
+from odradek.protocol.versioned import decode_versioned, encode_versioned, version_of
+
+VERSION = 0
+
+
+def batch_of(transactional_id: str, state: Snapshot | None, now_ms: int) -> bytearray:
+    """One record; None is the tombstone that ends the id."""
+    value = None if state is None else value_of(state)
+    return encode_batch(0, [now_ms], [key_of(transactional_id)], [value])
+
+
+def key_of(transactional_id: str) -> bytes:
+    return encode_versioned(TransactionLogKey(transactional_id=transactional_id), VERSION)
+
+
+def value_of(state: Snapshot) -> bytes:
+    value = TransactionLogValue(
+        producer_id=state.producer.id,
+        producer_epoch=state.producer.epoch,
+        transaction_timeout_ms=state.timeout_ms,
+        transaction_status=state.status,
+        transaction_partitions=None if state.status is EMPTY else by_topic(state.partitions),
+        transaction_last_update_timestamp_ms=state.updated_ms,
+        transaction_start_timestamp_ms=state.started_ms,
+    )
+    return encode_versioned(value, VERSION)
+
+
+def by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    return [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
+
+
+def read_key(data: Buffer) -> str | None:
+    """The transactional id; None for a version that is newer than this program. Raises MalformedMessage."""
+    if version_of(data) != VERSION:
+        return None
+    return decode_versioned(TransactionLogKey, data)[1].transactional_id
+
+
+def read_value(data: Buffer) -> Snapshot:
+    """Raises MalformedMessage."""
+    value = decode_versioned(TransactionLogValue, data)[1]
+    if value.transaction_status not in TransactionStatus._value2member_map_:
+        raise MalformedMessage(f"transaction status {value.transaction_status}")
+    return Snapshot(
+        producer=Producer(value.producer_id, value.producer_epoch),
+        timeout_ms=value.transaction_timeout_ms,
+        status=TransactionStatus(value.transaction_status),
+        partitions=frozenset(
+            (topic.topic, index) for topic in value.transaction_partitions or () for index in topic.partition_ids
+        ),
+        started_ms=value.transaction_start_timestamp_ms,
+        updated_ms=value.transaction_last_update_timestamp_ms,
+    )

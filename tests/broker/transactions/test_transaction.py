@@ -1,0 +1,171 @@
+"""The rules of one transactional id, as a table: what is asked in which state, and what comes of it."""
+
+import pytest
+
+from odradek.broker.transactions.records import read_value, value_of
+from odradek.broker.transactions.transaction import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    LARGEST_EPOCH,
+    NO_PRODUCER,
+    NO_PRODUCER_EPOCH,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    Producer,
+    Snapshot,
+    Transaction,
+)
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.transaction_state import TransactionStatus
+
+P, FRESH = Producer(7, 3), 99
+T0, T1 = ("t", 0), ("t", 1)
+NOW, TIMEOUT = 1_000_000, 60_000
+CONCURRENT, INVALID_STATE = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.INVALID_TXN_STATE
+FENCED, NONE = ErrorCode.PRODUCER_FENCED, ErrorCode.NONE
+
+
+def transaction(status: TransactionStatus, producer: Producer = P, former: Producer = NO_PRODUCER) -> Transaction:
+    open_or_decided = status in (ONGOING, PREPARE_COMMIT, PREPARE_ABORT)
+    partitions = frozenset({T0}) if open_or_decided else frozenset()
+    return Transaction("id", Snapshot(producer, TIMEOUT, status, partitions, NOW - 10, NOW - 5, former))
+
+
+def outcome(decided: Snapshot | ErrorCode) -> object:
+    return decided if isinstance(decided, ErrorCode) else decided.status
+
+
+@pytest.mark.parametrize(
+    ("status", "initialize", "add", "commit", "abort", "fence"),
+    [
+        (EMPTY, EMPTY, ONGOING, INVALID_STATE, INVALID_STATE, CONCURRENT),
+        (ONGOING, CONCURRENT, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, PREPARE_ABORT),
+        (PREPARE_COMMIT, CONCURRENT, CONCURRENT, CONCURRENT, INVALID_STATE, CONCURRENT),
+        (PREPARE_ABORT, CONCURRENT, CONCURRENT, INVALID_STATE, CONCURRENT, CONCURRENT),
+        (COMPLETE_COMMIT, EMPTY, ONGOING, NONE, INVALID_STATE, CONCURRENT),
+        (COMPLETE_ABORT, EMPTY, ONGOING, INVALID_STATE, NONE, CONCURRENT),
+    ],
+)
+def test_what_is_asked_in_which_state(
+    status: TransactionStatus, initialize: object, add: object, commit: object, abort: object, fence: object
+) -> None:
+    assert outcome(transaction(status).initialize(TIMEOUT, None, FRESH, NOW)) == initialize
+    assert outcome(transaction(status).add(P, [T1], NOW)) == add
+    assert outcome(transaction(status).end(P, commit=True, now_ms=NOW)) == commit
+    assert outcome(transaction(status).end(P, commit=False, now_ms=NOW)) == abort
+    assert outcome(transaction(status).fence_and_abort(NOW)) == fence
+
+
+@pytest.mark.parametrize("status", [EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT])
+def test_while_a_change_is_on_its_way_everybody_comes_again(status: TransactionStatus) -> None:
+    one = transaction(status)
+    assert isinstance(one.add(P, [T1], NOW), Snapshot)
+    assert one.add(P, [T1], NOW) is CONCURRENT
+    assert one.initialize(TIMEOUT, None, FRESH, NOW) is CONCURRENT
+    assert one.end(P, commit=True, now_ms=NOW) is CONCURRENT
+    assert one.fence_and_abort(NOW) is CONCURRENT
+    assert one.verify(P, T0, INVALID_STATE) is CONCURRENT
+    assert not one.is_overdue(NOW * 10) and not one.is_forgotten(NOW * 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("producer", "error"),
+    [
+        (Producer(8, 3), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (Producer(7, 2), FENCED),
+        (Producer(7, 4), FENCED),
+    ],
+)
+def test_another_producer_is_refused(producer: Producer, error: ErrorCode) -> None:
+    one = transaction(ONGOING)
+    assert one.add(producer, [T1], NOW) is error
+    assert one.end(producer, commit=True, now_ms=NOW) is error
+    assert one.verify(producer, T0, INVALID_STATE) is error
+    assert one.pending is None
+
+
+LAST = LARGEST_EPOCH - 1
+"""The last epoch that a producer is given."""
+
+
+@pytest.mark.parametrize(
+    ("now", "former", "expected", "becomes"),
+    [
+        (P, NO_PRODUCER, None, Producer(7, 4)),
+        (Producer(FRESH, NO_PRODUCER_EPOCH), NO_PRODUCER, None, Producer(FRESH, 0)),
+        (Producer(FRESH, NO_PRODUCER_EPOCH), NO_PRODUCER, Producer(1, 5), Producer(FRESH, 0)),
+        (P, NO_PRODUCER, P, Producer(7, 4)),
+        (P, Producer(7, 2), Producer(7, 2), P),
+        (P, NO_PRODUCER, Producer(7, 2), FENCED),
+        (P, NO_PRODUCER, Producer(8, 3), FENCED),
+        (Producer(7, LAST), NO_PRODUCER, None, Producer(FRESH, 0)),
+        (Producer(7, LAST), NO_PRODUCER, Producer(7, LAST), Producer(FRESH, 0)),
+        (Producer(7, LAST), NO_PRODUCER, Producer(7, 5), FENCED),
+        (Producer(FRESH, 0), Producer(7, LAST), Producer(7, LAST), Producer(FRESH, 0)),
+    ],
+    ids=[
+        "a start", "a new id", "an id that was forgotten", "a bump", "a bump again", "a zombie", "somebody else",
+        "no epochs left", "no epochs left, a bump", "no epochs left, a zombie", "a new producer id again",
+    ],
+)  # fmt: skip
+def test_who_the_producer_is_to_be(
+    now: Producer, former: Producer, expected: Producer | None, becomes: Producer | ErrorCode
+) -> None:
+    decided = transaction(EMPTY, now, former).initialize(TIMEOUT, expected, FRESH, NOW)
+    assert (decided.producer if isinstance(decided, Snapshot) else decided) == becomes
+
+
+def test_partitions_are_added_to_what_is_there() -> None:
+    one = transaction(ONGOING)
+    assert one.add(P, [T0], NOW) is NONE
+    added = one.add(P, [T0, T1], NOW)
+    assert isinstance(added, Snapshot) and added.partitions == {T0, T1} and added.started_ms == NOW - 10
+    one.complete(added)
+    assert one.verify(P, T1, INVALID_STATE) is NONE
+    assert one.verify(P, ("t", 2), INVALID_STATE) is INVALID_STATE
+    begun = transaction(COMPLETE_ABORT).add(P, [T1], NOW)
+    assert isinstance(begun, Snapshot) and begun.partitions == {T1} and begun.started_ms == NOW
+
+
+def test_an_abort_without_the_producer_takes_one_epoch_however_often_it_fails() -> None:
+    one = transaction(ONGOING)
+    for _ in range(3):
+        decided = one.fence_and_abort(NOW)
+        assert isinstance(decided, Snapshot) and decided.producer == Producer(7, 4)
+        one.fail(decided)
+        assert one.add(P, [T1], NOW) is FENCED
+    decided = one.fence_and_abort(NOW)
+    assert isinstance(decided, Snapshot)
+    one.complete(decided)
+    assert (one.state.status, one.state.producer, one.fence_failed) == (PREPARE_ABORT, Producer(7, 4), False)
+
+
+def test_the_last_epoch_is_for_fencing() -> None:
+    decided = transaction(ONGOING, Producer(7, LAST)).fence_and_abort(NOW)
+    assert isinstance(decided, Snapshot) and decided.producer == Producer(7, LARGEST_EPOCH)
+
+
+@pytest.mark.parametrize("status", [PREPARE_COMMIT, PREPARE_ABORT])
+def test_when_all_markers_are_written_it_is_over(status: TransactionStatus) -> None:
+    one = transaction(status)
+    over = one.markers_written(NOW)
+    assert over.partitions == frozenset() and over.status.name == status.name.replace("PREPARE", "COMPLETE")
+    one.complete(over)
+    assert one.state is over and one.pending is None
+
+
+def test_time() -> None:
+    assert not transaction(ONGOING).is_overdue(NOW - 10 + TIMEOUT)
+    assert transaction(ONGOING).is_overdue(NOW - 10 + TIMEOUT + 1)
+    assert not transaction(EMPTY).is_overdue(NOW * 10)
+    assert transaction(COMPLETE_COMMIT).is_forgotten(NOW + 95, 100)
+    assert not transaction(COMPLETE_COMMIT).is_forgotten(NOW + 94, 100)
+    assert not transaction(ONGOING).is_forgotten(NOW * 10, 100)
+
+
+@pytest.mark.parametrize("status", [EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT])
+def test_records_say_all_that_must_be_known_after_a_failover(status: TransactionStatus) -> None:
+    state = transaction(status).state
+    assert read_value(value_of(state)) == state

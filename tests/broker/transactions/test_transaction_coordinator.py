@@ -1,0 +1,305 @@
+"""The coordinator on virtual time, over a log in memory that answers when the test says so."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from odradek.broker.transactions.config import TransactionConfig
+from odradek.broker.transactions.coordinator import RETRY_BACKOFF_MS, TransactionCoordinator
+from odradek.broker.transactions.ending import Ending
+from odradek.broker.transactions.transaction import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    Producer,
+    Snapshot,
+)
+from odradek.protocol.errors import ErrorCode
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+
+PARTITIONS, EPOCH = 4, 5
+T0, T1 = ("t", 0), ("t", 1)
+NONE = ErrorCode.NONE
+CONFIG = TransactionConfig(transactional_id_expiration_ms=100_000)
+
+
+class Log:
+    """`__transaction_state` in memory. While `held`, an append is answered by `settle`."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[bytes]] = {index: [] for index in range(PARTITIONS)}
+        self.held = False
+        self.error = NONE
+        self.waiting: list[Callable[[ErrorCode], None]] = []
+
+    def append(self, partition: int, records: bytearray, timeout_ms: int, done: Callable[[ErrorCode], None]) -> None:
+        if self.held:
+            self.waiting.append(done)
+        elif self.error is not NONE:
+            done(self.error)
+            return
+        batch = bytearray(records)
+        batch[:8] = len(self.batches[partition]).to_bytes(8, "big")
+        self.batches[partition].append(bytes(batch))
+        if not self.held:
+            done(NONE)
+
+    def settle(self, error: ErrorCode = NONE) -> None:
+        waiting, self.waiting = self.waiting, []
+        for done in waiting:
+            done(error)
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
+        batches = self.batches[partition]
+        return b"".join(batches[offset : offset + 1]), len(batches)
+
+    def log_start_offset(self, partition: int) -> int:
+        return 0
+
+
+class World:
+    def __init__(self, clock: VirtualClock, log: Log | None = None) -> None:
+        self.clock = clock
+        self.log = Log() if log is None else log
+        self.endings: list[Ending] = []
+        self.coordinator = TransactionCoordinator(clock, self.log, CONFIG, lambda: PARTITIONS, self)
+        self.coordinator.start()
+
+    def send(self, ending: Ending) -> None:
+        self.endings.append(ending)
+
+    async def elect(self, epoch: int = EPOCH) -> None:
+        for partition in range(PARTITIONS):
+            self.coordinator.on_elected(partition, epoch)
+        await self.pass_time(1)
+
+    async def pass_time(self, duration_ms: float) -> None:
+        passed = asyncio.Event()
+        self.clock.call_later(duration_ms, passed.set)
+        await passed.wait()
+
+    def begin(self, expected: Producer | None = None, timeout_ms: int = 60_000) -> tuple[ErrorCode, Producer]:
+        [answer] = self.begin_later(expected, timeout_ms)
+        return answer
+
+    def begin_later(
+        self, expected: Producer | None = None, timeout_ms: int = 60_000
+    ) -> list[tuple[ErrorCode, Producer]]:
+        answers: list[tuple[ErrorCode, Producer]] = []
+        self.coordinator.initialize("id", timeout_ms, expected, 7, lambda *answer: answers.append(answer))
+        return answers
+
+    def add(self, producer: Producer, *partitions: tuple[str, int]) -> list[ErrorCode]:
+        answers: list[ErrorCode] = []
+        self.coordinator.add_partitions("id", producer, partitions or (T0,), answers.append)
+        return answers
+
+    def end(self, producer: Producer, *, commit: bool = True) -> list[ErrorCode]:
+        answers: list[ErrorCode] = []
+        self.coordinator.end("id", producer, commit=commit, answer=answers.append)
+        return answers
+
+    @property
+    def state(self) -> Snapshot:
+        state = self.coordinator.describe("id")
+        assert isinstance(state, Snapshot), state
+        return state
+
+    def write_markers(self) -> None:
+        endings, self.endings = self.endings, []
+        for ending in endings:
+            for partition in list(ending.remaining):
+                ending.written(partition)
+
+
+def in_world(test: Callable[[World], object]) -> None:
+    async def main(clock: VirtualClock) -> None:
+        world = World(clock)
+        await world.elect()
+        await test(world)  # type: ignore[misc]
+        world.coordinator.stop()
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_from_beginning_to_end(commit: bool) -> None:
+    async def scenario(world: World) -> None:
+        error, producer = world.begin()
+        assert (error, producer, world.state.status) == (NONE, Producer(7, 0), EMPTY)
+        assert world.add(producer, T0) == [NONE] and world.add(producer, T1) == [NONE]
+        assert world.state.status is ONGOING
+        assert world.end(producer, commit=commit) == [NONE]
+        assert world.state.status is (PREPARE_COMMIT if commit else PREPARE_ABORT)
+        [ending] = world.endings
+        assert (ending.producer, ending.committed, ending.coordinator_epoch) == (producer, commit, EPOCH)
+        assert ending.remaining == {T0, T1}
+        assert world.end(producer, commit=commit) == [ErrorCode.CONCURRENT_TRANSACTIONS]
+        world.write_markers()
+        assert world.state.status is (COMPLETE_COMMIT if commit else COMPLETE_ABORT)
+        assert world.end(producer, commit=commit) == [NONE]
+        assert world.end(producer, commit=not commit) == [ErrorCode.INVALID_TXN_STATE]
+
+    in_world(scenario)
+
+
+def test_nobody_hears_of_what_is_not_in_the_log() -> None:
+    async def scenario(world: World) -> None:
+        world.log.held = True
+        begun = world.begin_later()
+        assert begun == [] and world.begin()[0] is ErrorCode.CONCURRENT_TRANSACTIONS
+        world.log.settle()
+        [(_, producer)] = begun
+        added = world.add(producer)
+        assert added == [] and world.state.status is EMPTY
+        world.log.settle()
+        assert added == [NONE] and world.state.status is ONGOING
+        ended = world.end(producer)
+        assert ended == [] and world.endings == []
+        world.log.settle()
+        assert ended == [NONE] and len(world.endings) == 1
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_cannot_be_written_is_not_so(error: ErrorCode, told: ErrorCode) -> None:
+    async def scenario(world: World) -> None:
+        _, producer = world.begin()
+        world.log.error = error
+        assert world.add(producer) == [told] and world.state.status is EMPTY
+        world.log.error = NONE
+        assert world.add(producer) == [NONE]
+        world.log.error = error
+        assert world.end(producer) == [told] and world.state.status is ONGOING and world.endings == []
+        world.log.error = NONE
+        assert world.end(producer) == [NONE]
+
+    in_world(scenario)
+
+
+def test_a_successor_aborts_what_is_open_and_fences() -> None:
+    async def scenario(world: World) -> None:
+        _, former = world.begin()
+        world.add(former)
+        assert world.begin()[0] is ErrorCode.CONCURRENT_TRANSACTIONS
+        [ending] = world.endings
+        assert (ending.producer, ending.committed) == (Producer(7, 1), False)
+        assert world.end(former) == [ErrorCode.PRODUCER_FENCED]
+        assert world.begin()[0] is ErrorCode.CONCURRENT_TRANSACTIONS
+        world.write_markers()
+        assert world.begin() == (NONE, Producer(7, 2))
+
+    in_world(scenario)
+
+
+def test_one_that_takes_too_long_is_aborted() -> None:
+    async def scenario(world: World) -> None:
+        _, producer = world.begin(timeout_ms=15_000)
+        world.add(producer)
+        await world.pass_time(14_000)
+        assert world.state.status is ONGOING
+        await world.pass_time(10_000)
+        assert world.state.status is PREPARE_ABORT and world.add(producer) == [ErrorCode.PRODUCER_FENCED]
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_timeouts_that_nobody_may_have(timeout_ms: int) -> None:
+    async def scenario(world: World) -> None:
+        assert world.begin(timeout_ms=timeout_ms)[0] is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+    in_world(scenario)
+
+
+def test_another_broker_goes_on_where_this_one_was() -> None:
+    """Decided transactions are finished by whoever loads the log; the old one's markers are not sent again."""
+
+    async def scenario(world: World) -> None:
+        _, producer = world.begin()
+        world.add(producer, T0, T1)
+        world.end(producer)
+        [old] = world.endings
+        world.coordinator.on_resigned(world.coordinator.partition_for("id"), None)
+        assert old.cancelled
+        assert world.end(producer) == [ErrorCode.NOT_COORDINATOR]
+        for partition in (T0, T1):
+            old.written(partition)
+        later = World(world.clock, world.log)
+        await later.elect(EPOCH + 1)
+        [ending] = later.endings
+        assert (ending.producer, ending.committed, ending.remaining) == (producer, True, {T0, T1})
+        assert ending.coordinator_epoch == EPOCH + 1
+        later.write_markers()
+        assert later.state.status is COMPLETE_COMMIT
+        later.coordinator.stop()
+
+    in_world(scenario)
+
+
+def test_while_it_loads_clients_wait() -> None:
+    async def scenario(world: World) -> None:
+        partition = world.coordinator.partition_for("id")
+        world.coordinator.on_resigned(partition, None)
+        world.coordinator.on_elected(partition, EPOCH + 1)
+        assert world.begin()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert world.coordinator.all()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await world.pass_time(1)
+        assert world.begin()[0] is NONE
+        assert [name for name, _ in world.coordinator.all()[1]] == ["id"]
+
+    in_world(scenario)
+
+
+def test_the_end_of_a_transaction_is_written_again_until_it_is() -> None:
+    async def scenario(world: World) -> None:
+        _, producer = world.begin()
+        world.add(producer)
+        world.end(producer)
+        world.log.error = ErrorCode.NOT_ENOUGH_REPLICAS
+        world.write_markers()
+        assert world.state.status is PREPARE_COMMIT
+        world.log.error = NONE
+        await world.pass_time(RETRY_BACKOFF_MS + 1)
+        assert world.state.status is COMPLETE_COMMIT
+
+    in_world(scenario)
+
+
+def test_an_answer_of_the_log_that_comes_after_the_partition_has_moved_changes_nothing() -> None:
+    async def scenario(world: World) -> None:
+        _, producer = world.begin()
+        world.log.held = True
+        added = world.add(producer)
+        partition = world.coordinator.partition_for("id")
+        world.coordinator.on_resigned(partition, None)
+        world.log.settle()
+        assert added == [ErrorCode.NOT_COORDINATOR]
+
+    in_world(scenario)
+
+
+def test_an_id_that_nobody_uses_is_forgotten() -> None:
+    async def scenario(world: World) -> None:
+        world.begin()
+        await world.pass_time(CONFIG.transaction_remove_expired_transaction_cleanup_interval_ms + 1)
+        assert world.coordinator.describe("id") is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        later = World(world.clock, world.log)
+        await later.elect()
+        assert later.coordinator.all() == (NONE, [])
+        later.coordinator.stop()
+
+    in_world(scenario)
