@@ -12,7 +12,7 @@ from typing import TypeVar
 from odradek.client.errors import BrokerUnreachable, RequestTimedOut
 from odradek.client.versions import API_VERSIONS_TRIED, Ranges, common_version, ranges_of
 from odradek.protocol.connection import ClientConnection
-from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.primitives import Part
@@ -166,17 +166,21 @@ async def connect(
     newest, oldest = API_VERSIONS_TRIED
     connection = await _opened(network, clock, host, port, client_id, timeout_ms)
     try:
-        answer = await _ask_versions(connection, newest, timeout_ms)
-    except BrokerUnreachable:
-        if not connection.closed:
+        try:
+            answer = await _ask_versions(connection, newest, timeout_ms)
+        except RequestTimedOut:
             raise
-        connection = await _opened(network, clock, host, port, client_id, timeout_ms)
-        answer = await _ask_versions(connection, oldest, timeout_ms)
-    if answer.error_code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST):
-        answer = await _ask_versions(connection, oldest, timeout_ms)
-    if answer.error_code != ErrorCode.NONE:
+        except BrokerUnreachable:  # it closed the connection: as it may for a version that it does not know
+            connection = await _opened(network, clock, host, port, client_id, timeout_ms)
+            answer = await _ask_versions(connection, oldest, timeout_ms)
+        if answer.error_code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST):
+            answer = await _ask_versions(connection, oldest, timeout_ms)
+        if answer.error_code != ErrorCode.NONE:
+            said = KafkaError(error_code(answer.error_code))
+            raise BrokerUnreachable(address, f"refused to say its versions: {said}")
+    except BaseException:  # also when nobody waits for it any more
         connection.close()
-        raise BrokerUnreachable(address, f"refused to say its versions: {KafkaError(ErrorCode(answer.error_code))}")
+        raise
     connection.served = ranges_of(answer)
     return connection
 

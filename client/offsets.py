@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from odradek.client.calls import Deadline, ask_coordinator
+from odradek.client.calls import Deadline, ask_coordinator, refresh_quietly
 from odradek.client.cluster import Cluster
 from odradek.client.errors import BrokerUnreachable
 from odradek.client.metadata import ClusterView
@@ -53,6 +53,8 @@ async def offsets_at(
     found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
     for topic in {tp.topic for tp in times}:
         cluster.needs.want(topic, cluster.clock.monotonic_ms())
+    if any(cluster.view.leader_of(tp) is None for tp in times):
+        await refresh_quietly(cluster)
     while True:
         left = {tp: time for tp, time in times.items() if tp not in found}
         failures = await _ask_leaders(cluster, left, isolation_level, found)
@@ -60,10 +62,7 @@ async def offsets_at(
             return found
         cluster.needs.stale()
         await deadline.pause_after(failures[0])
-        try:
-            await cluster.refresh()
-        except BrokerUnreachable:
-            cluster.needs.stale()
+        await refresh_quietly(cluster)
 
 
 async def _ask_leaders(

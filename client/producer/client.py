@@ -1,6 +1,5 @@
 """KafkaProducer: the blocking face of the producer."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -8,11 +7,11 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from odradek.client.config import load
-from odradek.client.errors import BufferExhausted, ClientClosed, ClientTimeout, ConfigError
+from odradek.client.errors import BufferExhausted, ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.metadata import PartitionInfo
 from odradek.client.producer.accumulator import Appended
 from odradek.client.producer.batch import ProducerBatch
-from odradek.client.producer.config import ProducerConfig, check, serializer
+from odradek.client.producer.config import ProducerConfig, check, check_headers, serializer
 from odradek.client.producer.engine import ProducerEngine
 from odradek.client.producer.outcome import Callback, RecordFuture
 from odradek.client.producer.partitioners import (
@@ -55,7 +54,7 @@ class KafkaProducer:
         self._engine = self._runtime.thread.call(
             lambda: ProducerEngine(self._runtime.cluster, self.config, self._partitioner)
         )
-        self._running = asyncio.run_coroutine_threadsafe(self._engine.run(), self._runtime.thread.loop)
+        self._runtime.thread.call(self._engine.start)
         self._wake_asked = False
         self._closed = False
 
@@ -100,8 +99,11 @@ class KafkaProducer:
         """Queue a record. `callback(metadata, error)` is called on the producer's thread when its fate is known.
 
         Blocks at most max.block.ms, for metadata and for memory together. Raises ClientTimeout (unknown topic or
-        partition), BufferExhausted, RecordTooLarge, KafkaError (TOPIC_AUTHORIZATION_FAILED …), ClientClosed.
+        partition), BufferExhausted, RecordTooLarge, KafkaError (TOPIC_AUTHORIZATION_FAILED …), ClientClosed,
+        ConfigError (partition or timestamp out of range), TypeError (what is to be sent is no bytes).
         """
+        if timestamp_ms is not None and (not isinstance(timestamp_ms, int) or timestamp_ms < 0):
+            raise ConfigError(f"a timestamp is a whole number of milliseconds since 1970, not {timestamp_ms!r}")
         if self._interceptors:
             record = self._intercepted(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))
             topic, value, key, headers, partition, timestamp_ms = record
@@ -113,6 +115,8 @@ class KafkaProducer:
             self._await_topic(topic, partition)
             view = self._engine.cluster.view
             count = view.partition_count(topic)
+        if headers:
+            check_headers(headers)
         key_bytes = self._key_serializer(topic, headers, key)
         value_bytes = self._value_serializer(topic, headers, value)
         if partition is None:
@@ -230,7 +234,12 @@ class KafkaProducer:
         return self._engine.requests_in_flight(broker_id)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send everything now and wait until it is delivered or failed. Raises ClientTimeout after `timeout` s."""
+        """Send everything now and wait until it is delivered or failed. Raises ClientTimeout after `timeout` s.
+
+        Not for callbacks: they run on the thread that it waits for. Raises ClientError there.
+        """
+        if self._runtime.thread.is_current:
+            raise ClientError("a callback may not flush: it would wait for itself")
         end = None if timeout is None else time.monotonic() + timeout
         with self._engine.lock:
             self._engine.accumulator.flushing += 1

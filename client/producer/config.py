@@ -7,6 +7,7 @@ from typing import Any
 
 from odradek.client.config import CommonConfig, setting
 from odradek.client.errors import ConfigError
+from odradek.client.records import Headers
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 
@@ -84,11 +85,24 @@ def serializer(given: Any, name: str) -> Serializer:
     if given is None:
         return lambda topic, headers, value: _plain_bytes(value, name)
     if hasattr(given, "serialize"):
-        serialize: Serializer = given.serialize
-        return serialize
+        return lambda topic, headers, value: _serialized(given.serialize(topic, headers, value), name)
     if callable(given):
-        return lambda topic, headers, value: given(value)
+        return lambda topic, headers, value: _serialized(given(value), name)
     raise ConfigError(f"{name}_serializer must be a function or have a method serialize, not {given!r}")
+
+
+def _serialized(given: Any, name: str) -> bytes | None:
+    """Whoever sends must hear of what cannot be sent: later it would be in the way of the records of others."""
+    if given is None or isinstance(given, (bytes, bytearray, memoryview)):
+        return given if given is None or isinstance(given, bytes) else bytes(given)
+    raise TypeError(f"{name}_serializer must give bytes, not {type(given).__name__}")
+
+
+def check_headers(headers: Headers) -> None:
+    """Raises TypeError for headers that cannot be sent."""
+    for name, content in headers:
+        if not isinstance(name, str) or not (content is None or isinstance(content, (bytes, bytearray, memoryview))):
+            raise TypeError(f"a header is a text and bytes or None, not {name!r} and {type(content).__name__}")
 
 
 def _plain_bytes(value: Any, name: str) -> bytes | None:

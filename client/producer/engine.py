@@ -6,16 +6,16 @@ Application threads only ever append to the accumulator, under `lock`; everythin
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from odradek.client.cluster import Cluster
 from odradek.client.errors import BrokerUnreachable, ClientError, ClientTimeout, UnsupportedByBroker
-from odradek.client.offsets import by_topic
 from odradek.client.producer.accumulator import Accumulator, AccumulatorLimits
 from odradek.client.producer.batch import ProducerBatch
 from odradek.client.producer.config import ProducerConfig
 from odradek.client.producer.partitioners import Partitioner
+from odradek.client.producer.produce_requests import produce_request, read_answers, same_answer
 from odradek.client.producer.sender import Answer, ProduceCall, Sender, SenderSettings
 from odradek.client.producer.sequences import ProducerSequences
 from odradek.client.records import TopicPartition
@@ -23,13 +23,7 @@ from odradek.client.wakeup import WakeUp, sleep_ms
 from odradek.protocol import compression
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from odradek.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from odradek.protocol.records import encode_batch
+from odradek.protocol.messages.produce import ProduceResponse
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +61,10 @@ class ProducerEngine:
         """Something has changed: plan again soon. On the loop's thread."""
         self._woken.set()
 
+    def start(self) -> None:
+        """Run until `stop`; a mistake that ends it before is logged."""
+        self._spawn(self.run())
+
     async def run(self) -> None:
         """Plan, carry out, wait; until `stop`."""
         while not self._stopped:
@@ -100,12 +98,13 @@ class ProducerEngine:
         for topic in topics:
             self.cluster.needs.want(topic, now_ms)
         for call in plan.calls:
-            for batch in call.batches:
-                self._partitioner.batch_closed(*batch.topic_partition)
+            self._tell_partitioner(call)
             self._spawn(self._carry_out(call))
         if plan.identity_wanted and not self._identifying:
+            self._identifying = True
             self._spawn(self._identify())
         for node_id in plan.unconnected - self._connecting:
+            self._connecting.add(node_id)
             self._spawn(self._connect(node_id))
         if plan.leaderless:
             self.cluster.needs.stale()
@@ -127,6 +126,14 @@ class ProducerEngine:
             logger.error("producer %s: a task failed", self.config.client_id, exc_info=task.exception())
         self.wake()
 
+    def _tell_partitioner(self, call: ProduceCall) -> None:
+        """It may be the application's own: what that raises is no reason to send nothing more."""
+        for batch in call.batches:
+            try:
+                self._partitioner.batch_closed(*batch.topic_partition)
+            except Exception:
+                logger.exception("partitioner %s failed in batch_closed", type(self._partitioner).__name__)
+
     # -- what a plan asks for ------------------------------------------------------------------------------------------
 
     async def _carry_out(self, call: ProduceCall) -> None:
@@ -145,15 +152,14 @@ class ProducerEngine:
             connection = await self.cluster.connection(call.node_id)
             if self.config.acks_number == 0:
                 connection.tell(request)
-                return {batch.topic_partition: Answer(ErrorCode.NONE) for batch in call.batches}
+                return same_answer(call, ErrorCode.NONE)
             return read_answers(await connection.request(request, ProduceResponse, self.config.request_timeout_ms))
         except BrokerUnreachable as error:
-            return _same_answer(call, ErrorCode.NETWORK_EXCEPTION, str(error))
+            return same_answer(call, ErrorCode.NETWORK_EXCEPTION, str(error))
         except UnsupportedByBroker as error:
-            return _same_answer(call, ErrorCode.UNSUPPORTED_VERSION, str(error))
+            return same_answer(call, ErrorCode.UNSUPPORTED_VERSION, str(error))
 
     async def _connect(self, node_id: int) -> None:
-        self._connecting.add(node_id)
         try:
             await self.cluster.connection(node_id)
         except BrokerUnreachable as error:
@@ -166,7 +172,6 @@ class ProducerEngine:
     async def _identify(self) -> None:
         """InitProducerId, from any broker; what cannot be mended fails everything that waits."""
         assert self.sequences is not None
-        self._identifying = True
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS)
         try:
             answer = await self.cluster.request_any(request, InitProducerIdResponse)
@@ -248,56 +253,3 @@ def _unknown(topic: str, partition: int | None, count: int, waited_ms: float, fa
     if not count:
         return f"topic {topic}: the cluster does not have it, {waited}: create it, or check its name"
     return f"partition {partition} of topic {topic}: the topic has only {count} partitions (0-{count - 1}), {waited}"
-
-
-def _same_answer(call: ProduceCall, error: ErrorCode, message: str) -> dict[TopicPartition, Answer]:
-    return {batch.topic_partition: Answer(error, message=message) for batch in call.batches}
-
-
-def produce_request(batches: Sequence[ProducerBatch], acks: int, timeout_ms: int, codec: int) -> ProduceRequest:
-    """One request with these batches, at most one of each partition."""
-    encoded = {batch.topic_partition: encode(batch, codec) for batch in batches}
-    return ProduceRequest(
-        acks=acks,
-        timeout_ms=timeout_ms,
-        topic_data=[
-            TopicProduceData(
-                name=topic,
-                partition_data=[
-                    PartitionProduceData(index=number, records=encoded[TopicPartition(topic, number)])
-                    for number in numbers
-                ],
-            )
-            for topic, numbers in by_topic(encoded).items()
-        ],
-    )
-
-
-def encode(batch: ProducerBatch, codec: int) -> bytearray:
-    """The bytes of a batch, with its sequence where it has one."""
-    return encode_batch(
-        0,
-        batch.timestamps_ms,
-        batch.keys,
-        batch.values,
-        batch.headers if any(batch.headers) else None,
-        codec=codec,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-    )
-
-
-def read_answers(response: ProduceResponse) -> dict[TopicPartition, Answer]:
-    """What a broker says of each batch."""
-    answers: dict[TopicPartition, Answer] = {}
-    for topic in response.responses:
-        for one in topic.partition_responses:
-            reasons = [reason.batch_index_error_message or "" for reason in one.record_errors]
-            answers[TopicPartition(topic.name, one.index)] = Answer(
-                error_code(one.error_code),
-                one.base_offset,
-                one.log_append_time_ms,
-                "; ".join(filter(None, [one.error_message or "", *reasons])),
-            )
-    return answers

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
-from odradek.client.calls import Deadline
+from odradek.client.calls import Deadline, refresh_quietly
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.fetching import (
     CONSUMER_REPLICA_ID,
@@ -74,8 +74,7 @@ async def _fetched(session: Session, wanted: OffsetRange, offset: int) -> Chunk 
     partition = wanted.topic_partition
     cluster = session.cluster
     cluster.needs.want(partition.topic, cluster.clock.monotonic_ms())
-    what = f"reading {partition} at offset {offset} of {wanted.start} to {wanted.end - 1}"
-    deadline = session.deadline(what)
+    deadline: Deadline | None = None
     while True:
         try:
             answer = await _answer(session, wanted, offset)
@@ -95,15 +94,11 @@ async def _fetched(session: Session, wanted: OffsetRange, offset: int) -> Chunk 
                     raise failure
         except BrokerUnreachable as error:
             failure = error
+        if deadline is None:  # only now: an answer may have waited long for whoever reads, with the loop standing still
+            what = f"reading {partition} at offset {offset} of {wanted.start} to {wanted.end - 1}"
+            deadline = session.deadline(what)
         await deadline.pause_after(failure)
-        await _refreshed(session, deadline)
-
-
-async def _refreshed(session: Session, deadline: Deadline) -> None:
-    try:
-        await session.cluster.refresh()
-    except BrokerUnreachable as error:
-        await deadline.pause_after(error)
+        await refresh_quietly(cluster)
 
 
 async def _answer(session: Session, wanted: OffsetRange, offset: int) -> PartitionData:

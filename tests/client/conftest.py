@@ -1,10 +1,11 @@
 """A broker of a few lines on the virtual network: it answers what a test tells it to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from odradek.client.loop_thread import LoopThread
 from odradek.protocol.codec import encode
 from odradek.protocol.connection import FrameReader, framed
 from odradek.protocol.fields import Message
@@ -23,7 +24,7 @@ from odradek.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from odradek.testing.virtual_network import VirtualNetwork
+from odradek.world.tcp import TcpNetwork
 
 Handler = Callable[[Any], Message | None]
 PORT = 9092
@@ -33,7 +34,7 @@ UNSUPPORTED_VERSION = 35
 class ScriptedBroker:
     """`handlers[RequestType]` gives the answer; None answers nothing. What came in is in `seen`."""
 
-    def __init__(self, network: VirtualNetwork, name: str = "broker", topics: dict[str, int] | None = None) -> None:
+    def __init__(self, network: Any, name: str = "broker", topics: dict[str, int] | None = None) -> None:
         self.network = network
         self.name = name
         self.port = PORT
@@ -109,3 +110,27 @@ class ScriptedBroker:
 @pytest.fixture
 def scripted_broker() -> type[ScriptedBroker]:
     return ScriptedBroker
+
+
+class Loopback:
+    """Stands where a scripted broker expects the virtual network."""
+
+    def __init__(self, network: TcpNetwork) -> None:
+        self._network = network
+
+    def host(self, name: str) -> "Loopback":
+        return self
+
+    def listen(self, host: str, port: int, accepted: Callable[[Any], object]) -> Any:
+        return self._network.listen("127.0.0.1", 0, accepted)
+
+
+@pytest.fixture
+def broker_on_loopback() -> Iterator[ScriptedBroker]:
+    """On real sockets and a thread of its own, for clients that have one too."""
+    thread = LoopThread("scripted broker")
+    broker = thread.call(lambda: ScriptedBroker(Loopback(TcpNetwork(thread.loop)), "127.0.0.1"))
+    broker.port = broker.listener.port
+    yield broker
+    thread.call(broker.listener.close)
+    thread.stop()

@@ -20,10 +20,18 @@ from odradek.client.errors import (
     RequestTimedOut,
     UnsupportedByBroker,
 )
+from odradek.client.offsets import offsets_at
+from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from odradek.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
@@ -150,6 +158,56 @@ def test_patience_ends_with_the_setting_and_the_last_reason(scripted_broker: Any
         ):
             await create_topics(cluster, [NewTopic("n", 1, 1)], deadline, validate_only=False)
         assert clock.monotonic_ms() < 1_100
+        cluster.close()
+
+    run_virtual(main)
+
+
+def test_a_broker_that_says_nothing_is_waited_for_once(scripted_broker: Any) -> None:
+    """The wait was repeated with the older version: who stands still does not know that one either."""
+
+    async def main(clock: VirtualClock) -> int:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        broker.handlers[ApiVersionsRequest] = lambda request: None
+        with pytest.raises(RequestTimedOut, match="no answer to ApiVersionsRequest within 1000 ms"):
+            await connect(network.host("client"), clock, "broker", 9092, "test", 1_000)
+        assert clock.monotonic_ms() < 1_100
+        return len(broker.connections)
+
+    assert run_virtual(main) == 1
+
+
+def test_a_client_that_is_closed_while_it_connects_leaves_no_socket_open(scripted_broker: Any) -> None:
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        broker.handlers[ApiVersionsRequest] = lambda request: None
+        cluster = cluster_on(network, clock)
+        asking = asyncio.ensure_future(cluster.refresh())
+        await asyncio.sleep(0.5)
+        cluster.close()
+        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.sleep(0.5)
+        assert [one.closed for one in broker.connections] == [True]
+
+    run_virtual(main)
+
+
+def test_offsets_are_asked_for_as_soon_as_the_leaders_are_known(scripted_broker: Any) -> None:
+    """The first question waited for retry.backoff.ms before it looked for them."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        one = ListOffsetsPartitionResponse(partition_index=0, offset=4)
+        answer = ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[one])])
+        broker.handlers[ListOffsetsRequest] = lambda request: answer
+        cluster = cluster_on(network, clock, retry_backoff_ms=1_000)
+        deadline = Deadline(cluster, 5_000, "asking", "default.api.timeout.ms")
+        found = await offsets_at(cluster, {TopicPartition("t", 0): -1}, 0, deadline)
+        assert [at.offset for at in found.values() if at is not None] == [4]
+        assert clock.monotonic_ms() < 500
         cluster.close()
 
     run_virtual(main)

@@ -1,7 +1,7 @@
 """KafkaConsumer as an application sees it, on real sockets, against a coordinator of a group of one."""
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -10,7 +10,6 @@ from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.consumer.embedded import encode_assignment
 from odradek.client.consumer.listener import RebalanceListener
 from odradek.client.errors import ConfigError
-from odradek.client.loop_thread import LoopThread
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -31,24 +30,10 @@ from odradek.protocol.messages.offset_commit import (
 )
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from odradek.world.tcp import TcpNetwork
 
 T0 = TopicPartition("t", 0)
 LONG_MS = 10_000
 NOBODY_LISTENS = "127.0.0.1:1"
-
-
-class Loopback:
-    """Stands where a scripted broker expects the virtual network."""
-
-    def __init__(self, network: TcpNetwork) -> None:
-        self._network = network
-
-    def host(self, name: str) -> "Loopback":
-        return self
-
-    def listen(self, host: str, port: int, accepted: Callable[[Any], object]) -> Any:
-        return self._network.listen("127.0.0.1", 0, accepted)
 
 
 def make_coordinator(broker: Any) -> None:
@@ -76,19 +61,9 @@ def make_coordinator(broker: Any) -> None:
 
 
 @pytest.fixture
-def broker(scripted_broker: Any) -> Iterator[Any]:
-    thread = LoopThread("scripted broker")
-
-    def start() -> Any:
-        made = scripted_broker(Loopback(TcpNetwork(thread.loop)), "127.0.0.1")
-        made.port = made.listener.port
-        make_coordinator(made)
-        return made
-
-    started = thread.call(start)
-    yield started
-    thread.call(started.listener.close)
-    thread.stop()
+def broker(broker_on_loopback: Any) -> Any:
+    make_coordinator(broker_on_loopback)
+    return broker_on_loopback
 
 
 def consumer(broker: Any, **settings: Any) -> KafkaConsumer:

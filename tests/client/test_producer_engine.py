@@ -187,3 +187,19 @@ def test_an_unknown_topic_or_partition_is_waited_for_and_named(
         assert 500 <= bench.clock.monotonic_ms() - began_ms < 600
 
     run(scripted_broker, work)
+
+
+def test_a_topic_that_is_not_sent_to_any_more_is_forgotten(scripted_broker: Any) -> None:
+    """It was asked for as long as the producer lived, and so made anew whenever somebody had deleted it."""
+
+    async def work(bench: Bench) -> None:
+        bench.send(b"a")
+        await asyncio.sleep(1)
+        assert bench.engine.cluster.needs.topics == ["t"]
+        await asyncio.sleep(700)
+        assert bench.engine.cluster.needs.topics == []
+        bench.send(b"b")
+        await asyncio.sleep(1)
+        assert bench.log == [b"a", b"b"]
+
+    run(scripted_broker, work)

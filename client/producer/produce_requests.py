@@ -1,0 +1,65 @@
+"""Produce on the wire: a call as a request, an answer by partition. Pure."""
+
+from collections.abc import Sequence
+
+from odradek.client.offsets import by_topic
+from odradek.client.producer.batch import ProducerBatch
+from odradek.client.producer.sender import Answer, ProduceCall
+from odradek.client.records import TopicPartition
+from odradek.protocol.errors import ErrorCode, error_code
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from odradek.protocol.records import encode_batch
+
+
+def same_answer(call: ProduceCall, error: ErrorCode, message: str = "") -> dict[TopicPartition, Answer]:
+    """What is to be said of every batch of a call."""
+    return {batch.topic_partition: Answer(error, message=message) for batch in call.batches}
+
+
+def produce_request(batches: Sequence[ProducerBatch], acks: int, timeout_ms: int, codec: int) -> ProduceRequest:
+    """One request with these batches, at most one of each partition."""
+    encoded = {batch.topic_partition: encode(batch, codec) for batch in batches}
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                partition_data=[
+                    PartitionProduceData(index=number, records=encoded[TopicPartition(topic, number)])
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(encoded).items()
+        ],
+    )
+
+
+def encode(batch: ProducerBatch, codec: int) -> bytearray:
+    """The bytes of a batch, with its sequence where it has one."""
+    return encode_batch(
+        0,
+        batch.timestamps_ms,
+        batch.keys,
+        batch.values,
+        batch.headers if any(batch.headers) else None,
+        codec=codec,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+    )
+
+
+def read_answers(response: ProduceResponse) -> dict[TopicPartition, Answer]:
+    """What a broker says of each batch."""
+    answers: dict[TopicPartition, Answer] = {}
+    for topic in response.responses:
+        for one in topic.partition_responses:
+            reasons = [reason.batch_index_error_message or "" for reason in one.record_errors]
+            answers[TopicPartition(topic.name, one.index)] = Answer(
+                error_code(one.error_code),
+                one.base_offset,
+                one.log_append_time_ms,
+                "; ".join(filter(None, [one.error_message or "", *reasons])),
+            )
+    return answers
