@@ -1,14 +1,19 @@
 """What a connection still has to send: bytes and ranges of files, in order."""
 
-import itertools
+import errno
 from collections.abc import Callable
 
 from odradek.protocol.primitives import Part
-from odradek.world.files import FileRange
+from odradek.world.files import Buffer, FileRange
 from odradek.world.network import Endpoint
 
 TURN_BYTES_MAX = 1 << 22
 """What one connection sends at most before the others have their turn: a quick reader must not keep the loop busy."""
+READ_BYTES_MAX = 1 << 15
+"""A range of a file that is no longer is read and goes out together with what is before and after it: up to there a
+copy costs less than the three calls it takes to send head, range and tail, and the receiver is woken once."""
+JOINED_BYTES_MAX = 1 << 18
+"""What is joined for one call, and so the most that a connection keeps of files in memory while its peer is slow."""
 
 
 class Output:
@@ -56,14 +61,14 @@ class Output:
 
     def _send_first(self, parts: list[Part]) -> None:
         """One call of the transport."""
+        if not self._offset:
+            _join_first(parts)
         part, offset = parts[0], self._offset
         if type(part) is FileRange:
             sent = self._endpoint.send_file(
                 part.file, part.position + offset, min(part.length - offset, TURN_BYTES_MAX)
             )
         else:
-            if not offset and len(parts) > 1:
-                part = _join_bytes(parts)
             data = memoryview(part)[offset:] if offset else part
             sent = self._endpoint.send(data, more=len(parts) > 1) if len(data) else 0
         self.unsent_bytes -= sent
@@ -74,9 +79,24 @@ class Output:
             self._offset = offset + sent
 
 
-def _join_bytes(parts: list[Part]) -> bytes:
-    """Make one part of all the first ones that are bytes."""
-    run = list(itertools.takewhile(lambda part: type(part) is not FileRange, parts))
-    joined = b"".join(run)
-    parts[: len(run)] = (joined,)
-    return joined
+def _join_first(parts: list[Part]) -> None:
+    """Make one part of all the first ones that are bytes or short ranges. Raises OSError when a range is cut short."""
+    run: list[Buffer] = []
+    joined_bytes = 0
+    for part in parts:
+        if type(part) is FileRange:
+            if part.length > READ_BYTES_MAX or joined_bytes > JOINED_BYTES_MAX:
+                break
+            run.append(_whole(part))
+            joined_bytes += part.length
+        else:
+            run.append(part)
+    if joined_bytes or len(run) > 1:
+        parts[: len(run)] = (b"".join(run),)
+
+
+def _whole(part: FileRange) -> bytes:
+    data = part.read()
+    if len(data) != part.length:
+        raise OSError(errno.ENODATA, f"{len(data)} bytes at {part.position}, {part.length} were promised")
+    return data

@@ -1,12 +1,13 @@
 """The queue of unsent parts against transports that take what they like."""
 
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.broker.network.output import TURN_BYTES_MAX, Output
+from odradek.broker.network.output import JOINED_BYTES_MAX, READ_BYTES_MAX, TURN_BYTES_MAX, Output
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.world.files import Buffer, File, FileRange
 
@@ -63,6 +64,8 @@ PARTS = st.one_of(
 )
 
 
+@mock.patch("odradek.broker.network.output.READ_BYTES_MAX", 250)
+@mock.patch("odradek.broker.network.output.JOINED_BYTES_MAX", 600)
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(PARTS, max_size=6), max_size=5), st.lists(st.integers(0, 30), max_size=40))
 def test_every_byte_goes_once_and_in_order(answers: list[list[bytes | FileRange]], takes: list[int]) -> None:
@@ -94,9 +97,37 @@ def test_answers_of_one_wake_up_are_one_call() -> None:
 def test_more_is_said_before_a_file_and_not_at_the_end() -> None:
     transport = Transport([])
     output = Output(transport, lambda: None)
-    output.push([b"head", b"er", FileRange(FILE, 0, 100), b"tail"])
+    output.push([b"head", b"er", FileRange(new_file(READ_BYTES_MAX + 1), 0, READ_BYTES_MAX + 1), b"tail"])
     output.flush()
     assert transport.more == [True, False, False]
+
+
+def test_short_ranges_go_with_what_is_around_them() -> None:
+    transport = Transport([])
+    output = Output(transport, lambda: None)
+    output.push([b"head", FileRange(FILE, 0, 100), b"tail"])
+    output.push([b"head", FileRange(FILE, 100, 200), b"tail"])
+    output.flush()
+    assert transport.more == [False]
+    assert transport.taken == b"head" + FILE.pread(100, 0) + b"tailhead" + FILE.pread(200, 100) + b"tail"
+
+
+def test_while_the_peer_is_slow_few_bytes_of_files_are_held() -> None:
+    file = new_file(READ_BYTES_MAX)
+    transport = Transport([1])
+    output = Output(transport, lambda: None)
+    output.push([FileRange(file, 0, READ_BYTES_MAX) for _ in range(100)])
+    transport.takes.append(0)
+    output.flush()
+    in_memory = sum(len(part) for part in output._parts if not isinstance(part, FileRange))
+    assert READ_BYTES_MAX < in_memory <= JOINED_BYTES_MAX + READ_BYTES_MAX
+
+
+def test_a_short_range_that_is_not_all_there_breaks_the_connection() -> None:
+    output = Output(Transport([]), lambda: None)
+    output.push([b"head", FileRange(FILE, 900, 200)])
+    with pytest.raises(OSError, match="100 bytes at 900, 200 were promised"):
+        output.flush()
 
 
 @pytest.mark.parametrize("in_file", [False, True])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.network import connection as connection_module
+from odradek.broker.network.output import READ_BYTES_MAX
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_network import PIPE_BYTES
 from odradek.world.files import FileRange
@@ -165,11 +166,11 @@ def test_a_promised_range_that_is_not_there_breaks_the_connection(play: Any) -> 
 
     async def scenario(harness: Any) -> None:
         file = SimulatedFiles().open("/log", create=True)
-        file.append(b"x" * 100)
-        harness.handlers.fetched = FileRange(file, 50, 100)
+        file.append(b"x" * (READ_BYTES_MAX + 100))
+        harness.handlers.fetched = FileRange(file, 50, READ_BYTES_MAX + 100)
         client = await harness.connect()
         await client.send(client.encode(FetchRequest(), 4))
-        assert (await client.end()).endswith(b"x" * 50)
+        assert (await client.end()).endswith(b"x" * (READ_BYTES_MAX + 50))
 
     play(scenario)
 
