@@ -1,5 +1,6 @@
 """Each a way to lose or to mix up data that a crash at any byte has shown; bench/crash.py found them."""
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -20,7 +21,7 @@ from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.crashes.history import History
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
-from odradek.testing.simulated_files import MachineStopped, SimulatedFiles
+from odradek.testing.simulated_files import Fault, MachineStopped, SimulatedFiles
 
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=0)
 BATCH_BYTES = len(make_batch([b"x" * 60]))
@@ -291,6 +292,25 @@ def test_nothing_is_written_while_a_checkpoint_says_that_it_was_compacted_alread
     log.truncate_to(2)
     log.append_as_leader(batch(9), 1)
     assert checkpointed(machine, CLEANER_OFFSETS) == 2
+
+
+def test_who_waits_for_a_recovery_point_is_told_when_it_is_written_and_not_when_that_fails() -> None:
+    machine, log = machine_with_log()
+    write(log, 5)
+    log.flush()
+    assert machine.logs is not None
+    checkpointing, told = machine.logs.checkpointing, []
+    machine.files.fault = Fault(machine.files.calls + 1, 1000, errno.ENOSPC, "/a/", "room")
+    assert not checkpointing.covers(log, 5, lambda: told.append("failed"))
+    machine.background.drain()
+    machine.files.fault = None
+    assert not checkpointing.covers(log, 5, lambda: told.append("written"))
+    assert not told
+    machine.background.drain()
+    assert told == ["written"] and checkpointed(machine, RECOVERY_POINTS) == 5
+    assert checkpointing.covers(log, 5, lambda: told.append("not needed"))
+    machine.background.drain()
+    assert told == ["written"]
 
 
 def test_a_checkpoint_that_waits_for_another_one_promises_too() -> None:
