@@ -139,6 +139,26 @@ def read_log(bootstrap: str, topic: str = TOPIC) -> dict[int, list[tuple[int, st
     return found
 
 
+def read_to_the_end(bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> list[str]:
+    """Every value that a consumer of that isolation gets to see, transactions or not."""
+    settings = {"group.id": "verify", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer({**QUIET, **settings, "bootstrap.servers": bootstrap, "isolation.level": isolation})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    values: list[str] = []
+    ended = 0
+    while ended < partitions:
+        message = consumer.poll(DEADLINE_SECONDS)
+        assert message is not None, f"{len(values)} values of {topic} read, {ended} of {partitions} partitions"
+        error = message.error()
+        if error is None:
+            values.append(row_of(message)[2])
+        else:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            ended += 1
+    consumer.close()
+    return values
+
+
 def check_nothing_lost(load: Load, bootstrap: str) -> None:
     """No acknowledged record lost or moved; none repeated or out of order."""
     log = read_log(bootstrap, load.topic)

@@ -1,0 +1,183 @@
+"""Transactions of foreign clients: what is committed is read, what is aborted is not, and a zombie is fenced."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaProducer
+
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.list_transactions import ListTransactionsRequest
+from odradek.testing.foreign.raw import RawConnection
+from odradek.testing.load import read_to_the_end
+from odradek.testing.up import UpCluster
+
+pytestmark = pytest.mark.cluster
+
+NewTopic = Callable[..., str]
+WAIT_SECONDS = 60
+PARTITIONS = 3
+
+
+def read(cluster: UpCluster, topic: str, isolation: str = "read_committed") -> list[str]:
+    return sorted(read_to_the_end(cluster.bootstrap, topic, PARTITIONS, isolation))
+
+
+def producer_of(cluster: UpCluster, transactional_id: str, **settings: object) -> Producer:
+    """The successor of all that had the id."""
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "transactional.id": transactional_id,
+            "log_level": 2,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+    )
+    producer.init_transactions(WAIT_SECONDS)
+    return producer
+
+
+def write(producer: Producer, topic: str, values: list[str]) -> None:
+    for at, value in enumerate(values):
+        producer.produce(topic, value, partition=at % PARTITIONS)
+    assert producer.flush(WAIT_SECONDS) == 0
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_librdkafka_commits_and_aborts(cluster: UpCluster, new_topic: NewTopic, codec: str) -> None:
+    topic = new_topic(partitions=PARTITIONS)
+    producer = producer_of(cluster, topic, compression_type=codec)
+    for number in range(4):
+        producer.begin_transaction()
+        write(producer, topic, [f"{number}-{at}" for at in range(7)])
+        if number % 2:
+            producer.abort_transaction(WAIT_SECONDS)
+        else:
+            producer.commit_transaction(WAIT_SECONDS)
+    assert read(cluster, topic) == sorted(f"{number}-{at}" for number in (0, 2) for at in range(7))
+    assert len(read(cluster, topic, "read_uncommitted")) == 28
+
+
+def test_kafka_python_commits_and_aborts(cluster: UpCluster, new_topic: NewTopic) -> None:
+    topic = new_topic(partitions=PARTITIONS)
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id=topic)
+    producer.init_transactions()
+    for number in range(4):
+        producer.begin_transaction()
+        for at in range(7):
+            producer.send(topic, f"{number}-{at}".encode(), partition=at % PARTITIONS).get(WAIT_SECONDS)
+        if number % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    producer.close()
+    assert read(cluster, topic) == sorted(f"{number}-{at}" for number in (0, 2) for at in range(7))
+
+
+def test_aiokafka_commits_and_aborts(cluster: UpCluster, new_topic: NewTopic) -> None:
+    topic = new_topic(partitions=PARTITIONS)
+
+    async def write_all() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id=topic) as producer:
+            for number in range(4):
+                await producer.begin_transaction()
+                for at in range(7):
+                    await producer.send_and_wait(topic, f"{number}-{at}".encode(), partition=at % PARTITIONS)
+                await (producer.abort_transaction() if number % 2 else producer.commit_transaction())
+
+    asyncio.run(write_all())
+    assert read(cluster, topic) == sorted(f"{number}-{at}" for number in (0, 2) for at in range(7))
+
+
+def test_a_successor_fences_and_aborts_what_is_open(cluster: UpCluster, new_topic: NewTopic) -> None:
+    topic = new_topic(partitions=PARTITIONS)
+    zombie = producer_of(cluster, topic)
+    zombie.begin_transaction()
+    write(zombie, topic, ["of the zombie"])
+    assert read(cluster, topic, "read_uncommitted") == ["of the zombie"] and read(cluster, topic) == []
+    successor = producer_of(cluster, topic)
+    with pytest.raises(KafkaException) as fenced:
+        zombie.commit_transaction(WAIT_SECONDS)
+    assert fenced.value.args[0].fatal()
+    successor.begin_transaction()
+    write(successor, topic, ["of the successor"])
+    successor.commit_transaction(WAIT_SECONDS)
+    assert read(cluster, topic) == ["of the successor"]
+
+
+def test_one_that_takes_too_long_holds_nobody_back(
+    cluster: UpCluster, new_topic: NewTopic, wait_until: Callable[[Callable[[], bool], str], None]
+) -> None:
+    topic = new_topic(partitions=PARTITIONS)
+    slow, other = producer_of(cluster, f"{topic}-slow", transaction_timeout_ms=2000), producer_of(cluster, topic)
+    slow.begin_transaction()
+    write(slow, topic, ["slow"])
+    other.begin_transaction()
+    write(other, topic, ["quick"])
+    other.commit_transaction(WAIT_SECONDS)
+    wait_until(lambda: read(cluster, topic) == ["quick"], "the abort of the slow one")
+    with pytest.raises(KafkaException):
+        slow.commit_transaction(WAIT_SECONDS)
+
+
+def test_offsets_are_committed_with_the_records(cluster: UpCluster, new_topic: NewTopic) -> None:
+    """Read, process, write: each record once, though every other transaction is aborted and done again."""
+    source, target = new_topic("-from", PARTITIONS), new_topic("-to", PARTITIONS)
+    values = [f"{number:03}" for number in range(60)]
+    first = producer_of(cluster, source)
+    first.begin_transaction()
+    write(first, source, values)
+    first.commit_transaction(WAIT_SECONDS)
+    group = {
+        "bootstrap.servers": cluster.bootstrap,
+        "group.id": f"{source}-group",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+    }
+    producer, done, attempt = producer_of(cluster, target), 0, 0
+    while done < len(values):
+        consumer = Consumer(group)
+        consumer.subscribe([source])
+        messages: list[Message] = []
+        while not messages:
+            messages = consumer.consume(13, 0.5)
+        producer.begin_transaction()
+        write(producer, target, [(message.value() or b"").decode() for message in messages])
+        positions = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), WAIT_SECONDS)
+        attempt += 1
+        if attempt % 2:
+            producer.abort_transaction(WAIT_SECONDS)
+        else:
+            producer.commit_transaction(WAIT_SECONDS)
+            done += len(messages)
+        consumer.close()
+    assert read(cluster, target) == values
+
+
+def test_what_administrators_see(cluster: UpCluster, admin: AdminClient, new_topic: NewTopic) -> None:
+    topic = new_topic(partitions=PARTITIONS)
+    producer = producer_of(cluster, topic)
+    producer.begin_transaction()
+    write(producer, topic, ["a", "b"])
+    with RawConnection(cluster.bootstrap.split(",")[0]) as connection:
+        found = connection.ask(FindCoordinatorRequest(key=topic, key_type=1), 2)
+    assert found.error_code == ErrorCode.NONE
+    with RawConnection(f"{found.host}:{found.port}") as connection:
+        listed = connection.ask(ListTransactionsRequest(state_filters=["Ongoing", "Nonsense"]), 1)
+        [unknown, described] = connection.ask(
+            DescribeTransactionsRequest(transactional_ids=["nobody's", topic]), 0
+        ).transaction_states
+    assert listed.unknown_state_filters == ["Nonsense"]
+    [one] = [one for one in listed.transaction_states if one.transactional_id == topic]
+    assert (one.transaction_state, one.producer_id) == ("Ongoing", described.producer_id)
+    assert described.transaction_state == "Ongoing" and described.transaction_start_time_ms > 0
+    assert [(part.topic, part.partitions) for part in described.topics] == [(topic, [0, 1])]
+    assert unknown.error_code in (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR)
+    producer.abort_transaction(WAIT_SECONDS)

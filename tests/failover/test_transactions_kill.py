@@ -1,0 +1,111 @@
+"""Brokers are killed one after another while transactions are written: each is in all partitions, or in none."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.testing.foreign.raw import RawConnection
+from odradek.testing.load import PARTITIONS, QUIET, Observer, read_to_the_end, wait_until
+from odradek.testing.up import UpCluster
+
+pytestmark = pytest.mark.cluster
+
+ABORTED_EVERY = 4
+STEP_SECONDS = 30
+
+
+@dataclass
+class Transactions:
+    """One producer; each transaction writes its number to every partition, and every fourth is aborted on purpose."""
+
+    cluster: UpCluster
+    topic: str
+    committed: set[int] = field(default_factory=set)
+    aborted: set[int] = field(default_factory=set)
+    unknown: set[int] = field(default_factory=set)
+    """The producer was fenced, or died, while it committed."""
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "Transactions":
+        self._thread.start()
+        wait_until(lambda: len(self.committed) > 3, "the first commits")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def goes_on(self) -> Callable[[], bool]:
+        mark = len(self.committed)
+        return lambda: len(self.committed) > mark + 3
+
+    def _run(self) -> None:
+        producer, number = self._new_producer(), 0
+        while not self._stop.is_set():
+            try:
+                self._one(producer, number)
+            except KafkaException as error:
+                if error.args[0].fatal():
+                    producer = self._new_producer()
+                else:
+                    assert error.args[0].txn_requires_abort(), error
+                    self._until_done(producer.abort_transaction)
+                    self.unknown.discard(number)
+                    self.aborted.add(number)
+            number += 1
+
+    def _new_producer(self) -> Producer:
+        settings = {"bootstrap.servers": self.cluster.bootstrap, "transactional.id": self.topic, "linger.ms": 1}
+        producer = Producer(QUIET | settings)
+        self._until_done(producer.init_transactions)
+        return producer
+
+    def _one(self, producer: Producer, number: int) -> None:
+        self.unknown.add(number)
+        producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            producer.produce(self.topic, str(number), partition=partition)
+        to_abort = number % ABORTED_EVERY == 0
+        if to_abort:
+            producer.flush(STEP_SECONDS)
+        self._until_done(producer.abort_transaction if to_abort else producer.commit_transaction)
+        self.unknown.discard(number)
+        (self.aborted if to_abort else self.committed).add(number)
+
+    @staticmethod
+    def _until_done(step: Callable[[float], None]) -> None:
+        while True:
+            try:
+                step(STEP_SECONDS)
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+
+
+def coordinator(cluster: UpCluster, transactional_id: str, asked: int) -> int:
+    with RawConnection(f"127.0.0.1:{cluster.port + asked}") as connection:
+        return connection.ask(FindCoordinatorRequest(key=transactional_id, key_type=1), 2).node_id
+
+
+def test_one_after_another(cluster: UpCluster, observer: Observer) -> None:
+    with Transactions(cluster, observer.topic) as load:
+        for victim in (coordinator(cluster, observer.topic, 0), observer.controller(), observer.busiest()):
+            cluster.kill(victim)
+            wait_until(load.goes_on(), f"commits after broker {victim} was killed")
+            cluster.start(victim)
+            wait_until(observer.in_sync, "all replicas in sync")
+            wait_until(load.goes_on(), "commits with all brokers")
+    seen = Counter(int(value) for value in read_to_the_end(cluster.bootstrap, observer.topic, PARTITIONS))
+    assert {number for number, count in seen.items() if count != PARTITIONS} == set(), "in parts, or more than once"
+    assert load.committed <= seen.keys(), sorted(load.committed - seen.keys())[:5]
+    assert not load.aborted & seen.keys(), sorted(load.aborted & seen.keys())[:5]
+    assert len(load.committed) > len(load.unknown), (len(load.committed), load.unknown)
