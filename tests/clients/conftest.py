@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -155,6 +156,35 @@ def java(cluster: UpCluster, java_classpath: str) -> Iterator[DriverClient]:
     driver = DriverClient("java", [*command, cluster.bootstrap], cluster.directory / "java.log")
     yield driver
     driver.close()
+
+
+@pytest.fixture(scope="session")
+def toolbox(cluster: UpCluster, java_classpath: str) -> Iterator[Callable[..., tuple[int, str]]]:
+    """Runs one of Kafka's command line tools, by the name of its class: its exit code and what it says."""
+    command = ["java", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp"]
+    command += [java_classpath, str(HERE / "java" / "Toolbox.java")]
+    driver = DriverClient("toolbox", command, cluster.directory / "toolbox.log")
+
+    def run(main: str, *arguments: str, input: str = "", named: bool = True) -> tuple[int, str]:
+        """`named`: the cluster's address is given by --bootstrap-server, otherwise not at all."""
+        server = ("--bootstrap-server", cluster.bootstrap) if named else ()
+        answer = driver.ask("run", main=main, arguments=[*server, *arguments], input=input)
+        return answer["code"], answer["said"]
+
+    yield run
+    driver.close()
+
+
+@pytest.fixture(scope="session")
+def tool(toolbox: Callable[..., tuple[int, str]]) -> Callable[..., str]:
+    """Runs one that must end well; what it says."""
+
+    def run(main: str, *arguments: str, **options: Any) -> str:
+        code, said = toolbox(main, *arguments, **options)
+        assert code == 0, said
+        return said
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,12 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from odradek.testing.foreign.interface import Client, Record
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -18,22 +16,7 @@ GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 VERSIONS = "kafka.admin.BrokerApiVersionsCommand"
-TOOL_SECONDS = 60
 Tool = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def tool(cluster: UpCluster, java_classpath: str) -> Tool:
-    """Runs one and returns what it says."""
-
-    def run(main: str, *arguments: str) -> str:
-        command = ["java", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", java_classpath, main]
-        command += ["--bootstrap-server", cluster.bootstrap, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    return run
 
 
 def test_topics(tool: Tool, wait_until: Callable[[Callable[[], bool], str], None]) -> None:
