@@ -84,7 +84,7 @@ def assemble(
         followings,
         internal_topics,
         world.clock,
-        broker_epoch,
+        lambda: identity.least_epoch,
         logs.checkpointing.read_high_watermarks(),
     )
     groups = GroupCoordinator(

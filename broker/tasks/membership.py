@@ -52,6 +52,7 @@ class Membership:
     async def _register(self) -> None:
         while self._session_id == 0 or self._session_id != self._store.session_id:
             self._identity.broker_epoch = await self._registrar.register()
+            self._identity.session_over = False
             self._session_id = self._store.session_id
         log.info("broker %d is registered, epoch %d", self._identity.broker_id, self._identity.broker_epoch)
 
@@ -61,6 +62,7 @@ class Membership:
         if isinstance(event, Suspended):
             log.warning("ZooKeeper is away: serving what can be served without it")
         elif isinstance(event, Expired):
+            self._identity.session_over = True
             led = self._replicas.fence()
             log.warning("the ZooKeeper session has expired: %d partitions are not led here any more", len(led))
         elif isinstance(event, Connected):
