@@ -35,6 +35,9 @@ from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 
 log = logging.getLogger(__name__)
 
+ROOM_RETRY_MS = 10_000.0
+"""So often a full disk is tried again for replicas that had no room on it."""
+
 
 class StartFailure(Exception):  # noqa: N818 - a sentence for the person who started the broker
     """Why a broker could not start."""
@@ -107,6 +110,7 @@ class BrokerServer:
         self._every(
             "high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_watermarks
         )
+        self._every("replicas without room", ROOM_RETRY_MS, self._ask_for_refused_replicas)
         log.info("broker %d has started: %s", identity.broker_id, ", ".join(one.url for one in endpoints))
 
     def _make_logs(self) -> LogManager:
@@ -249,10 +253,18 @@ class BrokerServer:
         if self._assembly is not None:
             self._assembly.services.control.directory_failed(partitions)
         if self._directory_events is not None:
-            self._directory_events.failed()
+            self._directory_events.changed()
         if self._logs is not None and not self._logs.online():
             log.critical("no log directory is left: stopping")
             self.broken.set()
+
+    def _ask_for_refused_replicas(self) -> None:
+        """A full disk may have room again: the controller asks for our replicas once more."""
+        assert self._assembly is not None and self._directory_events is not None
+        control = self._assembly.services.control
+        if control.lacks_room:
+            control.lacks_room = False
+            self._directory_events.changed()
 
     def _id_taken(self, taken: BrokerIdInUse) -> None:
         log.critical("%s: stopping", taken)

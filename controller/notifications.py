@@ -5,6 +5,7 @@ import logging
 from odradek.controller import reassignment
 from odradek.controller.broker_changes import replicas_lost
 from odradek.controller.events import LeaderAndIsrAnswered
+from odradek.controller.failover import elect_where_needed
 from odradek.controller.state import Replica, ReplicaPhase, TopicPartition
 from odradek.controller.tenure import Tenure
 from odradek.protocol.errors import ErrorCode
@@ -80,6 +81,8 @@ async def leader_and_isr_answered(tenure: Tenure, event: LeaderAndIsrAnswered) -
     newly_broken = broken - known
     if broken or known & fine:
         tenure.state.offline_directories[event.broker] = (known - fine) | broken
+    if known & fine:
+        await elect_where_needed(tenure)
     if newly_broken:
         log.warning("broker %d cannot reach %s", event.broker, ", ".join(map(str, sorted(newly_broken))))
         await replicas_lost(tenure, [Replica(partition, event.broker) for partition in sorted(newly_broken)])

@@ -20,6 +20,10 @@ class StorageFailure(KafkaError):  # noqa: N818 - the word the whole broker uses
         self.cause = cause
 
 
+class NoRoom(KafkaError):  # noqa: N818 - what there is not
+    """A log could not be made because the disk is full. Nothing is offline: it may be tried again."""
+
+
 class UnusableDirectory(Exception):  # noqa: N818 - says what it is
     """A log directory that cannot be taken at start: not writable, locked by another broker, of another cluster."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from odradek.broker.log.failure import NoRoom
 from odradek.broker.log.manager import LogManager
 from odradek.broker.metadata import MetadataCache
 from odradek.broker.replication.manager import Coordinators, ReplicaManager
@@ -57,18 +58,20 @@ class ReplicaControl:
         followings: Followings,
         coordinators: Coordinators,
         clock: Clock,
-        broker_epoch: Callable[[], int],
+        least_broker_epoch: Callable[[], int],
         high_watermarks: dict[tuple[str, int], int],
     ) -> None:
         self._replicas, self._logs, self._metadata = replicas, logs, metadata
         self._followings, self._coordinators, self._clock = followings, coordinators, clock
-        self._broker_epoch = broker_epoch
+        self._least_broker_epoch = least_broker_epoch
         self._checkpointed = high_watermarks
         self.controller_epoch = 0
+        self.lacks_room = False
+        """A replica could not be made because a disk is full: the controller is to ask for it again."""
 
     def check(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """Whether a control request may be obeyed; an obeyed one raises the controller epoch for all that follow."""
-        if broker_epoch != NO_BROKER_EPOCH and broker_epoch < self._broker_epoch():
+        if broker_epoch != NO_BROKER_EPOCH and broker_epoch < self._least_broker_epoch():
             return ErrorCode.STALE_BROKER_EPOCH
         if controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -84,6 +87,7 @@ class ReplicaControl:
         try:
             partition = self._partition(topic, state.partition_index, topic_id, is_new=state.is_new)
         except KafkaError as error:
+            self.lacks_room = self.lacks_room or isinstance(error, NoRoom)
             return error.code
         if partition.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR

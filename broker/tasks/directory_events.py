@@ -1,4 +1,5 @@
-"""Telling the controller that a log directory has failed: `/log_dir_event_notification`, as long as it takes.
+"""Telling the controller that a log directory has failed, or may have room again: `/log_dir_event_notification`, as
+long as it takes.
 
 The controller then asks for each of our replicas by LeaderAndIsr, and the answers say which are out of reach. A failure
 before the broker is registered needs no word: the controller asks anyway. Source: KafkaZkClient.propagateLogDirEvent.
@@ -18,14 +19,14 @@ RETRY_MS = 500.0
 
 
 class DirectoryEvents:
-    """One event says that something has failed; several at once are as good as one."""
+    """One event says that something has changed; several at once are as good as one."""
 
     def __init__(self, store: Store, clock: Clock, broker_id: int) -> None:
         self._store, self._clock, self._broker_id = store, clock, broker_id
         self._untold = False
         self._task: asyncio.Task[None] | None = None
 
-    def failed(self) -> None:
+    def changed(self) -> None:
         """One of our directories has. May be called from anywhere on the loop."""
         self._untold = True
         if self._task is None or self._task.done():
@@ -44,10 +45,10 @@ class DirectoryEvents:
                 event = encode_log_dir_event(self._broker_id)
                 path = await self._store.create(LOG_DIR_EVENT_PREFIX, event, sequential=True, parents=True)
             except NotAuthorized as error:
-                log.error("the controller cannot be told of the failed log directory: %s", error)
+                log.error("the controller cannot be asked to look at our log directories: %s", error)
             except StoreError as error:
-                log.warning("the controller does not know of the failed log directory yet: %s", error)
+                log.warning("the controller does not look at our log directories yet: %s", error)
                 self._untold = True
                 await sleep(self._clock, RETRY_MS)
             else:
-                log.info("told the controller of the failed log directory: %s", path)
+                log.info("asked the controller to look at our log directories: %s", path)

@@ -14,7 +14,7 @@ from odradek.broker.log.directories.future_logs import FutureLogs
 from odradek.broker.log.directories.going_offline import Directories
 from odradek.broker.log.directories.live_logs import Key, LiveLogs
 from odradek.broker.log.directories.removal import sync_removals
-from odradek.broker.log.failure import DISK_FULL
+from odradek.broker.log.failure import DISK_FULL, NoRoom
 from odradek.broker.log.log import Log
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
@@ -90,8 +90,9 @@ class Creation:
         return [preferred] if preferred in online else self._logs.emptiest_first(online)
 
     def _refusal(self, path: str, key: Key, error: OSError) -> KafkaError:
-        if error.errno not in DISK_FULL:
-            self._directories.fail(path, error)
+        if error.errno in DISK_FULL:
+            return NoRoom(ErrorCode.KAFKA_STORAGE_ERROR, f"{key[0]}-{key[1]}: {error}")
+        self._directories.fail(path, error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key[0]}-{key[1]}: {error}")
 
     def _create(self, log_directory: str, key: Key, topic_id: bytes) -> Log:
