@@ -77,9 +77,8 @@ class MemoryZooKeeper:
     def crash(self, client: MemoryStore) -> None:
         """The client's process dies: it does nothing any more, and its session ends after the session timeout."""
         client.link_up = False
-        session_id, timeout_ms = client.session_id, client.session_timeout_ms
         client.vanish()
-        self.let_expire(session_id, timeout_ms)
+        client.leave_sessions()
 
     def let_expire(self, session_id: int, timeout_ms: float) -> None:
         """Nobody holds this session any more: it ends after its timeout, which begins anew when the server is away."""

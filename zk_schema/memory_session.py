@@ -135,7 +135,11 @@ class MemoryStore:
         self.vanish()
         if self._session_id and self.reachable:
             self._server.end_session(self._session_id)
-        for session_id in (self._session_id, *self._condemned):  # harmless for one that has ended
+        self.leave_sessions()
+
+    def leave_sessions(self) -> None:
+        """Whatever session it had ends after its timeout; harmless for one that has ended."""
+        for session_id in (self._session_id, *self._condemned):
             self._server.let_expire(session_id, self._session_timeout_ms)
         self._condemned.clear()
         self._session_id = 0

@@ -1,8 +1,12 @@
-"""Background work that a test does when it likes: what was begun is done in any order, and its result comes later."""
+"""Background work that a test does when it likes: what was begun is done in any order, and its result comes later; and
+background work that takes virtual time."""
 
 import random
 from collections.abc import Callable
 from typing import TypeVar
+
+from odradek.world.background import InlineBackground
+from odradek.world.clock import Clock
 
 T = TypeVar("T")
 
@@ -55,3 +59,35 @@ class DeferredBackground:
         self._closed = True
         while self._begun:
             self._work(0)
+
+
+class SlowBackground:
+    """Each work takes as long as `draw_latency_ms` says, on the clock of who asks for it; without latency it is done at
+    once."""
+
+    def __init__(self, clock: Clock, draw_latency_ms: Callable[[], float]) -> None:
+        self._clock, self._draw_latency_ms = clock, draw_latency_ms
+        self._begun: dict[int, Callable[[], None]] = {}
+        self._number = 0
+        self._closed = False
+
+    def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> None:
+        if self._closed:
+            return
+        number = self._number = self._number + 1
+        self._begun[number] = lambda: InlineBackground().run(work, done)
+        latency_ms = self._draw_latency_ms()
+        if latency_ms:
+            self._clock.call_later(latency_ms, lambda: self._finish(number))
+        else:
+            self._finish(number)
+
+    def _finish(self, number: int) -> None:
+        begun = self._begun.pop(number, None)
+        if begun is not None:
+            begun()
+
+    def close(self) -> None:
+        self._closed = True
+        while self._begun:
+            self._finish(min(self._begun))

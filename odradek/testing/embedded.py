@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 from odradek.broker.config import BrokerConfig, Given, build_config
 from odradek.broker.server import BrokerServer
 from odradek.broker.world import World
+from odradek.testing.deferred_background import SlowBackground
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import VirtualClock
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.testing.virtual_process import InsideClock, OutsideClock, VirtualProcess
-from odradek.world.background import InlineBackground
 from odradek.world.children import InlineChildren
 from odradek.zk_schema.memory import MemoryZooKeeper
 from odradek.zk_schema.memory_session import MemoryStore
@@ -52,6 +52,8 @@ class EmbeddedBroker:
         self.clock = cluster.clock.beside()
         """Its machine's: `wall_offset_ms` may be changed."""
         self.files = SimulatedFiles(cluster.seed + broker_id, self.clock.now_ms)
+        self.disk_latency_ms = (0.0, 0.0)
+        """Of what its broker does in the background: least and most."""
         self.lives = 0
         self._cluster = cluster
         self._process: VirtualProcess | None = None
@@ -91,11 +93,12 @@ class EmbeddedBroker:
 
     async def _start(self) -> BrokerServer:
         cluster = self._cluster
+        latencies = random.Random(self.lives)
         world = World(
             clock=self.clock,
             files=self.files,
             network=cluster.network.host(self.host),
-            background=InlineBackground(),
+            background=SlowBackground(self.clock, lambda: latencies.uniform(*self.disk_latency_ms)),
             random=random.Random(f"{cluster.seed} {self.broker_id} {self.lives}"),
             zookeeper=self._connect,
             children=InlineChildren(self.files, self.clock),

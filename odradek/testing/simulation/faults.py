@@ -57,7 +57,7 @@ class Faults:
 
     # choosing
 
-    def _pick(self) -> EmbeddedBroker | None:
+    def pick(self) -> EmbeddedBroker | None:
         """A running broker that no other fault has."""
         free = [one for one in self.cluster.brokers if self._is_free(one)]
         return self.random.choice(free) if free else None
@@ -69,7 +69,7 @@ class Faults:
         free = [one for one in self.cluster.brokers if self._is_free(one)]
         return next((one for one in free if one.server.services.controller.is_active), None)
 
-    async def _pass(self, least_s: float, most_s: float) -> None:
+    async def pass_time(self, least_s: float, most_s: float) -> None:
         await asyncio.sleep(self.random.choice((self.random.uniform(least_s, most_s), least_s)))
 
     # processes and machines
@@ -90,12 +90,12 @@ class Faults:
         self.busy.add(broker.broker_id)
         self.history.note(f"kill broker-{broker.broker_id}")
         broker.kill()
-        await self._pass(0.05, 12.0)
+        await self.pass_time(0.05, 12.0)
         await self.start(broker)
         self.busy.discard(broker.broker_id)
 
     async def kill(self) -> None:
-        broker = self._pick()
+        broker = self.pick()
         if broker is not None:
             await self._kill(broker)
 
@@ -110,12 +110,12 @@ class Faults:
         try:
             if self.busy or not await self._until_well():
                 return
-            broker = self._pick()
+            broker = self.pick()
             assert broker is not None
             self.busy.add(broker.broker_id)
             self.history.note(f"power failure of broker-{broker.broker_id}")
             broker.power_failure()
-            await self._pass(0.05, 12.0)
+            await self.pass_time(0.05, 12.0)
             await self.start(broker)
             self.busy.discard(broker.broker_id)
             await self._until_well()
@@ -138,7 +138,7 @@ class Faults:
         return {(p.topic, p.index) for p in held} == led
 
     async def shutdown(self) -> None:
-        broker = self._pick()
+        broker = self.pick()
         if broker is None:
             return
         self.busy.add(broker.broker_id)
@@ -150,13 +150,13 @@ class Faults:
             broker.kill()
         with contextlib.suppress(ProcessKilled):
             await stopping
-        await self._pass(0.05, 10.0)
+        await self.pass_time(0.05, 10.0)
         await self.start(broker)
         self.busy.discard(broker.broker_id)
 
     async def suspend(self) -> None:
         """SIGSTOP, and SIGCONT later; the controller as often as not."""
-        broker = self._pick()
+        broker = self.pick()
         if broker is not None and self.random.random() < 0.5:
             broker = self._free_controller() or broker
         if broker is None:
@@ -164,7 +164,7 @@ class Faults:
         self.busy.add(broker.broker_id)
         self.history.note(f"suspend broker-{broker.broker_id}")
         broker.suspend()
-        await self._pass(0.5, 25.0)
+        await self.pass_time(0.5, 25.0)
         self.history.note(f"resume broker-{broker.broker_id}")
         broker.resume()
         self.busy.discard(broker.broker_id)
@@ -176,7 +176,7 @@ class Faults:
             step_ms = self.random.choice((1, -1)) * self.random.choice((3_000, 60_000, 1_200_000, 20_000_000))
             self.history.note(f"wall clock of {broker.host}: {step_ms} ms")
             broker.clock.wall_offset_ms += step_ms
-            await self._pass(0.1, 6.0)
+            await self.pass_time(0.1, 6.0)
         if self.random.random() < 0.7:
             broker.clock.wall_offset_ms = self.cluster.clock.wall_offset_ms
 
@@ -186,7 +186,7 @@ class Faults:
         self.history.note(f"cut {what}")
         for source, target in ways:
             self.cluster.network.cut(source, target, one_way=True)
-        await self._pass(1.0, most_s)
+        await self.pass_time(1.0, most_s)
         self.history.note(f"heal {what}")
         for source, target in ways:
             self.cluster.network.heal_way(source, target)
@@ -199,7 +199,7 @@ class Faults:
 
     async def isolate(self) -> None:
         """One broker from everybody, ZooKeeper too."""
-        broker = self._pick()
+        broker = self.pick()
         if broker is None:
             return
         store, host = broker.store, broker.host
@@ -224,30 +224,30 @@ class Faults:
             host = self.random.choice(hosts)
             self.history.note(f"reset connections of {host}")
             self.cluster.network.reset(host)
-            await self._pass(0.01, 1.0)
+            await self.pass_time(0.01, 1.0)
 
     async def slow_network(self) -> None:
         most_ms = self.random.choice((20.0, 100.0, 400.0))
         self.history.note(f"latency up to {most_ms} ms")
         self.cluster.network.latency_ms = (0.1, most_ms)
-        await self._pass(1.0, 20.0)
+        await self.pass_time(1.0, 20.0)
         self.cluster.network.latency_ms = LATENCY_MS
 
     # ZooKeeper
 
     async def away_from_zookeeper(self) -> None:
-        broker = self._pick()
+        broker = self.pick()
         if broker is None:
             return
         store = broker.store
         self.history.note(f"broker-{broker.broker_id} loses ZooKeeper")
         self.cluster.zookeeper.partition(store, unnoticed_ms=self.random.choice((0, 0, 2_000, 4_000)))
-        await self._pass(0.5, 15.0)
+        await self.pass_time(0.5, 15.0)
         self.history.note(f"broker-{broker.broker_id} has ZooKeeper back")
         self.cluster.zookeeper.heal(store)
 
     async def session_expiry(self) -> None:
-        broker = self._pick()
+        broker = self.pick()
         if broker is not None:
             self._expire(broker)
 
@@ -260,7 +260,7 @@ class Faults:
         if self.cluster.zookeeper.serving:
             self.history.note("ZooKeeper stops")
             self.cluster.zookeeper.stop()
-            await self._pass(0.2, 12.0)
+            await self.pass_time(0.2, 12.0)
             self.history.note("ZooKeeper is back")
             self.cluster.zookeeper.restart()
 
@@ -270,7 +270,7 @@ class Faults:
             return
         self.history.note("ZooKeeper stands still")
         self.cluster.zookeeper.stop(unnoticed_ms=ZOOKEEPER_SILENCE_MS)
-        await self._pass(0.2, 20.0)
+        await self.pass_time(0.2, 20.0)
         self.history.note("ZooKeeper goes on")
         self.cluster.zookeeper.restart()
         for broker in self.cluster.brokers:
@@ -281,16 +281,16 @@ class Faults:
         most_ms = self.random.choice((20.0, 100.0, 800.0))
         self.history.note(f"ZooKeeper takes up to {most_ms} ms each way")
         self.zookeeper_latency_ms = (0.0, most_ms)
-        await self._pass(1.0, 20.0)
+        await self.pass_time(1.0, 20.0)
         self.zookeeper_latency_ms = ZOOKEEPER_LATENCY_MS
 
     async def lost_answers(self) -> None:
         for _ in range(self.random.randint(1, 5)):
-            broker = self._pick()
+            broker = self.pick()
             if broker is not None:
                 self.history.note(f"broker-{broker.broker_id}: an answer of ZooKeeper is lost")
                 broker.store.lose_next_answer()
-            await self._pass(0.05, 2.0)
+            await self.pass_time(0.05, 2.0)
 
     # administrators
 
@@ -309,4 +309,4 @@ class Faults:
     async def _administrate(self, act: Callable[[], Awaitable[None]]) -> None:
         for _ in range(self.random.randint(1, 5)):
             await act()
-            await self._pass(0.0, 3.0)
+            await self.pass_time(0.0, 3.0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.replication.partition import Partition
 from odradek.client.records import TopicPartition
@@ -90,8 +91,12 @@ class Inspection:
         begin = self._compared.get(key, partition.log.log_start_offset)
         end = partition.high_watermark
         if end > begin:
+            try:
+                data = bytes_of(partition.log, begin, end)
+            except (OSError, StorageFailure):  # its disk has failed, and perhaps it does not know it yet
+                return
             self._compared[key] = end
             where = TopicPartition(partition.topic, partition.index)
-            for offset, value in records_of(bytes_of(partition.log, begin, end)):
+            for offset, value in records_of(data):
                 if begin <= offset < end:
                     self._history.at(where, offset, value, f"leader {broker.broker_id} epoch {partition.leader_epoch}")

@@ -17,6 +17,7 @@ from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer
+from odradek.testing.simulation.disk_faults import DiskFaults
 from odradek.testing.simulation.faults import LATENCY_MS, ZOOKEEPER_LATENCY_MS, Faults
 from odradek.testing.simulation.history import History, Violation
 from odradek.testing.simulation.inspection import Inspection
@@ -105,6 +106,7 @@ class Simulation:
         directories = SETTINGS["log.dirs"].split(",")
         self.administrator = Administrator(self.cluster, self.history, source, TOPIC, directories)
         self.faults = Faults(self.cluster, self.history, self.administrator, plan.seed + 1)
+        self.faults.kinds.update(DiskFaults(self.faults, directories).kinds)
         self.inspection = Inspection(self.cluster, self.history, TOPIC)
         self.producers: list[SimulatedProducer] = []
         self.consumer: SimulatedConsumer | None = None

@@ -1,0 +1,60 @@
+"""What goes wrong with a broker's disk while the cluster works: it is full, slow, or one log directory of it fails."""
+
+import errno
+from collections.abc import Awaitable, Callable
+
+from odradek.testing.simulated_files import Fault
+from odradek.testing.simulation.faults import Faults
+
+FOREVER = 1 << 60
+
+
+class DiskFaults:
+    """Those of one cluster's machines; `others` says which brokers are free."""
+
+    def __init__(self, others: Faults, directories: list[str]) -> None:
+        self._others, self._directories = others, directories
+        self._random, self._note = others.random, others.history.note
+        self.kinds: dict[str, Callable[[], Awaitable[None]]] = {
+            "full_disk": self.full_disk,
+            "slow_disk": self.slow_disk,
+            "failed_directory": self.failed_directory,
+        }
+
+    async def full_disk(self) -> None:
+        """No room in one log directory or in all of them, while its broker lives or dies: other faults may have it."""
+        broker = self._random.choice(self._others.cluster.brokers)
+        if broker.files.fault is not None:
+            return
+        where = self._random.choice((*self._directories, "/"))
+        self._note(f"{broker.host}: no room in {where}")
+        broker.files.fault = Fault(broker.files.calls + 1, FOREVER, errno.ENOSPC, where, "room")
+        await self._others.pass_time(0.5, 15.0)
+        self._note(f"{broker.host}: room again")
+        broker.files.fault = None
+
+    async def slow_disk(self) -> None:
+        """What a broker lets be done beside its loop (syncs, deletions, checkpoints) takes long."""
+        broker = self._random.choice(self._others.cluster.brokers)
+        most_ms = self._random.choice((50.0, 500.0, 5_000.0))
+        self._note(f"{broker.host}: the disk takes up to {most_ms} ms")
+        broker.disk_latency_ms = (0.0, most_ms)
+        await self._others.pass_time(1.0, 15.0)
+        broker.disk_latency_ms = (0.0, 0.0)
+
+    async def failed_directory(self) -> None:
+        """A log directory cannot be read or written, until somebody mends it and starts the broker again."""
+        broker = self._others.pick()
+        if broker is None:
+            return
+        self._others.busy.add(broker.broker_id)
+        where = self._random.choice(self._directories)
+        self._note(f"{broker.host}: {where} fails")
+        broker.files.broken.add(where)
+        await self._others.pass_time(0.5, 15.0)
+        self._note(f"{broker.host}: {where} is mended")
+        broker.files.broken.discard(where)
+        if broker.running:
+            broker.kill()
+        await self._others.start(broker)
+        self._others.busy.discard(broker.broker_id)
