@@ -14,6 +14,8 @@ HASH_BYTES = 16
 SLOT_BYTES = HASH_BYTES + 8
 SMALLEST_SLOTS = 3
 HALVES = Struct(">QQ")
+ROOMY_LOAD = 0.5
+"""As long as memory allows it: in a map filled to nine tenths a key that is not there is looked for in ten slots."""
 EMPTY = 0
 """Offsets are stored plus one."""
 
@@ -26,7 +28,7 @@ class OffsetMap:
     def __init__(self, memory_bytes: int, load_factor: float, most_keys: int) -> None:
         """For at most `most_keys` keys: less memory is taken when they need less. ValueError when it holds no key."""
         fitting = memory_bytes // SLOT_BYTES
-        wanted = int(most_keys / load_factor) + 2
+        wanted = int(most_keys / min(load_factor, ROOMY_LOAD)) + 2
         self._slots = _prime_up_to(max(SMALLEST_SLOTS, fitting)) if fitting <= wanted else _prime_from(wanted)
         self._limit = int(self._slots * load_factor)
         if fitting < SMALLEST_SLOTS or self._limit < 1:
