@@ -16,6 +16,7 @@ from odradek.broker.log.config import LogConfig
 from odradek.broker.settings.definition import BadValue
 from odradek.broker.settings.topic_config import log_config
 from odradek.world.clock import Clock
+from odradek.zk_schema.lost_answers import repeated
 from odradek.zk_schema.store import (
     Connected,
     ConnectionLost,
@@ -100,12 +101,12 @@ class DynamicConfig:
             log.warning("settings of new topics cannot be read yet: %s", error)
 
     async def start(self) -> None:
-        """Read everything once, then follow the changes. Raises what the store raises.
+        """Read everything once, then follow the changes. Raises SessionExpired.
 
         To be called before logs are opened, which need their settings.
         """
         self._store.subscribe(self._on_event)
-        await self._load()
+        await repeated(self._store, self._load)
         self._task = asyncio.get_running_loop().create_task(self._follow(), name="dynamic config")
 
     def stop(self) -> None:

@@ -77,6 +77,18 @@ def test_what_is_set_before_the_start_counts_at_once() -> None:
     play(story)
 
 
+def test_a_connection_that_is_lost_amid_the_start_is_waited_for() -> None:
+    """The broker ended, though a moment before or after it would have waited."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.change("topics/t", segment_bytes="6000")
+        cluster.store.lose_next_answer()
+        await cluster.dynamic.start()
+        assert cluster.segment_bytes() == 6000
+
+    play(story)
+
+
 def test_a_topic_changes_and_changes_back() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.dynamic.start()

@@ -10,6 +10,7 @@ from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.history import History
 from odradek.testing.virtual_process import ProcessKilled
+from odradek.zk_schema.store import StoreError
 
 RESTART_PAUSE_S = 0.5
 STOP_PATIENCE_S = 20.0
@@ -79,7 +80,7 @@ class Faults:
         while True:
             try:
                 await broker.start()
-            except StartFailure as failure:
+            except (StartFailure, StoreError) as failure:
                 self.history.note(f"broker-{broker.broker_id} cannot start: {failure}")
                 await asyncio.sleep(RESTART_PAUSE_S)
             else:
