@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 NOT_BUILT_PREFIXES = ("ssl.", "sasl.", "transaction.", "transactional.")
 """Settings of Kafka that these clients know but cannot obey; refused rather than ignored."""
 
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+"""isolation.level, and what stands for it on the wire."""
+
 
 class Missing:
     """The default of a setting that must be given."""

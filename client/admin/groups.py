@@ -7,6 +7,7 @@ from odradek.client.admin.topics import raise_first
 from odradek.client.admin.values import GroupDescription, GroupListing, GroupMember, PartitionLag
 from odradek.client.calls import Deadline, ask_coordinator
 from odradek.client.cluster import Cluster
+from odradek.client.config import READ_UNCOMMITTED
 from odradek.client.consumer.embedded import PROTOCOL_TYPE, decode_assignment
 from odradek.client.offsets import (
     LATEST_TIMESTAMP,
@@ -28,7 +29,6 @@ from odradek.protocol.messages.list_groups import ListGroupsRequest, ListGroupsR
 from odradek.protocol.messages.offset_commit import OffsetCommitResponse
 
 NewDeadline = Callable[[], Deadline]
-READ_UNCOMMITTED = 0
 
 
 async def list_groups(cluster: Cluster, states: Sequence[str]) -> list[GroupListing]:
@@ -83,7 +83,6 @@ async def group_lag(cluster: Cluster, group_id: str, new_deadline: NewDeadline) 
     committed = await committed_offsets(cluster, group_id, None, new_deadline())
     owned = {tp for member in description.members for tp in member.partitions}
     partitions = sorted(owned | set(committed))
-    await cluster.refresh()
     known, _ = await cluster.describe({tp.topic for tp in partitions}) if partitions else (cluster.view, {})
     alive = [tp for tp in partitions if known.partition(tp) is not None]
     times = dict.fromkeys(alive, LATEST_TIMESTAMP)

@@ -1,13 +1,15 @@
 """What `poll` hands out: records of the chunks that are there, partition after partition.
 
-Called with the engine's lock.
+On the application's thread. Decoding, and with it the application's deserializers, happens without the lock: the loop
+needs that to go on, and sends the heartbeats. It is safe since nobody else takes a chunk away, or moves a partition
+that has chunks.
 """
 
 from collections import deque
 
 from odradek.client.consumer.chunks import Chunk, Reader
 from odradek.client.consumer.config import ConsumerSettings, Deserializer
-from odradek.client.consumer.positions import Positions
+from odradek.client.consumer.shared import Shared
 from odradek.client.errors import ClientError
 from odradek.client.records import ConsumerRecord, TopicPartition
 
@@ -18,46 +20,30 @@ class RecordBuffer:
     """Reads the chunks in the order of arrival and moves the positions."""
 
     def __init__(
-        self,
-        positions: Positions,
-        chunks: dict[TopicPartition, deque[Chunk]],
-        settings: ConsumerSettings,
-        key: Deserializer | None,
-        value: Deserializer | None,
+        self, shared: Shared, settings: ConsumerSettings, key: Deserializer | None, value: Deserializer | None
     ) -> None:
-        self._positions = positions
-        self._chunks = chunks
+        self._shared = shared
         self._settings = settings
         self._key = key
         self._value = value
         self._readers: dict[TopicPartition, Reader] = {}
         self._turn: deque[TopicPartition] = deque()
         """Partitions that have chunks, the one to read next first: none waits behind a full one for ever."""
-
-    def drop_stale(self) -> None:
-        """Forget what partitions that were given up, or have jumped, still have here."""
-        for topic_partition in list(self._chunks):
-            state = self._positions.partitions.get(topic_partition)
-            kept = [one for one in self._chunks[topic_partition] if state is not None and one.version == state.version]
-            if kept:
-                self._chunks[topic_partition] = deque(kept)
-            else:
-                del self._chunks[topic_partition]
-        for topic_partition, reader in list(self._readers.items()):
-            if reader.chunk not in self._chunks.get(topic_partition, ()):
-                del self._readers[topic_partition]
+        self._room = False
 
     def take(self, limit: int) -> Records:
         """At most `limit` records. Raises ClientError for damaged ones and DeserializationError."""
-        self.drop_stale()
-        taken: Records = {}
-        waiting = [tp for tp in self._turn if tp in self._chunks]
-        waiting += [tp for tp in self._chunks if tp not in self._turn]
+        with self._shared.lock:
+            self._drop_stale()
+            chunks = self._shared.chunks
+            waiting = [tp for tp in self._turn if tp in chunks]
+            waiting += [tp for tp in chunks if tp not in self._turn]
         self._turn = deque(waiting)
+        taken: Records = {}
         for topic_partition in waiting:
             if limit <= 0:
                 break
-            if self._positions.partitions[topic_partition].paused:
+            if self._shared.positions.partitions[topic_partition].paused:
                 continue
             try:
                 records = self._take_from(topic_partition, limit)
@@ -71,26 +57,61 @@ class RecordBuffer:
             self._turn.rotate(-1)
         return taken
 
-    def _take_from(self, topic_partition: TopicPartition, limit: int) -> list[ConsumerRecord]:
-        state = self._positions.partitions[topic_partition]
-        records: list[ConsumerRecord] = []
-        while not records and self._chunks.get(topic_partition):
-            reader = self._reader(topic_partition)
-            records = reader.take(state.position, limit)
-            if records:
-                state.position = records[-1].offset + 1
-                state.leader_epoch = records[-1].leader_epoch
-            if reader.finished:
-                state.position = max(state.position, reader.chunk.next_offset)
-                self._chunks[topic_partition].popleft()
+    def made_room(self) -> bool:
+        """Whether a chunk was done with since this was last asked: then another one can be fetched."""
+        room, self._room = self._room, False
+        return room
+
+    def _drop_stale(self) -> None:
+        """Forget what partitions that were given up, or have jumped, still have here."""
+        chunks, partitions = self._shared.chunks, self._shared.positions.partitions
+        for topic_partition in list(chunks):
+            state = partitions.get(topic_partition)
+            kept = [one for one in chunks[topic_partition] if state is not None and one.version == state.version]
+            self._room |= len(kept) < len(chunks[topic_partition])
+            self._keep(topic_partition, deque(kept))
+        for topic_partition, reader in list(self._readers.items()):
+            if reader.chunk not in chunks.get(topic_partition, ()):
                 del self._readers[topic_partition]
-        if not self._chunks.get(topic_partition):
-            self._chunks.pop(topic_partition, None)
+
+    def _take_from(self, topic_partition: TopicPartition, limit: int) -> list[ConsumerRecord]:
+        state = self._shared.positions.partitions[topic_partition]
+        records: list[ConsumerRecord] = []
+        while not records:
+            reader = self._reader(topic_partition)
+            if reader is None:
+                break
+            records = reader.take(state.position, limit)
+            with self._shared.lock:
+                if records:
+                    state.position = records[-1].offset + 1
+                    state.leader_epoch = records[-1].leader_epoch
+                if reader.finished:
+                    state.position = max(state.position, reader.chunk.next_offset)
+                    self._finish(topic_partition)
         return records
 
-    def _reader(self, topic_partition: TopicPartition) -> Reader:
+    def _reader(self, topic_partition: TopicPartition) -> Reader | None:
+        """Of the first chunk of a partition, if it has one."""
         if topic_partition not in self._readers:
-            self._readers[topic_partition] = Reader(
-                self._chunks[topic_partition][0], self._key, self._value, check_crcs=self._settings.check_crcs
-            )
+            with self._shared.lock:
+                held = self._shared.chunks.get(topic_partition)
+                if not held:
+                    return None
+                first: Chunk = held[0]
+            self._readers[topic_partition] = Reader(first, self._key, self._value, check_crcs=self._settings.check_crcs)
         return self._readers[topic_partition]
+
+    def _finish(self, topic_partition: TopicPartition) -> None:
+        del self._readers[topic_partition]
+        held = self._shared.chunks[topic_partition]
+        held.popleft()
+        self._keep(topic_partition, held)
+        self._room = True
+
+    def _keep(self, topic_partition: TopicPartition, chunks: deque[Chunk]) -> None:
+        """With the lock: partitions without chunks are not in the table."""
+        if chunks:
+            self._shared.chunks[topic_partition] = chunks
+        else:
+            self._shared.chunks.pop(topic_partition, None)

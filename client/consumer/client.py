@@ -1,7 +1,7 @@
 """KafkaConsumer: the blocking face of the consumer."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -44,11 +44,10 @@ class KafkaConsumer:
         self._runtime = Runtime(config)
         self._engine = self._runtime.thread.call(lambda: ConsumerEngine(self._runtime.cluster, config))
         self._shared = self._engine.shared
-        self._buffer = RecordBuffer(self._shared.positions, self._shared.chunks, config, key, value)
+        self._buffer = RecordBuffer(self._shared, config, key, value)
         self._group = Participation(self._runtime, self._engine) if config.group_id is not None else None
         self._woken = False
         self._closed = False
-        self._iterating: Iterator[ConsumerRecord] | None = None
         self._runtime.thread.call(lambda: self._engine.spawn(self._engine.run()))
         if names:
             self.subscribe(names)
@@ -159,9 +158,9 @@ class KafkaConsumer:
     def _take(self, limit: int) -> Records:
         if self._group is not None and self._group.lost:
             return {}
-        with self._shared.lock:
-            records = self._buffer.take(limit)
-        self._wake_engine()
+        records = self._buffer.take(limit)
+        if self._buffer.made_room() or not records:
+            self._wake_engine()
         return records
 
     def _wait(self, left_ms: float) -> None:
@@ -188,23 +187,13 @@ class KafkaConsumer:
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """The next record; StopIteration after consumer_timeout_ms without one."""
-        if self._iterating is None:
-            self._iterating = self._records()
-        try:
-            return next(self._iterating)
-        except StopIteration:
-            self._iterating = None
-            raise
+        """The next record; StopIteration after consumer_timeout_ms without one. Raises like `poll`.
 
-    def _records(self) -> Iterator[ConsumerRecord]:
-        """One record at a time: the position is behind the one handed out last, so that a commit says what is done."""
-        while True:
-            polled = self.poll(self.config.consumer_timeout_ms, max_records=1)
-            if not polled:
-                return
-            for records in polled.values():
-                yield from records
+        One record at a time: the position is behind the one handed out last, so that a commit says what is done.
+        """
+        for records in self.poll(self.config.consumer_timeout_ms, max_records=1).values():
+            return records[0]
+        raise StopIteration
 
     # -- positions -----------------------------------------------------------------------------------------------------
 

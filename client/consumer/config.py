@@ -5,11 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from odradek.client.config import CommonConfig, setting
+from odradek.client.config import ISOLATION_LEVELS, CommonConfig, setting
 from odradek.client.consumer.assignors import ASSIGNORS, Assignor
 from odradek.client.errors import ConfigError
 
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 JAVA_NAMES = {
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",
@@ -35,7 +34,7 @@ class ConsumerSettings(CommonConfig):
     fetch_max_bytes: int = setting(52_428_800, at_least=0)
     fetch_max_wait_ms: int = setting(500, at_least=0)
     max_partition_fetch_bytes: int = setting(1_048_576, at_least=0)
-    isolation_level: str = setting("read_uncommitted", choices=["read_uncommitted", "read_committed"])
+    isolation_level: str = setting("read_uncommitted", choices=list(ISOLATION_LEVELS))
     check_crcs: bool = setting(True)
     exclude_internal_topics: bool = setting(True)
     allow_auto_create_topics: bool = setting(True)
@@ -48,7 +47,7 @@ class ConsumerSettings(CommonConfig):
     @property
     def isolation(self) -> int:
         """As on the wire."""
-        return READ_COMMITTED if self.isolation_level == "read_committed" else READ_UNCOMMITTED
+        return ISOLATION_LEVELS[self.isolation_level]
 
 
 def assignors(config: ConsumerSettings) -> list[Assignor]:

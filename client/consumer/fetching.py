@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
+from typing import Protocol
 
+from odradek.client.config import READ_COMMITTED
 from odradek.client.consumer.chunks import CHUNKS_PER_PARTITION, Chunk
-from odradek.client.consumer.config import READ_COMMITTED, ConsumerSettings
+from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.consumer.positions import Positions
 from odradek.client.errors import ClientError, CorruptRecords
 from odradek.client.metadata import ClusterView
@@ -42,6 +44,19 @@ ASK_AGAIN = (STALE_VIEW | RETRIABLE) - {ErrorCode.CORRUPT_MESSAGE}
 """Likewise. A batch that a broker finds damaged will be damaged the next time too."""
 
 
+class FetchSettings(Protocol):
+    """What a request says of all its partitions; Kafka's names."""
+
+    @property
+    def fetch_max_wait_ms(self) -> int: ...
+    @property
+    def fetch_min_bytes(self) -> int: ...
+    @property
+    def max_partition_fetch_bytes(self) -> int: ...
+    @property
+    def isolation(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What one partition was asked for, and the version of its position then."""
@@ -69,7 +84,9 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class NothingNew:
-    """There is nothing there yet."""
+    """There is nothing there yet: the log ends at `high_watermark`, as far as consumers are told."""
+
+    high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +97,8 @@ class OutOfRange:
 @dataclass(frozen=True, slots=True)
 class AskAgain:
     """After a pause, when the metadata is fresh."""
+
+    error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +129,8 @@ def plan_fetches(
         leader = view.leader_of(topic_partition)
         if leader is not None and may_ask(leader):
             by_node.setdefault(leader, {})[topic_partition] = Asked(state.fetch_offset, state.version)
-    return [_call(node_id, asked, view, settings) for node_id, asked in by_node.items()]
+    most_bytes = settings.fetch_max_bytes
+    return [fetch_call(node_id, asked, view, settings, most_bytes) for node_id, asked in by_node.items()]
 
 
 def without_leader(positions: Positions, view: ClusterView) -> bool:
@@ -118,9 +138,14 @@ def without_leader(positions: Positions, view: ClusterView) -> bool:
     return any(view.leader_of(topic_partition) is None for topic_partition in positions.partitions)
 
 
-def _call(
-    node_id: int, asked: Mapping[TopicPartition, Asked], view: ClusterView, settings: ConsumerSettings
+def fetch_call(
+    node_id: int,
+    asked: Mapping[TopicPartition, Asked],
+    view: ClusterView,
+    settings: FetchSettings,
+    most_bytes: int,
 ) -> FetchCall:
+    """One request for these partitions, whose topics are known; its answer has at most so many bytes."""
     topics = [
         FetchTopic(
             topic=topic,
@@ -133,7 +158,7 @@ def _call(
         replica_id=CONSUMER_REPLICA_ID,
         max_wait_ms=settings.fetch_max_wait_ms,
         min_bytes=settings.fetch_min_bytes,
-        max_bytes=settings.fetch_max_bytes,
+        max_bytes=most_bytes,
         isolation_level=settings.isolation,
         session_id=NO_SESSION_ID,
         session_epoch=NO_SESSION_EPOCH,
@@ -147,7 +172,7 @@ def _partition(
     topic_partition: TopicPartition,
     asked: Mapping[TopicPartition, Asked],
     view: ClusterView,
-    settings: ConsumerSettings,
+    settings: FetchSettings,
 ) -> FetchPartition:
     info = view.partition(topic_partition)
     return FetchPartition(
@@ -179,7 +204,7 @@ def judge(topic_partition: TopicPartition, asked: Asked, data: PartitionData, is
     if error == ErrorCode.OFFSET_OUT_OF_RANGE:
         return OutOfRange()
     if error in ASK_AGAIN:
-        return AskAgain()
+        return AskAgain(error)
     return Refused(KafkaError(error, f"{topic_partition}: cannot be read at offset {asked.offset}"))
 
 
@@ -196,5 +221,5 @@ def _arrived(topic_partition: TopicPartition, asked: Asked, data: PartitionData,
     if not chunk.empty:
         return Arrived(chunk)
     if not len(records):
-        return NothingNew()
+        return NothingNew(data.high_watermark)
     return Refused(ClientError(f"{topic_partition} at offset {asked.offset}: the batch there is larger than {limit}"))

@@ -7,20 +7,25 @@ from dataclasses import replace
 from odradek.client.calls import Deadline, refresh_quietly
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.fetching import (
-    CONSUMER_REPLICA_ID,
-    LAST_VERSION_WITH_NAMES,
-    NO_SESSION_EPOCH,
-    NO_SESSION_ID,
-    STALE_VIEW,
+    ASK_AGAIN,
+    Arrived,
+    AskAgain,
+    Asked,
+    NothingNew,
+    OutOfRange,
+    Refused,
+    Verdict,
+    fetch_call,
+    judge,
+    partitions_of,
 )
 from odradek.client.errors import BrokerUnreachable
+from odradek.client.records import TopicPartition
 from odradek.client.spark.offsets import Offsets
-from odradek.client.spark.options import READ_COMMITTED
 from odradek.client.spark.ranges import DataLoss, Lost, OffsetRange, readable
 from odradek.client.spark.session import Session
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.messages.fetch import FetchResponse
 
 logger = logging.getLogger(__name__)
 NO_VERSION = 0
@@ -71,29 +76,25 @@ def _first_left(session: Session, wanted: OffsetRange, fail_on_data_loss: bool) 
 
 async def _fetched(session: Session, wanted: OffsetRange, offset: int) -> Chunk | None:
     """The next answer with a batch in it; None when the offset is out of range."""
-    partition = wanted.topic_partition
-    cluster = session.cluster
+    cluster, partition = session.cluster, wanted.topic_partition
     cluster.needs.want(partition.topic, cluster.clock.monotonic_ms())
     deadline: Deadline | None = None
     while True:
+        failure: Exception
         try:
-            answer = await _answer(session, wanted, offset)
-            code = error_code(answer.error_code)
-            if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                return None
-            if code is ErrorCode.NONE:
-                chunk = _chunk(session, wanted, offset, answer)
-                if not chunk.empty:
+            match await _verdict(session, partition, offset):
+                case Arrived(chunk):
                     return chunk
-                failure: Exception = KafkaError(
-                    code, f"the leader has nothing there; it ends at {answer.high_watermark}"
-                )
-            else:
-                failure = KafkaError(code, str(partition))
-                if code not in STALE_VIEW:
-                    raise failure
-        except BrokerUnreachable as error:
-            failure = error
+                case OutOfRange():
+                    return None
+                case NothingNew(end):
+                    failure = KafkaError(ErrorCode.NONE, f"the leader has nothing there; it ends at {end}")
+                case AskAgain(error):
+                    failure = KafkaError(error, str(partition))
+                case Refused(refusal):
+                    raise refusal
+        except BrokerUnreachable as unreachable:
+            failure = unreachable
         if deadline is None:  # only now: an answer may have waited long for whoever reads, with the loop standing still
             what = f"reading {partition} at offset {offset} of {wanted.start} to {wanted.end - 1}"
             deadline = session.deadline(what)
@@ -101,49 +102,22 @@ async def _fetched(session: Session, wanted: OffsetRange, offset: int) -> Chunk 
         await refresh_quietly(cluster)
 
 
-async def _answer(session: Session, wanted: OffsetRange, offset: int) -> PartitionData:
-    """One request to the leader. A leader that is not known counts as one that cannot be reached."""
-    cluster, settings, partition = session.cluster, session.settings, wanted.topic_partition
+async def _verdict(session: Session, partition: TopicPartition, offset: int) -> Verdict:
+    """Of one request to the leader. A leader that is not known counts as one that cannot be reached."""
+    cluster, settings = session.cluster, session.settings
     if cluster.view.leader_of(partition) is None:
         await cluster.refresh()
-    leader, known = cluster.view.leader_of(partition), cluster.view.partition(partition)
-    if leader is None or known is None:
+    leader = cluster.view.leader_of(partition)
+    if leader is None:
         raise BrokerUnreachable(f"leader of {partition}", "there is none at the moment")
-    topic_id = cluster.view.topics[partition.topic].topic_id
-    request = FetchRequest(
-        replica_id=CONSUMER_REPLICA_ID,
-        max_wait_ms=settings.fetch_max_wait_ms,
-        min_bytes=settings.fetch_min_bytes,
-        max_bytes=settings.max_partition_fetch_bytes,
-        isolation_level=settings.isolation,
-        session_id=NO_SESSION_ID,
-        session_epoch=NO_SESSION_EPOCH,
-        topics=[
-            FetchTopic(
-                topic=partition.topic,
-                topic_id=topic_id,
-                partitions=[
-                    FetchPartition(
-                        partition=partition.partition,
-                        current_leader_epoch=known.leader_epoch,
-                        fetch_offset=offset,
-                        partition_max_bytes=settings.max_partition_fetch_bytes,
-                    )
-                ],
-            )
-        ],
-    )
-    highest = LAST_VERSION_WITH_NAMES if topic_id == ZERO_UUID else None
-    response = await cluster.request(leader, request, FetchResponse, highest_version=highest)
-    if response.error_code:
-        raise KafkaError(error_code(response.error_code), f"fetch of {partition}")
-    found = [one for topic in response.responses for one in topic.partitions]
-    if len(found) != 1:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{len(found)} partitions in an answer about {partition}")
-    return found[0]
-
-
-def _chunk(session: Session, wanted: OffsetRange, offset: int, answer: PartitionData) -> Chunk:
-    committed = session.settings.isolation == READ_COMMITTED
-    aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()] if committed else None
-    return Chunk(wanted.topic_partition, memoryview(answer.records or b""), offset, NO_VERSION, aborted)
+    asked = Asked(offset, NO_VERSION)
+    call = fetch_call(leader, {partition: asked}, cluster.view, settings, settings.max_partition_fetch_bytes)
+    answer = await cluster.request(leader, call.request, FetchResponse, highest_version=call.highest_version)
+    error = error_code(answer.error_code)
+    if error:
+        return AskAgain(error) if error in ASK_AGAIN else Refused(KafkaError(error, f"fetch of {partition}"))
+    data = partitions_of(call, answer).get(partition)
+    if data is None:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"nothing of {partition} in an answer about it")
+    limit = f"max.partition.fetch.bytes={settings.max_partition_fetch_bytes}"
+    return judge(partition, asked, data, settings.isolation, limit)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from odradek.client.config import CommonConfig, addresses, load, setting
+from odradek.client.config import ISOLATION_LEVELS, CommonConfig, addresses, load, setting
 from odradek.client.errors import ConfigError
 from odradek.client.records import TopicPartition
 from odradek.client.spark.offsets import EARLIEST, LATEST, Offsets, numbers_by_partition, partitions_by_topic
@@ -43,7 +43,6 @@ NOT_BUILT = (
     "fetchOffset.retryIntervalMs",
 )
 """Options of Spark's Kafka source that this one knows and cannot obey."""
-READ_COMMITTED, READ_UNCOMMITTED = 1, 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +53,14 @@ class ReadSettings(CommonConfig):
     fetch_min_bytes: int = setting(1, at_least=0)
     fetch_max_wait_ms: int = setting(500, at_least=0)
     max_partition_fetch_bytes: int = setting(4 * 1024 * 1024, at_least=1)
-    isolation_level: str = setting("read_uncommitted", choices=["read_uncommitted", "read_committed"])
+    isolation_level: str = setting("read_uncommitted", choices=list(ISOLATION_LEVELS))
     check_crcs: bool = setting(True)
     default_api_timeout_ms: int = setting(60_000, at_least=0)
 
     @property
     def isolation(self) -> int:
         """As on the wire."""
-        return READ_COMMITTED if self.isolation_level == "read_committed" else READ_UNCOMMITTED
+        return ISOLATION_LEVELS[self.isolation_level]
 
 
 class Bound(Enum):

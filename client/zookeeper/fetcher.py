@@ -11,7 +11,8 @@ from typing import Any
 
 from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
-from odradek.client.consumer.config import READ_UNCOMMITTED, ConsumerSettings
+from odradek.client.config import READ_UNCOMMITTED
+from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.consumer.fetching import (
     Arrived,
     AskAgain,
@@ -26,7 +27,7 @@ from odradek.client.consumer.fetching import (
     plan_fetches,
     without_leader,
 )
-from odradek.client.errors import BrokerUnreachable
+from odradek.client.errors import BrokerUnreachable, ClientError
 from odradek.client.offsets import offsets_at
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.consumption import Consumption
@@ -126,7 +127,7 @@ class Fetcher:
             found = await offsets_at(self._cluster, times, self._settings.isolation, deadline)
         except (BrokerUnreachable, TimeoutError) as error:
             logger.info("%s: offsets not found yet: %s", self._settings.client_id, error)
-        except KafkaError as error:
+        except (KafkaError, ClientError) as error:
             self._fail(names, error)
         else:
             for name, offset in found.items():
@@ -160,6 +161,9 @@ class Fetcher:
         except BrokerUnreachable as error:
             logger.info("%s: %s", self._settings.client_id, error)
             self._not_answered(call)
+        except ClientError as error:
+            self._not_answered(call)
+            self._fail(call.asked, error)
         else:
             self._take(call, answer)
         finally:

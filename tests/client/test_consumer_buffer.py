@@ -10,6 +10,7 @@ from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.config import ConsumerSettings, Deserializer
 from odradek.client.consumer.fetching import plan_fetches
 from odradek.client.consumer.positions import Positions
+from odradek.client.consumer.shared import Shared
 from odradek.client.errors import ClientError, CorruptRecords, DeserializationError
 from odradek.client.metadata import ClusterView, Node, PartitionInfo, TopicInfo
 from odradek.client.records import OffsetAndMetadata, TopicPartition
@@ -41,9 +42,9 @@ class Bench:
     """Positions, chunks and buffer of one consumer."""
 
     def __init__(self, value: Deserializer | None = None) -> None:
-        self.positions = Positions()
-        self.chunks: dict[TopicPartition, deque[Chunk]] = {}
-        self.buffer = RecordBuffer(self.positions, self.chunks, SETTINGS, None, value)
+        self.shared = Shared()
+        self.positions, self.chunks = self.shared.positions, self.shared.chunks
+        self.buffer = RecordBuffer(self.shared, SETTINGS, None, value)
 
     def start(self, *partitions: TopicPartition, offset: int = 0) -> None:
         self.positions.assign(partitions)
@@ -68,6 +69,28 @@ def test_records_come_in_order_within_the_limit_and_move_the_position() -> None:
     assert bench.positions.consumed() == {T0: OffsetAndMetadata(2, "", -1)}
     assert bench.values() == [b"c"]
     assert bench.values() == [] and not bench.chunks
+
+
+def test_room_is_made_by_chunks_that_are_done_with_or_stale() -> None:
+    bench = Bench()
+    bench.start(T0)
+    bench.arrive(T0, batch(0, b"a", b"b"))
+    assert bench.values(1) == [b"a"] and not bench.buffer.made_room()
+    assert bench.values() == [b"b"] and bench.buffer.made_room()
+    assert not bench.buffer.made_room()
+    bench.arrive(T0, batch(2, b"c"), at=2)
+    bench.positions.jump(T0, 9)
+    assert bench.values() == [] and bench.buffer.made_room()
+
+
+def test_the_loop_need_not_wait_for_deserializers() -> None:
+    """It sends the heartbeats: a deserializer that took its time cost the membership."""
+    held: list[bool] = []
+    bench = Bench(lambda topic, headers, value: held.append(bench.shared.lock.locked()))
+    bench.start(T0)
+    bench.arrive(T0, batch(0, b"a"))
+    bench.values()
+    assert held == [False]
 
 
 def test_records_before_the_position_and_a_cut_off_tail_are_left_out() -> None:

@@ -20,7 +20,7 @@ from odradek.client.consumer.group_requests import Identity
 from odradek.client.consumer.member_states import State
 from odradek.client.consumer.membership import Membership
 from odradek.client.consumer.steps import FindCoordinator, MemberSettings
-from odradek.client.errors import ClientTimeout, CommitFailed, NoOffsetForPartition
+from odradek.client.errors import ClientTimeout, CommitFailed, NoOffsetForPartition, UnsupportedByBroker
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -64,7 +64,7 @@ class Bench:
         config = load(ConsumerSettings, None, {"bootstrap_servers": "broker:9092", "client_id": "c", **settings})
         self.cluster = Cluster(self.network.host("client"), clock, random.Random(0), config)
         self.engine = ConsumerEngine(self.cluster, config)
-        self.buffer = RecordBuffer(self.engine.shared.positions, self.engine.shared.chunks, config, None, None)
+        self.buffer = RecordBuffer(self.engine.shared, config, None, None)
         self.running = asyncio.ensure_future(self.engine.run())
 
     def fetch(self, request: FetchRequest) -> FetchResponse:
@@ -295,3 +295,18 @@ def test_a_partition_that_may_start_somewhere_does_not_wait_for_one_that_may_not
         assert bench.engine.shared.positions.partitions[T0].position == 0
 
     run(scripted_broker, work, auto_offset_reset="none")
+
+
+def test_what_a_broker_does_not_serve_is_told_and_asked_for_again(scripted_broker: Any) -> None:
+    """The partitions of that request were never asked for again."""
+
+    async def work(bench: Bench) -> None:
+        served = bench.broker.highest.pop(FetchRequest.API_KEY)
+        bench.assign()
+        await bench.read(1)
+        assert isinstance(bench.engine.shared.take_failure(), UnsupportedByBroker)
+        bench.broker.highest[FetchRequest.API_KEY] = served
+        bench.network.reset("broker")
+        assert await bench.read(10) == bench.values
+
+    run(scripted_broker, work, auto_offset_reset="earliest")

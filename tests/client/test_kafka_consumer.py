@@ -1,15 +1,17 @@
 """KafkaConsumer as an application sees it, on real sockets, against a coordinator of a group of one."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 
+from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.consumer.embedded import encode_assignment
 from odradek.client.consumer.listener import RebalanceListener
-from odradek.client.errors import ConfigError
+from odradek.client.errors import ConfigError, DeserializationError
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -30,6 +32,7 @@ from odradek.protocol.messages.offset_commit import (
 )
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from odradek.protocol.records import encode_batch
 
 T0 = TopicPartition("t", 0)
 LONG_MS = 10_000
@@ -166,3 +169,29 @@ def test_a_consumer_that_cannot_be_made_leaves_no_thread_behind(wrong: dict[str,
     with pytest.raises(ConfigError):
         KafkaConsumer("t", **{"bootstrap_servers": NOBODY_LISTENS, **wrong})
     assert [one for one in threading.enumerate() if one not in before and one.is_alive()] == []
+
+
+def test_iterating_goes_on_after_an_error() -> None:
+    """It ended at once, as if there were no more records."""
+
+    def refuse_a(value: bytes) -> bytes:
+        assert value != b"a"
+        return value
+
+    with KafkaConsumer(
+        bootstrap_servers=NOBODY_LISTENS, value_deserializer=refuse_a, consumer_timeout_ms=LONG_MS
+    ) as reading:
+        reading.assign([T0])
+
+        def arrive(offset: int, value: bytes) -> None:
+            reading.seek(T0, offset)
+            with reading._shared.lock:
+                version = reading._shared.positions.partitions[T0].version
+                records = memoryview(encode_batch(offset, [0], [None], [value]))
+                reading._shared.chunks[T0] = deque([Chunk(T0, records, offset, version, None)])
+
+        arrive(0, b"a")
+        with pytest.raises(DeserializationError):
+            next(reading)
+        arrive(1, b"b")
+        assert next(reading).value == b"b"

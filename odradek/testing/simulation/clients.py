@@ -136,7 +136,7 @@ class SimulatedConsumer:
         )
         self._cluster = Cluster(cluster.network.host(name), cluster.clock, random.Random(seed + 1), config)
         self.engine = ConsumerEngine(self._cluster, config)
-        self._buffer = RecordBuffer(self.engine.shared.positions, self.engine.shared.chunks, config, None, None)
+        self._buffer = RecordBuffer(self.engine.shared, config, None, None)
         self._polls = 0
         if group is not None:
             driver = self.engine.group = GroupDriver(self._cluster, Membership(member_settings(config)), lambda: None)
@@ -172,8 +172,7 @@ class SimulatedConsumer:
             await self._take_part(self.engine.group)
         if self.engine.group is not None and self.engine.group.membership.lost:
             return
-        with self.engine.shared.lock:
-            taken = self._buffer.take(POLL_RECORDS)
+        taken = self._buffer.take(POLL_RECORDS)
         for topic_partition, records in taken.items():
             for record in records:
                 self._take(topic_partition, record.offset, record.value)

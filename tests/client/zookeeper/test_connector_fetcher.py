@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from odradek.client.cluster import Cluster
-from odradek.client.errors import ClientError
+from odradek.client.errors import ClientError, UnsupportedByBroker
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.config import settings_of
 from odradek.client.zookeeper.consumption import Consumption
 from odradek.client.zookeeper.fetcher import Fetcher
 from odradek.client.zookeeper.streams import ConsumerTimeout, MessageStream
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.fields import Message
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -202,5 +203,28 @@ def test_an_answer_after_the_release_is_not_for_the_next_claim(play: Play) -> No
         world.stored[T0] = 60
         world.consumption.start({T0: "g_a-0"})
         assert await world.read(2) == [60, 61]
+
+    play(test)
+
+
+@pytest.mark.parametrize("kind", [FetchRequest, ListOffsetsRequest])
+def test_what_a_broker_does_not_serve_is_said_and_asked_again_with_pauses(play: Play, kind: type[Message]) -> None:
+    """One kind was never asked again, the other without end at one moment."""
+
+    async def test(world: World) -> None:
+        served = world.broker.highest.pop(kind.API_KEY)
+        world.consumption.start({T0: "g_a-0"})
+        await asyncio.sleep(1)
+        with pytest.raises(UnsupportedByBroker):
+            next(world.stream)
+        world.broker.highest[kind.API_KEY] = served
+        world.broker.network.reset("broker")
+        await asyncio.sleep(1)
+        while True:
+            try:
+                assert await world.read(1) == [10]
+            except UnsupportedByBroker:  # said again before the connection broke
+                continue
+            break
 
     play(test)
