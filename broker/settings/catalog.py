@@ -5,6 +5,7 @@ import re
 from typing import Final
 
 from odradek.broker.settings.definition import Setting
+from odradek.broker.settings.elsewhere import ELSEWHERE
 from odradek.broker.settings.groups import GROUPS
 from odradek.broker.settings.logs import LOGS
 from odradek.broker.settings.network import NETWORK
@@ -18,6 +19,7 @@ THEMES: Final[dict[str, tuple[Setting, ...]]] = {
     "Logs": LOGS,
     "Groups and transactions": GROUPS,
     "Security": SECURITY,
+    "KRaft, remote storage, share groups": ELSEWHERE,
 }
 BROKER_SETTINGS: Final[dict[str, Setting]] = {one.name: one for theme in THEMES.values() for one in theme}
 TOPIC_SETTINGS: Final[dict[str, Setting]] = {one.name: one for one in TOPICS}

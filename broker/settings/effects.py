@@ -76,6 +76,7 @@ REFUSED: Final[dict[str, str]] = {
     "sasl.server.callback.handler.class": "Java classes cannot be loaded",
     "ssl.engine.factory.class": "Java classes cannot be loaded",
     "delegation.token.secret.key": "delegation tokens are not built",
+    "delegation.token.master.key": "delegation tokens are not built",
 }
 
 TOPIC_WORKS: Final = _names(

@@ -123,6 +123,8 @@ sasl.oauthbearer.expected.issuer string - any low read-only
     Issuer that a token must name.
 delegation.token.secret.key password - any medium read-only
     Key that delegation tokens are signed with; the same on every broker.
+delegation.token.master.key password - any medium read-only
+    Old name of that key.
 delegation.token.max.lifetime.ms long 604800000 >=1 medium read-only
     Longest life of a token.
 delegation.token.expiry.time.ms long 86400000 >=1 medium read-only

@@ -112,6 +112,8 @@ BROKER_SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
     "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
     "message.downconversion.enable": ("log.message.downconversion.enable",),
+    "local.retention.ms": ("log.local.retention.ms",),
+    "local.retention.bytes": ("log.local.retention.bytes",),
 }
 """For each topic setting the broker's settings that stand for it; the first of them that is set counts.
 

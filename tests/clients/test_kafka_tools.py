@@ -258,9 +258,8 @@ def test_records_written_counted_and_deleted(
     show = [part for name in ("key", "headers", "offset") for part in ("--property", f"print.{name}=true")]
     said = tool(CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", "5", "--timeout-ms", "20000", *show)
     assert "Offset:4\th:4\tk4\tv4" in said and "Processed a total of 5 messages" in said
-    offsets = {"version": 1, "partitions": [{"topic": topic, "partition": 0, "offset": 2}]}
-    offsets["partitions"].append({"topic": "__consumer_offsets", "partition": 0, "offset": 0})
-    said = tool(DELETE_RECORDS, "--offset-json-file", write_json(offsets))
+    until = [{"topic": name, "partition": 0, "offset": 2} for name in (topic, "__consumer_offsets")]
+    said = tool(DELETE_RECORDS, "--offset-json-file", write_json({"version": 1, "partitions": until}))
     assert f"partition: {topic}-0\tlow_watermark: 2" in said
     assert "partition: __consumer_offsets-0\terror: org.apache.kafka.common.errors.InvalidTopicException" in said
     for time, offset in (("earliest", 2), ("latest", 5), ("1000", 2)):
