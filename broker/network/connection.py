@@ -1,6 +1,7 @@
 """One client's connection: frames in, answers out.
 
-- Requests are handled in the order they came, all whole ones of a wake-up before one flush for all their answers.
+- Requests are handled in the order they came, all whole ones of a wake-up before one flush for all their answers, and
+  before those who wait for what they change are tried: a follower fetches all the batches of a wake-up at once.
 - Answers go out in that order too. While a request waits, those behind it are not handled, unless it may be overtaken.
 - A connection is *held* (none of its requests is handled) while a request waits, while it is throttled, while too many
   of its requests are under way, and while it has too many bytes to read. What comes in meanwhile is read ahead up to a
@@ -157,7 +158,9 @@ class Connection:
             self._host.dispatch,
             self.client,
         )
+        purgatory = self._host.purgatory
         self._handling = True
+        purgatory.hold_touches()
         try:
             while not self._held and (frame := buffer.next_frame()) is not None:
                 answer = dispatch(frame, client)
@@ -171,6 +174,7 @@ class Connection:
                     self._answer_in_turn(answer)
                     self._update_held()
         finally:
+            purgatory.release_touches()
             self._handling = False
 
     def _answer_in_turn(self, answer: list[Part] | Deferred) -> None:
@@ -193,7 +197,7 @@ class Connection:
             self._finish(slot, outcome)
         elif isinstance(outcome, Wait):
             operation = _Guarded(outcome.start(slot.answer), self._boundary)
-            self._host.purgatory.watch(operation, outcome.keys, outcome.timeout_ms)
+            self._host.purgatory.watch(operation, outcome.keys, outcome.timeout_ms, tried=outcome.tried)
         else:
             assert isinstance(outcome, Coroutine), outcome
             self._host.run(self._finish_later(slot, outcome))

@@ -2,6 +2,8 @@
 
 Touches are queued while an operation is being tried, and taken up when it has returned: an operation is never entered
 while it or another one runs, whatever it touches, and the depth of the stack does not grow with the chain of touches.
+They are queued too while touches are held, which whoever does several things in a row does, so that what waits is tried
+once for all of them.
 """
 
 from collections import deque
@@ -68,16 +70,20 @@ class Purgatory:
         """Keys that somebody listens to."""
         return len(self._listeners)
 
-    def watch(self, operation: DelayedOperation, keys: Sequence[Hashable], timeout_ms: float) -> bool:
+    def watch(
+        self, operation: DelayedOperation, keys: Sequence[Hashable], timeout_ms: float, *, tried: bool = False
+    ) -> bool:
         """Try the operation now, and unless it finished keep it until a touch or the deadline finishes it.
 
         `keys` are kept, not copied. A timeout of 0 or less expires it at once. Returns whether it is finished. An
-        operation may call `watch` and `touch` itself.
+        operation may call `watch` and `touch` itself. `tried`: it has been tried in vain already, with touches held
+        since before that.
         """
         outermost = not self._busy
+        assert not (tried and outermost), f"{operation} may have missed a touch"
         self._busy = True
         try:
-            finished = operation.try_complete()
+            finished = not tried and operation.try_complete()
             if not finished and timeout_ms <= 0:
                 operation.expire()
                 finished = True
@@ -101,6 +107,17 @@ class Purgatory:
             self._touched.append(key)
             if not self._busy:
                 self._take_up_touches()
+
+    def hold_touches(self) -> None:
+        """Queue what is touched until `release_touches`. Not from within an operation."""
+        assert not self._busy, "held already"
+        self._busy = True
+
+    def release_touches(self) -> None:
+        """Take up what has been touched since `hold_touches`."""
+        self._busy = False
+        if self._touched:
+            self._take_up_touches()
 
     def listen(self, key: Hashable, listener: Callable[[], None]) -> None:
         """Call `listener` whenever `key` is touched, before what waits for it is tried, until `unlisten`.

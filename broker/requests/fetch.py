@@ -55,7 +55,7 @@ def handle(broker: Services, request: FetchRequest, context: RequestContext) -> 
             lambda read: respond(_response(broker, opened, read, context)),
         )
 
-    return Wait(start, _keys(broker, opened, parameters), parameters.max_wait_ms)
+    return Wait(start, _keys(broker, opened, parameters), parameters.max_wait_ms, tried=True)
 
 
 def _parameters(broker: Services, request: FetchRequest, version: int) -> FetchParameters:

@@ -47,7 +47,8 @@ class Respond(Protocol):
 class Wait(NamedTuple):
     """Answer when one of the keys is touched and the operation says so, or at the deadline.
 
-    `start` is given the function to answer with and returns the operation; the purgatory tries it once at once.
+    `start` is given the function to answer with and returns the operation; the purgatory tries it once at once, unless
+    the handler has done so.
     """
 
     start: Callable[[Respond], DelayedOperation]
@@ -55,6 +56,8 @@ class Wait(NamedTuple):
     timeout_ms: float
     overtaken: bool = False
     """Whether the connection's next request may be handled before this one is answered (answers keep their order)."""
+    tried: bool = False
+    """Whether the handler has just found that the operation cannot be finished yet."""
 
 
 class Silent(NamedTuple):

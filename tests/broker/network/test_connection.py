@@ -9,8 +9,10 @@ import pytest
 
 from odradek.broker.network import connection as connection_module
 from odradek.broker.network.limits import UNANSWERED_REQUESTS_MAX
+from odradek.broker.requests.outcome import Reply
 from odradek.protocol.headers import decode_response
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.heartbeat import HeartbeatResponse
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.testing.virtual_network import PIPE_BYTES
@@ -162,6 +164,35 @@ def test_a_handler_that_finishes_the_wait_before_it(play: Any) -> None:
         await client.send(client.heartbeat("overtaken", 0) + client.heartbeat("silent", 1))
         assert await client.number() == 0
         assert handled == [0, 1]
+
+    play(scenario)
+
+
+def test_who_waits_is_tried_once_for_all_the_requests_of_a_wake_up(play: Any) -> None:
+    async def scenario(harness: Any) -> None:
+        tried_after: list[int] = []
+
+        class Follower:
+            def try_complete(self) -> bool:
+                tried_after.append(len(harness.handlers.handled))
+                return False
+
+            def expire(self) -> None:
+                raise AssertionError("long before its deadline")
+
+        def appending(broker: Any, request: Any, context: Any) -> Any:
+            harness.handlers.handled.append(request.generation_id)
+            harness.purgatory.touch("appended")
+            return Reply(HeartbeatResponse())
+
+        harness.handlers.heartbeat = appending
+        harness.server.dispatch.__self__._modules.update(harness.handlers.modules())
+        harness.purgatory.watch(Follower(), ["appended"], 1e6)
+        client = await harness.connect()
+        await client.send(b"".join(client.heartbeat("batch", number) for number in range(5)))
+        assert [await client.number() for _ in range(5)] == [0] * 5
+        assert harness.handlers.handled == [0, 1, 2, 3, 4]
+        assert tried_after[:2] == [0, 5]
 
     play(scenario)
 

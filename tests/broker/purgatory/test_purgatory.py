@@ -56,6 +56,38 @@ def test_it_may_finish_at_once() -> None:
     assert (len(world.purgatory), world.purgatory.watched_keys, len(world.timers)) == (0, 0, 0)
 
 
+def test_held_touches_are_taken_up_together() -> None:
+    world = World()
+    operation = Operation()
+    world.purgatory.watch(operation, ["a"], 100)
+    world.purgatory.hold_touches()
+    world.purgatory.touch("a")
+    operation.ready = True
+    world.purgatory.touch("a")
+    assert operation.tried == 1
+    world.purgatory.release_touches()
+    assert (operation.tried, operation.completed) == (2, 1)
+    world.purgatory.touch("a")
+    assert operation.tried == 2
+
+
+def test_what_was_tried_before_it_is_watched_misses_no_touch() -> None:
+    world = World()
+    operation = Operation()
+    world.purgatory.hold_touches()
+    world.purgatory.touch("a")
+    assert not world.purgatory.watch(operation, ["a"], 100, tried=True)
+    assert operation.tried == 0
+    operation.ready = True
+    world.purgatory.release_touches()
+    assert (operation.tried, operation.completed, len(world.purgatory)) == (1, 1, 0)
+
+
+def test_nothing_counts_as_tried_while_touches_are_not_held() -> None:
+    with pytest.raises(AssertionError, match="may have missed a touch"):
+        World().purgatory.watch(Operation(), ["a"], 100, tried=True)
+
+
 def test_a_touch_of_any_key_finishes_it_and_frees_all_of_it() -> None:
     world = World()
     operation = Operation()
