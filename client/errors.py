@@ -8,7 +8,12 @@ what goes wrong on the client's own side. All of them are `ClientError`, so one 
 
 from collections.abc import Mapping
 
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, KafkaError
+
+
+def in_words(code: ErrorCode) -> str:
+    """`not leader or follower`: for messages."""
+    return KafkaError(code).message
 
 
 class ClientError(Exception):

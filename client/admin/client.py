@@ -21,6 +21,7 @@ from odradek.client.admin.values import (
 from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
 from odradek.client.config import load
+from odradek.client.errors import in_words
 from odradek.client.metadata import TopicInfo
 from odradek.client.offsets import committed_offsets, offsets_at
 from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -78,7 +79,7 @@ class KafkaAdminClient:
         view, errors = self._run("describing topics", lambda cluster, _: cluster.describe(asked))
         for name in asked or []:
             if name in errors and not view.partition_count(name):
-                raise KafkaError(errors[name], f"topic {name}: {errors[name].name.lower().replace('_', ' ')}")
+                raise KafkaError(errors[name], f"topic {name}: {in_words(errors[name])}")
         return [view.topics[name] for name in sorted(view.topics)]
 
     def create_topics(self, new_topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from odradek.client.admin.values import CreatedTopic, NewTopic
 from odradek.client.calls import Deadline, ask_controller
 from odradek.client.cluster import Cluster
+from odradek.client.errors import in_words
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -30,7 +31,7 @@ def raise_first(failures: Iterable[Failure]) -> None:
     real = [(name, error_code(code), message) for name, code, message in failures if code]
     if not real:
         return
-    plain = [f"{name}: {message or code.name.lower().replace('_', ' ')}" for name, code, message in real]
+    plain = [f"{name}: {message or in_words(code)}" for name, code, message in real]
     raise KafkaError(real[0][1], "; ".join(plain))
 
 

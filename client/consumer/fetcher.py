@@ -8,21 +8,10 @@ from collections import deque
 
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.config import ConsumerSettings
-from odradek.client.consumer.fetching import (
-    Arrived,
-    AskAgain,
-    Asked,
-    FetchCall,
-    NothingNew,
-    OutOfRange,
-    Refused,
-    Verdict,
-    judge,
-    partitions_of,
-    plan_fetches,
-)
+from odradek.client.consumer.fetching import Asked, FetchCall, partitions_of, plan_fetches
 from odradek.client.consumer.positions import reset_timestamp
 from odradek.client.consumer.shared import Shared
+from odradek.client.consumer.verdicts import Arrived, AskAgain, NothingNew, OutOfRange, Refused, Verdict, judge
 from odradek.client.errors import BrokerUnreachable, ClientError, NoOffsetForPartition
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import error_code

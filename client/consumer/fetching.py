@@ -1,18 +1,15 @@
-"""Which fetches to send, and what their answers mean. Pure: shells send them and obey the verdicts."""
+"""Which fetches to send. Pure: shells send them, and obey the verdicts on what comes (verdicts.py)."""
 
 from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Protocol
 
-from odradek.client.config import READ_COMMITTED
-from odradek.client.consumer.chunks import CHUNKS_PER_PARTITION, Chunk
+from odradek.client.consumer.chunks import CHUNKS_PER_PARTITION
 from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.consumer.positions import Positions
-from odradek.client.errors import ClientError, CorruptRecords
 from odradek.client.metadata import ClusterView
 from odradek.client.offsets import by_topic
 from odradek.client.records import TopicPartition
-from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, MalformedMessage, error_code
 from odradek.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -25,23 +22,6 @@ from odradek.protocol.primitives import ZERO_UUID
 CONSUMER_REPLICA_ID = -1
 NO_SESSION_ID, NO_SESSION_EPOCH = 0, -1
 LAST_VERSION_WITH_NAMES = 12
-STALE_VIEW = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-    }
-)
-"""Ask again after a pause and a look at the metadata."""
-ASK_AGAIN = (STALE_VIEW | RETRIABLE) - {ErrorCode.CORRUPT_MESSAGE}
-"""Likewise. A batch that a broker finds damaged will be damaged the next time too."""
 
 
 class FetchSettings(Protocol):
@@ -73,42 +53,6 @@ class FetchCall:
     request: FetchRequest
     asked: Mapping[TopicPartition, Asked]
     highest_version: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """Records."""
-
-    chunk: Chunk
-
-
-@dataclass(frozen=True, slots=True)
-class NothingNew:
-    """There is nothing there yet: the log ends at `high_watermark`, as far as consumers are told."""
-
-    high_watermark: int
-
-
-@dataclass(frozen=True, slots=True)
-class OutOfRange:
-    """What was asked for is not in the log, or not any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class AskAgain:
-    """After a pause, when the metadata is fresh."""
-
-    error: ErrorCode
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """For the application: asking again brings the same."""
-
-    error: Exception
-
-
-Verdict = Arrived | NothingNew | OutOfRange | AskAgain | Refused
 
 
 def plan_fetches(
@@ -194,32 +138,3 @@ def partitions_of(call: FetchCall, answer: FetchResponse) -> dict[TopicPartition
             if topic_partition in call.asked:
                 found[topic_partition] = one
     return found
-
-
-def judge(topic_partition: TopicPartition, asked: Asked, data: PartitionData, isolation: int, limit: str) -> Verdict:
-    """What one partition's part of an answer means. `limit`: the setting that bounds it, with its value."""
-    error = error_code(data.error_code)
-    if error == ErrorCode.NONE:
-        return _arrived(topic_partition, asked, data, isolation, limit)
-    if error == ErrorCode.OFFSET_OUT_OF_RANGE:
-        return OutOfRange()
-    if error in ASK_AGAIN:
-        return AskAgain(error)
-    return Refused(KafkaError(error, f"{topic_partition}: cannot be read at offset {asked.offset}"))
-
-
-def _arrived(topic_partition: TopicPartition, asked: Asked, data: PartitionData, isolation: int, limit: str) -> Verdict:
-    records = memoryview(data.records or b"")
-    aborted = None
-    if isolation == READ_COMMITTED:
-        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
-    end = data.high_watermark if data.high_watermark > asked.offset else None
-    try:
-        chunk = Chunk(topic_partition, records, asked.offset, asked.version, aborted, end)
-    except MalformedMessage as error:
-        return Refused(CorruptRecords(f"{topic_partition} from offset {asked.offset}: damaged records: {error}"))
-    if not chunk.empty:
-        return Arrived(chunk)
-    if not len(records):
-        return NothingNew(data.high_watermark)
-    return Refused(ClientError(f"{topic_partition} at offset {asked.offset}: the batch there is larger than {limit}"))

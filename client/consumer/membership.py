@@ -34,7 +34,7 @@ from odradek.client.consumer.steps import (
     Turn,
     WaitUntil,
 )
-from odradek.client.errors import GroupError
+from odradek.client.errors import GroupError, in_words
 from odradek.client.records import TopicPartition
 from odradek.client.wakeup import NEVER
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
@@ -299,7 +299,7 @@ class Membership:
             case Outcome.GOOD:
                 return True
             case Outcome.FATAL:
-                self._fail(KafkaError(error, f"group {self.settings.group_id}: {error.name.lower().replace('_', ' ')}"))
+                self._fail(KafkaError(error, f"group {self.settings.group_id}: {in_words(error)}"))
             case Outcome.FORGOTTEN:
                 self._lose(NOBODY)
             case Outcome.OUTDATED:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from odradek.client.backoff import backoff_ms
-from odradek.client.errors import ClientTimeout
+from odradek.client.errors import ClientTimeout, in_words
 from odradek.client.metadata import ClusterView
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.batch import ProducerBatch
@@ -239,7 +239,7 @@ class Sender:
             batch.ready_at_ms = now_ms + pause_ms
             self._accumulator.put_back(batch)
         else:
-            failure = KafkaError(error, f"{batch.topic_partition}: {answer.message or _plain(error)}")
+            failure = KafkaError(error, f"{batch.topic_partition}: {answer.message or in_words(error)}")
             self._give_up(batch, failure, settled.decided, refused=error not in RETRIABLE)
 
     def _deliver(self, batch: ProducerBatch, answer: Answer, settled: Settled) -> None:
@@ -283,7 +283,3 @@ class Sender:
                 if not batch.outcome.decided:
                     self._give_up(batch, error, decided, refused=False)
         return decided
-
-
-def _plain(error: ErrorCode) -> str:
-    return error.name.lower().replace("_", " ")

@@ -13,20 +13,8 @@ from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
 from odradek.client.config import READ_UNCOMMITTED
 from odradek.client.consumer.config import ConsumerSettings
-from odradek.client.consumer.fetching import (
-    Arrived,
-    AskAgain,
-    Asked,
-    FetchCall,
-    NothingNew,
-    OutOfRange,
-    Refused,
-    Verdict,
-    judge,
-    partitions_of,
-    plan_fetches,
-    without_leader,
-)
+from odradek.client.consumer.fetching import Asked, FetchCall, partitions_of, plan_fetches, without_leader
+from odradek.client.consumer.verdicts import Arrived, AskAgain, NothingNew, OutOfRange, Refused, Verdict, judge
 from odradek.client.errors import BrokerUnreachable, ClientError
 from odradek.client.offsets import offsets_at
 from odradek.client.records import TopicPartition
