@@ -11,15 +11,14 @@ transactions in what it is given, so that it can leave their records out.
 Not done: rack-aware replica selection (the preferred replica is always -1).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from odradek.broker.replication.delayed import DelayedFetch
 from odradek.broker.replication.reading import CONSUMER, FetchParameters, PartitionsRead
 from odradek.broker.replication.sessions import FetchSession, OpenedFetch, WantedPartition, replica_of
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Wait
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.fields import Message
 from odradek.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -47,7 +46,7 @@ def handle(broker: Services, request: FetchRequest, context: RequestContext) -> 
     if enough or parameters.max_wait_ms <= 0:
         return Reply(_response(broker, opened, read, context))
 
-    def start(respond: Callable[[Message], None]) -> DelayedFetch:
+    def start(respond: Respond) -> DelayedFetch:
         return DelayedFetch(
             broker.replicas.partition,
             opened,

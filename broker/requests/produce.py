@@ -8,17 +8,15 @@ Versions 0 to 2 carry message sets, which are converted on append. A batch of a 
 transactional id. Not done: the leader does not ask the coordinator whether the transaction is open (KIP-890).
 """
 
-from collections.abc import Callable
 from struct import Struct
 
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.replication.partition import Partition
 from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, to_batch
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Silent, Wait
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Silent, Wait
 from odradek.broker.services import Services
 from odradek.protocol.compression import ZSTD
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.fields import Message
 from odradek.protocol.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -70,7 +68,7 @@ def handle(broker: Services, request: ProduceRequest, context: RequestContext) -
     if not awaited:
         return Reply(response)
 
-    def start(respond: Callable[[Message], None]) -> DelayedProduce:
+    def start(respond: Respond) -> DelayedProduce:
         def settled() -> None:
             for answer, append in awaited:
                 answer.error_code = append.error or ErrorCode.NONE  # it keeps its place, which the log may lose yet
