@@ -96,6 +96,17 @@ def plan(topic: str, *replicas: list[int]) -> dict[str, Any]:
         (CONFIGS, "--entity-type users --entity-name bob --alter --add-config producer_byte_rate=1", "not support"),
         (ELECT, "--election-type preferred --topic n --partition 1", "The partition does not exist."),
         (LOG_DIRS, "--describe --broker-list 7", "The given brokers do not exist from --broker-list: 7."),
+        ("kafka.admin.AclCommand", "--list", "SecurityDisabledException: No Authorizer is configured on the broker"),
+        (
+            "kafka.admin.AclCommand",
+            "--add --allow-principal User:bob --operation Read --topic n",
+            "SecurityDisabledException: No Authorizer is configured.",
+        ),
+        (
+            "kafka.admin.AclCommand",
+            "--remove --force --allow-principal User:bob --operation Read --topic n",
+            "SecurityDisabledException: No Authorizer is configured.",
+        ),
         ("org.apache.kafka.tools.MetadataQuorumCommand", "describe --status", "not support DESCRIBE_QUORUM"),
         ("org.apache.kafka.tools.ClientMetricsCommand", "--list", "not support LIST_CLIENT_METRICS_RESOURCES"),
     ],
