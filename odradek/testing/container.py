@@ -93,6 +93,9 @@ class OdradekContainer(DockerContainer):
             "log.dirs": "/var/lib/odradek",
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "1",
             "group.initial.rebalance.delay.ms": "0",
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 TOPIC, PARTITIONS = "load", 6
@@ -33,6 +33,18 @@ def wait_until(condition: Callable[[], bool], what: str, evidence: Callable[[], 
     while not condition():
         assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS:.0f} s: {what}\n{evidence()}"
         time.sleep(0.05)
+
+
+def until_done(step: Callable[[float], None]) -> None:
+    """A step of a transactional producer, again for as long as it says that it may be taken again."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        try:
+            step(max(deadline - time.monotonic(), 1))
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
 
 
 @dataclass

@@ -10,13 +10,12 @@ from confluent_kafka import KafkaException, Producer
 
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.load import PARTITIONS, QUIET, Observer, read_to_the_end, wait_until
+from odradek.testing.load import DEADLINE_SECONDS, PARTITIONS, QUIET, Observer, read_to_the_end, until_done, wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
 ABORTED_EVERY = 4
-STEP_SECONDS = 30
 
 
 @dataclass
@@ -57,7 +56,7 @@ class Transactions:
                     producer = self._new_producer()
                 else:
                     assert error.args[0].txn_requires_abort(), error
-                    self._until_done(producer.abort_transaction)
+                    until_done(producer.abort_transaction)
                     self.unknown.discard(number)
                     self.aborted.add(number)
             number += 1
@@ -65,7 +64,7 @@ class Transactions:
     def _new_producer(self) -> Producer:
         settings = {"bootstrap.servers": self.cluster.bootstrap, "transactional.id": self.topic, "linger.ms": 1}
         producer = Producer(QUIET | settings)
-        self._until_done(producer.init_transactions)
+        until_done(producer.init_transactions)
         return producer
 
     def _one(self, producer: Producer, number: int) -> None:
@@ -75,20 +74,10 @@ class Transactions:
             producer.produce(self.topic, str(number), partition=partition)
         to_abort = number % ABORTED_EVERY == 0
         if to_abort:
-            producer.flush(STEP_SECONDS)
-        self._until_done(producer.abort_transaction if to_abort else producer.commit_transaction)
+            producer.flush(DEADLINE_SECONDS)
+        until_done(producer.abort_transaction if to_abort else producer.commit_transaction)
         self.unknown.discard(number)
         (self.aborted if to_abort else self.committed).add(number)
-
-    @staticmethod
-    def _until_done(step: Callable[[float], None]) -> None:
-        while True:
-            try:
-                step(STEP_SECONDS)
-                return
-            except KafkaException as error:
-                if not error.args[0].retriable():
-                    raise
 
 
 def coordinator(cluster: UpCluster, transactional_id: str, asked: int) -> int:

@@ -1,0 +1,114 @@
+"""Transactions in a cluster of both makes: each coordinates, leads, and goes on with what the other has begun."""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+
+from odradek.testing.foreign.mixed_cluster import MixedCluster
+from odradek.testing.foreign.seen import DEADLINE_SECONDS
+from odradek.testing.foreign.stage import Stage
+from odradek.testing.load import read_to_the_end, until_done
+
+pytestmark = pytest.mark.cluster
+
+KAFKA, OURS, OURS_TOO = 0, 1, 2
+TRANSACTIONAL_IDS = tuple(f"id-{number}" for number in range(9))
+SETTINGS = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.num.partitions": "9",
+    "transaction.state.log.min.isr": "1",
+    "replica.fetch.wait.max.ms": "100",
+    "zookeeper.session.timeout.ms": "6000",
+    "auto.leader.rebalance.enable": "false",
+}
+
+
+class Transactions:
+    """Of one producer for each id; each writes to every topic. Those of odd rounds are aborted by every second one."""
+
+    def __init__(self, cluster: MixedCluster) -> None:
+        self.topics = [topic for topic in cluster.topics if topic.startswith("by")]
+        self.bootstrap = cluster.bootstrap
+        self.expected: dict[str, list[str]] = defaultdict(list)
+        self._round = 0
+        self._producers = {name: self._new_producer(name) for name in TRANSACTIONAL_IDS}
+
+    def _new_producer(self, name: str) -> Producer:
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": name, "log_level": 2})
+        until_done(producer.init_transactions)
+        return producer
+
+    def begin(self) -> None:
+        self._round += 1
+        for name, producer in self._producers.items():
+            producer.begin_transaction()
+            for topic in self.topics:
+                producer.produce(topic, f"{name} {self._round}", partition=0)
+        for producer in self._producers.values():
+            assert producer.flush(DEADLINE_SECONDS) == 0
+
+    def end(self) -> None:
+        for number, (name, producer) in enumerate(self._producers.items()):
+            if (number + self._round) % 2:
+                until_done(producer.abort_transaction)
+                continue
+            until_done(producer.commit_transaction)
+            for topic in self.topics:
+                self.expected[topic].append(f"{name} {self._round}")
+
+    def succeed(self) -> None:
+        """Every second producer dies with its transaction open, and has a successor."""
+        self.begin()
+        for name in TRANSACTIONAL_IDS[::2]:
+            self._producers[name] = self._new_producer(name)
+        for name in TRANSACTIONAL_IDS[1::2]:
+            until_done(self._producers[name].abort_transaction)
+
+    def check(self) -> None:
+        for topic in self.topics:
+            assert sorted(read_to_the_end(self.bootstrap, topic, 1)) == sorted(self.expected[topic]), topic
+
+
+def test_coordinators_of_both_makes(new_stage: Callable[..., Stage]) -> None:
+    stages = {broker: new_stage(broker, **SETTINGS) for broker in (KAFKA, OURS, OURS_TOO)}
+    cluster = MixedCluster(stages, frozenset({KAFKA}))
+    cluster.start(KAFKA, OURS, OURS_TOO)
+    cluster.create_topics()
+    cluster.wait_in_sync()
+    transactions = Transactions(cluster)
+    for _ in range(2):
+        transactions.begin()
+        transactions.end()
+    transactions.succeed()
+    transactions.check()
+
+    # Coordinators die with transactions open, which those of the other make find in the log and end.
+    for victim in (KAFKA, OURS):
+        transactions.begin()
+        cluster.kill(victim)
+        transactions.end()
+        transactions.begin()
+        transactions.end()
+        cluster.start(victim)
+        cluster.wait_in_sync()
+        cluster.elect_preferred()
+        transactions.check()
+
+    # They are handed over in order, too: what is Kafka's goes to ours, and the other way.
+    for leaving in ((OURS, OURS_TOO), (KAFKA,)):
+        transactions.begin()
+        for broker in leaving:
+            cluster.stop(broker)
+        transactions.end()
+        transactions.succeed()
+        transactions.check()
+        cluster.start(*leaving)
+        cluster.wait_in_sync()
+        cluster.elect_preferred()
+    transactions.begin()
+    transactions.end()
+    transactions.check()
+    cluster.check_logs()
