@@ -17,6 +17,10 @@ from odradek.broker.settings.topics import BROKER_SYNONYMS, UNIT_MS
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 THROTTLED_REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_KAFKA_VERSION: Final = re.compile(
+    r"(0\.8\.[0-2]|0\.9\.0|0\.10\.[0-2]|0\.11\.0|1\.[01]|2\.[0-8]|3\.[0-9]|4\.0)(\.\d+)*(-IV\d+)?"
+)
+"""What message.format.version may name: releases up to the one after 3.9, and steps on the way to one."""
 _REPLICA: Final = re.compile(r"\d+:\d+")
 
 
@@ -34,6 +38,9 @@ def validate_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) ->
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: {TOPIC_REFUSED[name]}")
         if name in THROTTLED_REPLICAS:
             _check_replicas(name, value)
+        if name == "message.format.version" and not _KAFKA_VERSION.fullmatch(str(value)):
+            reason = f"Invalid value {value} for configuration {name}: Version {value} is not a valid version"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, reason)
     least, most = (topic_value(config, overrides, f"{bound}.compaction.lag.ms") for bound in ("min", "max"))
     assert isinstance(least, int) and isinstance(most, int)
     if least > most:
@@ -49,8 +56,8 @@ def _check_replicas(name: str, value: Value) -> None:
         return
     raise KafkaError(
         ErrorCode.INVALID_CONFIG,
-        f"Invalid value {','.join(value)} for configuration {name}: must be the literal '*' or a list of replicas "
-        "in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+        f"Invalid value [{', '.join(value)}] for configuration {name}: {name} must be the literal '*' or a list of "
+        "replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
     )
 
 

@@ -60,6 +60,9 @@ def test_settings_that_cannot_be_read_or_are_unknown() -> None:
         {"leader.replication.throttled.replicas": "*"},
         {"follower.replication.throttled.replicas": "0:1,1:2"},
         {"remote.storage.enable": "false"},
+        {"message.format.version": "2.8"},
+        {"message.format.version": "0.10.2.1"},
+        {"message.format.version": "3.0-IV1"},
     ],
 )
 def test_what_is_valid(overrides: dict[str, str]) -> None:
@@ -90,8 +93,13 @@ def test_what_is_valid(overrides: dict[str, str]) -> None:
         ),
         (
             {"leader.replication.throttled.replicas": "0:1,x"},
-            "Invalid value 0:1,x for configuration leader.replication.throttled.replicas: must be the literal '*' or a "
-            "list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+            "Invalid value [0:1, x] for configuration leader.replication.throttled.replicas: "
+            "leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following "
+            "format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+        ),
+        (
+            {"message.format.version": "9.8"},
+            "Invalid value 9.8 for configuration message.format.version: Version 9.8 is not a valid version",
         ),
     ],
 )
