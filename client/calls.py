@@ -31,6 +31,8 @@ ASK_AGAIN = frozenset(
 
 COORDINATOR_CONNECTION = "coordinator"
 """Groups have a connection of their own, as in Kafka's clients: a fetch that waits does not hold up a heartbeat."""
+FETCH_CONNECTION = "fetch"
+"""So have fetches: a broker answers one request of a connection after the other, and questions would wait."""
 
 
 class Deadline:

@@ -6,6 +6,7 @@ On the loop. What to ask for and what an answer means is decided in fetching.py.
 import logging
 from collections import deque
 
+from odradek.client.calls import FETCH_CONNECTION
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.consumer.fetching import Asked, FetchCall, partitions_of, plan_fetches
@@ -50,6 +51,7 @@ class Fetcher:
                 call.request,
                 FetchResponse,
                 timeout_ms=self._settings.request_timeout_ms + self._settings.fetch_max_wait_ms,
+                purpose=FETCH_CONNECTION,
                 highest_version=call.highest_version,
             )
         except BrokerUnreachable as error:
@@ -65,7 +67,7 @@ class Fetcher:
 
     def _not_answered(self, call: FetchCall) -> None:
         self._cluster.needs.stale()
-        pause_ms = max(self._settings.retry_backoff_ms, self._cluster.ready_in_ms(call.node_id))
+        pause_ms = max(self._settings.retry_backoff_ms, self._cluster.ready_in_ms(call.node_id, FETCH_CONNECTION))
         with self._shared.lock:
             for topic_partition, asked in call.asked.items():
                 self._pause(topic_partition, asked, pause_ms)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from odradek.client.calls import Deadline
+from odradek.client.calls import FETCH_CONNECTION, Deadline
 from odradek.client.cluster import Cluster
 from odradek.client.config import READ_UNCOMMITTED
 from odradek.client.consumer.config import ConsumerSettings
@@ -23,9 +23,6 @@ from odradek.protocol.errors import KafkaError, error_code
 from odradek.protocol.messages.fetch import FetchResponse
 
 logger = logging.getLogger(__name__)
-
-FETCH_CONNECTION = "fetch"
-"""Fetches wait at the broker; commits and questions must not wait behind them."""
 
 
 class Fetcher:

@@ -31,6 +31,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -308,5 +309,26 @@ def test_what_a_broker_does_not_serve_is_told_and_asked_for_again(scripted_broke
         bench.broker.highest[FetchRequest.API_KEY] = served
         bench.network.reset("broker")
         assert await bench.read(10) == bench.values
+
+    run(scripted_broker, work, auto_offset_reset="earliest")
+
+
+def test_questions_do_not_wait_behind_fetches(scripted_broker: Any) -> None:
+    """A broker answers one request of a connection after the other, and a fetch waits there for records."""
+
+    async def work(bench: Bench) -> None:
+        connections: dict[int, set[object]] = {}
+        answer = bench.broker.answer
+
+        def note(endpoint: object, frame: bytes) -> None:
+            connections.setdefault(int.from_bytes(frame[:2], "big"), set()).add(endpoint)
+            answer(endpoint, frame)
+
+        bench.broker.answer = note
+        bench.assign()
+        await bench.read(10)
+        fetching = connections[FetchRequest.API_KEY]
+        assert len(fetching) == 1
+        assert fetching.isdisjoint(connections[MetadataRequest.API_KEY] | connections[ListOffsetsRequest.API_KEY])
 
     run(scripted_broker, work, auto_offset_reset="earliest")
