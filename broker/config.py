@@ -11,7 +11,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.settings import checks
-from odradek.broker.settings.catalog import BROKER_SETTINGS, KRAFT_ONLY, LEGACY_NAMES, OTHER_FEATURES, nearest_name
+from odradek.broker.settings.catalog import (
+    BROKER_SETTINGS,
+    KRAFT_ONLY,
+    LEGACY_NAMES,
+    OTHER_FEATURES,
+    known_setting,
+    nearest_name,
+)
 from odradek.broker.settings.definition import HIDDEN, BadValue, Value
 from odradek.broker.settings.effects import REFUSED, Effect, effect
 from odradek.broker.settings.layers import Layers
@@ -258,7 +265,7 @@ def _look_at(given: Given) -> None:
     name = given.name
     if name in KRAFT_ONLY:
         raise ConfigError(f"{given.origin}: {name}={given.text}: this is a ZooKeeper-mode broker, KRaft is not built")
-    setting = BROKER_SETTINGS.get(name)
+    setting = known_setting(name)
     if setting is None:
         if name not in LEGACY_NAMES and not OTHER_FEATURES.match(name):
             nearest = nearest_name(name)
@@ -283,8 +290,8 @@ def _look_at(given: Given) -> None:
 def _config_error(error: BadValue, given: Given | None) -> ConfigError:
     setting = BROKER_SETTINGS.get(error.name)
     where = "" if given is None else f"{given.origin}: "
-    value = error.text if given is None else _shown(given)
-    said = f"{where}{error.name}: {error.reason}" if value is None else f"{where}{error.name}={value}: {error.reason}"
+    name, value = (error.name, error.text) if given is None else (given.name, _shown(given))
+    said = f"{where}{name}: {error.reason}" if value is None else f"{where}{name}={value}: {error.reason}"
     if setting is None or (setting.allowed == "any" and setting.type.value in ("string", "class", "list")):
         return ConfigError(said)
     return ConfigError(f"{said} (allowed: {setting.allowed_in_words()})")
@@ -292,5 +299,5 @@ def _config_error(error: BadValue, given: Given | None) -> ConfigError:
 
 def _shown(given: Given) -> str:
     """Unknown settings may be secrets too, but only known ones come here."""
-    setting = BROKER_SETTINGS.get(given.name)
+    setting = known_setting(given.name)
     return HIDDEN if setting is not None and setting.is_sensitive else given.text

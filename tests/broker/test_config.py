@@ -76,6 +76,8 @@ def test_a_bad_value_names_file_line_key_value_and_what_is_allowed() -> None:
     assert str(caught.value) == (
         f"{FILE}:3: log.segment.bytes=many: Not a number of type INT (allowed: a whole number of 32 bits, at least 14)"
     )
+    with pytest.raises(ConfigError, match=r"listener\.name\.x\.max\.connections=many"):
+        load("listener.name.x.max.connections=many\n")
     with pytest.raises(ConfigError, match=f"{FILE}:1: .*hexadecimal"):
         load("a=\\u1")
 
