@@ -152,7 +152,7 @@ class MessageStream:
                     break
                 if not self._arrived.wait(None if self._timeout_ms < 0 else self._timeout_ms / 1000):
                     raise ConsumerTimeout(f"no message within consumer.timeout.ms={self._timeout_ms:g}")
-        return record
+        return record if self._key is None and self._value is None else self._decoded(record)
 
     def _done_with_message(self) -> None:
         with self._arrived:
@@ -173,9 +173,10 @@ class MessageStream:
         progress = self._progress[TopicPartition(record.topic, record.partition)]
         progress.handed_out = record.offset + 1
         self._in_hand = (progress, record.offset + 1)
-        return record if self._key is None and self._value is None else self._decoded(record)
+        return record
 
     def _decoded(self, record: ConsumerRecord) -> ConsumerRecord:
+        """Without the lock: the loop need not wait for decoders, which are the application's."""
         topic, headers = record.topic, record.headers
         try:
             key = record.key if self._key is None else self._key(topic, headers, record.key)

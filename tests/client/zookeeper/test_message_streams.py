@@ -273,3 +273,17 @@ def test_a_message_that_cannot_be_decoded_is_said_once_and_read_on() -> None:
         assert world.consumed() == {T0: 14}
 
     play(test)
+
+
+def test_the_loop_need_not_wait_for_decoders() -> None:
+    held: list[bool] = []
+
+    async def test(world: World) -> None:
+        world.stream._value = lambda topic, headers, data: held.append(world.stream._arrived._is_owned())
+        world.stored[T0] = 0
+        world.consumption.start({T0: "g_a-0"})
+        world.fetched(T0, 0, 1)
+        next(world.stream)
+        assert held == [False]
+
+    play(test)
