@@ -1,1 +1,7 @@
-"""Clients: producer, consumer, admin. Pure cores, and thin shells that own a thread and sockets."""
+"""Clients: of brokers (producer, consumer, admin, Spark source) and of ZooKeeper's consumer groups (zookeeper).
+
+What all share, from the bottom: connection.py (one connection, pipelined), cluster.py (connections by broker, metadata,
+coordinators), calls.py and offsets.py (requests that are repeated until the right broker has answered), metadata.py
+(what is known of the cluster), runtime.py and loop_thread.py (the loop behind methods that block), config.py, errors.py
+and records.py (what applications hand in and get back).
+"""
