@@ -10,6 +10,7 @@ import pytest
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.consumer.embedded import encode_assignment
+from odradek.client.consumer.group_requests import Identity
 from odradek.client.consumer.listener import RebalanceListener
 from odradek.client.errors import ConfigError, DeserializationError
 from odradek.client.records import OffsetAndMetadata, TopicPartition
@@ -86,6 +87,15 @@ class Listener(RebalanceListener):
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         self.heard.append(("revoked", list(revoked)))
+
+
+def arrive(reading: KafkaConsumer, offset: int, value: bytes) -> None:
+    """Partition 0 is at this offset, and the record there has been fetched."""
+    reading.seek(T0, offset)
+    with reading._shared.lock:
+        version = reading._shared.positions.partitions[T0].version
+        records = memoryview(encode_batch(offset, [0], [None], [value]))
+        reading._shared.chunks[T0] = deque([Chunk(T0, records, offset, version, None)])
 
 
 def test_the_position_of_a_new_partition_can_be_asked_for_in_the_callback(broker: Any) -> None:
@@ -182,16 +192,21 @@ def test_iterating_goes_on_after_an_error() -> None:
         bootstrap_servers=NOBODY_LISTENS, value_deserializer=refuse_a, consumer_timeout_ms=LONG_MS
     ) as reading:
         reading.assign([T0])
-
-        def arrive(offset: int, value: bytes) -> None:
-            reading.seek(T0, offset)
-            with reading._shared.lock:
-                version = reading._shared.positions.partitions[T0].version
-                records = memoryview(encode_batch(offset, [0], [None], [value]))
-                reading._shared.chunks[T0] = deque([Chunk(T0, records, offset, version, None)])
-
-        arrive(0, b"a")
+        arrive(reading, 0, b"a")
         with pytest.raises(DeserializationError):
             next(reading)
-        arrive(1, b"b")
+        arrive(reading, 1, b"b")
         assert next(reading).value == b"b"
+
+
+def test_what_belongs_to_others_by_now_is_not_handed_out() -> None:
+    """Records that had been fetched before the membership was lost were still processed, as somebody else did."""
+    with KafkaConsumer(bootstrap_servers=NOBODY_LISTENS, group_id="g", enable_auto_commit=False) as reading:
+        reading.assign([T0])
+        arrive(reading, 0, b"a")
+        assert reading._group is not None
+        membership = reading._group._membership
+        membership.owned = (T0,)
+        assert reading.poll(0) == {}
+        membership.identity = Identity("me", 1)
+        assert [one.value for one in reading.poll(0)[T0]] == [b"a"]
