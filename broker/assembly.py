@@ -27,6 +27,7 @@ from odradek.broker.tasks.fetching import FollowerFetching, PeerFactory
 from odradek.broker.tasks.producer_ids import ProducerIds
 from odradek.broker.tasks.topic_creation import TopicCreation
 from odradek.broker.tasks.transaction_markers import TransactionMarkers
+from odradek.broker.tasks.transaction_verification import TransactionVerification
 from odradek.broker.transactions.config import TransactionConfig
 from odradek.broker.transactions.coordinator import TransactionCoordinator
 from odradek.broker.world import World
@@ -134,6 +135,7 @@ def assemble(
         producer_ids=ProducerIds(identity.broker_id, broker_epoch, metadata, connect, listener),
         groups=groups,
         transactions=transactions,
+        verification=TransactionVerification(identity.broker_id, metadata, connect, listener, transactions),
         controller=controller,
         served=SERVED,
         learn_topic_settings=dynamic.learn,

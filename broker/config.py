@@ -157,6 +157,7 @@ class BrokerConfig:
     transaction_state_log_replication_factor: int
     transaction_state_log_num_partitions: int
     transaction_state_log_segment_bytes: int
+    transaction_partition_verification_enable: bool
     transactional_id_expiration_ms: int
     transaction_max_timeout_ms: int
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int

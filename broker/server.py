@@ -298,6 +298,7 @@ class BrokerServer:
             self._assembly.followings.close()
             self._assembly.altering.close()
             self._assembly.markers.close()
+            self._assembly.services.verification.close()
             await self._assembly.services.controller.stop()
         self._sockets.close()
         if self._logs is not None and self._assembly is not None:

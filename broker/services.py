@@ -13,6 +13,7 @@ from odradek.broker.replication.control import ReplicaControl
 from odradek.broker.replication.manager import ReplicaManager
 from odradek.broker.replication.sessions import FetchSessionCache
 from odradek.broker.tasks.producer_ids import ProducerIds
+from odradek.broker.tasks.transaction_verification import TransactionVerification
 from odradek.broker.transactions.coordinator import TransactionCoordinator
 from odradek.controller.loop import Controller
 from odradek.protocol.errors import ErrorCode
@@ -37,6 +38,7 @@ class Services:
     producer_ids: ProducerIds
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    verification: TransactionVerification
     controller: Controller
     served: Mapping[int, tuple[int, int]]
     """The versions that ApiVersions advertises, by API key."""

@@ -5,16 +5,20 @@ acks=all: answered when every replica in sync has the records, or at the timeout
 taken up meanwhile. One entry in the answer for each partition asked, in the order asked.
 
 Versions 0 to 2 carry message sets, which are converted on append. A batch of a transaction is taken only with a
-transactional id. Not done: the leader does not ask the coordinator whether the transaction is open (KIP-890).
+transactional id, and the first one when its coordinator says that the transaction has begun: see first_batches.py.
 """
 
+import asyncio
+from collections.abc import Mapping
 from struct import Struct
 
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.replication.partition import Partition
+from odradek.broker.requests.first_batches import FirstBatch, find_first_batches, keep_records, verify
 from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, to_batch
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Silent, Wait
 from odradek.broker.services import Services
+from odradek.broker.transactions.transaction import TopicPartition
 from odradek.protocol.compression import ZSTD
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import (
@@ -53,11 +57,39 @@ def handle(broker: Services, request: ProduceRequest, context: RequestContext) -
     acks = request.acks
     if acks not in (ALL, 0, 1):
         return Reply(_refused(request, ErrorCode.INVALID_REQUIRED_ACKS))
+    if request.transactional_id is not None and acks and broker.config.transaction_partition_verification_enable:
+        first_batches = find_first_batches(broker.replicas, request)
+        if first_batches:
+            keep_records(request)
+            return _append_verified(broker, request, context, first_batches)
+    return _append(broker, request, context, {})
+
+
+async def _append_verified(
+    broker: Services, request: ProduceRequest, context: RequestContext, first_batches: list[FirstBatch]
+) -> Reply:
+    """As `_append`, when the coordinator has been asked."""
+    refused = await verify(broker.verification, request.transactional_id or "", first_batches)
+    outcome = _append(broker, request, context, refused)
+    if isinstance(outcome, Reply):
+        return outcome
+    answered = asyncio.get_running_loop().create_future()
+    assert isinstance(outcome, Wait)
+    operation = outcome.start(lambda response, throttle_ms=0: answered.set_result(response))
+    broker.replicas.purgatory.watch(operation, outcome.keys, outcome.timeout_ms)
+    return Reply(await answered)
+
+
+def _append(
+    broker: Services, request: ProduceRequest, context: RequestContext, refused: Mapping[TopicPartition, ErrorCode]
+) -> Reply | Silent | Wait:
+    """`refused`: partitions that are to get nothing, and why."""
+    acks = request.acks
     awaited: list[tuple[PartitionProduceResponse, AwaitedAppend]] = []
     failed = False
     topics = []
     for topic in request.topic_data:
-        answers = _append_topic(broker, request, topic, context.api_version, awaited)
+        answers = _append_topic(broker, request, topic, context.api_version, refused, awaited)
         failed = failed or any(answer.error_code for answer in answers)
         topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
     if acks == 0:
@@ -87,6 +119,7 @@ def _append_topic(
     request: ProduceRequest,
     topic: TopicProduceData,
     version: int,
+    refused: Mapping[TopicPartition, ErrorCode],
     awaited: list[tuple[PartitionProduceResponse, AwaitedAppend]],
 ) -> list[PartitionProduceResponse]:
     answers = []
@@ -100,6 +133,8 @@ def _append_topic(
             if version < FIRST_PRODUCE_VERSION_WITH_BATCHES:
                 records = to_batch(records)
             _check(records, version, in_transaction)
+            if refused and (topic.name, data.index) in refused:
+                raise KafkaError(refused[topic.name, data.index], "the coordinator knows of no such transaction")
             appended = broker.replicas.append(partition, records, acks)
         except KafkaError as error:
             _fail(answer, error.code, error.message, version)

@@ -57,7 +57,8 @@ WORKS: Final = _names(
     offsets.topic.segment.bytes offsets.topic.compression.codec offsets.retention.minutes
     offsets.retention.check.interval.ms offsets.commit.timeout.ms
     transaction.state.log.min.isr transaction.state.log.load.buffer.size transaction.state.log.replication.factor
-    transaction.state.log.num.partitions transaction.state.log.segment.bytes transactional.id.expiration.ms
+    transaction.state.log.num.partitions transaction.state.log.segment.bytes
+    transaction.partition.verification.enable transactional.id.expiration.ms
     transaction.max.timeout.ms transaction.abort.timed.out.transaction.cleanup.interval.ms
     transaction.remove.expired.transaction.cleanup.interval.ms
     producer.id.expiration.ms producer.id.expiration.check.interval.ms

@@ -136,11 +136,14 @@ class Transaction:
         )
 
     def verify(self, producer: Producer, partition: TopicPartition, not_in_it: ErrorCode) -> ErrorCode:
-        """Whether the producer may write to the partition now (KIP-890); `not_in_it` when it has not been added."""
+        """Whether the producer may write to the partition now (KIP-890); `not_in_it` when it has not been added.
+
+        A change that is on its way does not matter: if it is the end, a marker will overtake what is written.
+        """
         error = self._check_producer(producer)
         if error is not ErrorCode.NONE:
             return error
-        if self.pending is not None or self.state.status in DECIDED:
+        if self.state.status in DECIDED:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         return ErrorCode.NONE if partition in self.state.partitions else not_in_it
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -13,6 +14,8 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.list_transactions import ListTransactionsRequest
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.records import encode_batch
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.load import read_to_the_end
 from odradek.testing.up import UpCluster
@@ -181,3 +184,41 @@ def test_what_administrators_see(cluster: UpCluster, admin: AdminClient, new_top
     assert [(part.topic, part.partitions) for part in described.topics] == [(topic, [0, 1])]
     assert unknown.error_code in (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR)
     producer.abort_transaction(WAIT_SECONDS)
+
+
+def test_a_record_that_comes_after_its_transaction_holds_nobody_back(
+    cluster: UpCluster, admin: AdminClient, new_topic: NewTopic
+) -> None:
+    """The leader asks the coordinator: the batch is refused, as one of a partition that was not added (KIP-890)."""
+    topic = new_topic(partitions=PARTITIONS)
+    producer = producer_of(cluster, topic)
+    producer.begin_transaction()
+    write(producer, topic, ["a"])
+    with RawConnection(cluster.bootstrap.split(",")[0]) as connection:
+        found = connection.ask(FindCoordinatorRequest(key=topic, key_type=1), 2)
+    with RawConnection(f"{found.host}:{found.port}") as connection:
+        [state] = connection.ask(DescribeTransactionsRequest(transactional_ids=[topic]), 0).transaction_states
+    late = partial(produce, cluster, admin, topic, state.producer_id, state.producer_epoch)
+    assert late(partition=1, sequence=0) == ErrorCode.INVALID_TXN_STATE
+    producer.commit_transaction(WAIT_SECONDS)
+    assert read(cluster, topic) == ["a"]
+    assert late(partition=0, sequence=1) == ErrorCode.INVALID_TXN_STATE
+    assert read(cluster, topic, "read_uncommitted") == ["a"]
+
+
+def produce(
+    cluster: UpCluster, admin: AdminClient, topic: str, producer_id: int, epoch: int, *, partition: int, sequence: int
+) -> int:
+    """One batch, to the leader, as the producer would send it; the error."""
+    leader = admin.list_topics(topic).topics[topic].partitions[partition].leader
+    batch = encode_batch(
+        0, [0], [None], [b"late"], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence,
+        transactional=True,
+    )  # fmt: skip
+    data = [PartitionProduceData(index=partition, records=bytes(batch))]
+    request = ProduceRequest(
+        transactional_id=topic, acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+    )
+    with RawConnection(f"127.0.0.1:{cluster.port + leader}") as connection:
+        [answer] = connection.ask(request, 9).responses[0].partition_responses
+    return int(answer.error_code)

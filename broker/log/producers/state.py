@@ -83,7 +83,7 @@ class ProducerState:
     `map_end_offset` is the offset up to which this state was built: what a snapshot taken now is named after.
     """
 
-    __slots__ = ("_ongoing", "_unreplicated", "map_end_offset", "producers")
+    __slots__ = ("_ongoing", "_unreplicated", "_verifying", "map_end_offset", "producers")
 
     def __init__(self, map_end_offset: int = 0, producers: Iterable[Producer] = ()) -> None:
         self.map_end_offset = map_end_offset
@@ -93,6 +93,8 @@ class ProducerState:
         """First offset of each open transaction → its producer, as they began."""
         self._unreplicated: dict[int, int] = {}
         """First offset of each transaction that has ended → its marker, as they ended; to the high watermark."""
+        self._verifying: dict[int, object] = {}
+        """What was given out for each producer whose coordinator is being asked."""
 
     def check(
         self,
@@ -125,6 +127,25 @@ class ProducerState:
                 f"producer {producer_id} has a transaction open since offset {producer.transaction_first_offset}",
             )
         return None
+
+    def begin_verification(self, producer_id: int) -> object | None:
+        """Before the first batch of a transaction the coordinator is to be asked whether it has begun (KIP-890).
+
+        None when it is open here already; else what `is_verified` wants to see when the answer has come.
+        """
+        return None if self._is_open(producer_id) else self._verifying.setdefault(producer_id, object())
+
+    def is_verified(self, producer_id: int, given: object) -> bool:
+        """Whether no end of a transaction was written since: the answer might be about the one before."""
+        return self._is_open(producer_id) or self._verifying.get(producer_id) is given
+
+    def end_verification(self, producer_id: int) -> None:
+        """There is no such transaction, or nobody knows."""
+        self._verifying.pop(producer_id, None)
+
+    def _is_open(self, producer_id: int) -> bool:
+        producer = self.producers.get(producer_id)
+        return producer is not None and producer.transaction_first_offset >= 0
 
     @staticmethod
     def check_epoch(producer: Producer, epoch: int) -> None:
@@ -170,6 +191,7 @@ class ProducerState:
         if transactional and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = first_offset
             self._ongoing[first_offset] = producer_id
+            self._verifying.pop(producer_id, None)
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
         """May a coordinator write this end of a transaction? KafkaError when a newer one has fenced it."""
@@ -192,6 +214,7 @@ class ProducerState:
         if producer is None:
             producer = self.producers[producer_id] = Producer(producer_id)
         first_offset = producer.transaction_first_offset
+        self._verifying.pop(producer_id, None)
         producer.adopt_epoch(epoch)
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp_ms = timestamp_ms

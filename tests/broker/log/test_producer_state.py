@@ -131,3 +131,24 @@ def test_a_snapshot_remembers_the_newest_batch() -> None:
     assert judge(again, 2, 3, 3) == DUPLICATE
     assert judge(again, 2, 6) == OK
     assert judge(again, 2, 0, 3) == OUT_OF_ORDER
+
+
+def test_a_transaction_is_verified_until_a_marker_says_that_one_has_ended() -> None:
+    state = ProducerState()
+    given = state.begin_verification(7)
+    assert given is not None and state.begin_verification(7) is given and state.is_verified(7, given)
+    state.append_marker(7, 0, 1, 0, 0, aborted=False)
+    assert not state.is_verified(7, given)
+    again = state.begin_verification(7)
+    assert again is not None and state.is_verified(7, again) and not state.is_verified(7, given)
+    state.append_data(7, 0, 0, 1, 1, 0, transactional=True)
+    assert state.begin_verification(7) is None and state.is_verified(7, again)
+    state.append_marker(7, 0, 1, 2, 0, aborted=True)
+    assert not state.is_verified(7, again)
+
+
+def test_a_verification_that_failed_is_forgotten() -> None:
+    state = ProducerState()
+    given = state.begin_verification(7)
+    state.end_verification(7)
+    assert given is not None and not state.is_verified(7, given)

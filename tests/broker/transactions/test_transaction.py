@@ -66,7 +66,7 @@ def test_while_a_change_is_on_its_way_everybody_comes_again(status: TransactionS
     assert one.initialize(TIMEOUT, None, FRESH, NOW) is CONCURRENT
     assert one.end(P, commit=True, now_ms=NOW) is CONCURRENT
     assert one.fence_and_abort(NOW) is CONCURRENT
-    assert one.verify(P, T0, INVALID_STATE) is CONCURRENT
+    assert one.verify(P, T1, INVALID_STATE) is INVALID_STATE
     assert not one.is_overdue(NOW * 10) and not one.is_forgotten(NOW * 10, 1)
 
 
@@ -145,6 +145,11 @@ def test_an_abort_without_the_producer_takes_one_epoch_however_often_it_fails() 
 def test_the_last_epoch_is_for_fencing() -> None:
     decided = transaction(ONGOING, Producer(7, LAST)).fence_and_abort(NOW)
     assert isinstance(decided, Snapshot) and decided.producer == Producer(7, LARGEST_EPOCH)
+
+
+@pytest.mark.parametrize("status", [PREPARE_COMMIT, PREPARE_ABORT])
+def test_nobody_writes_when_the_end_is_decided(status: TransactionStatus) -> None:
+    assert transaction(status).verify(P, T0, INVALID_STATE) is CONCURRENT
 
 
 @pytest.mark.parametrize("status", [PREPARE_COMMIT, PREPARE_ABORT])
