@@ -31,7 +31,7 @@ AWAY, BACK, EXPIRED = (
     "the ZooKeeper session has expired:",
 )
 REGISTERED = "is registered, epoch"
-TRIES = 3
+TRIES = 5
 LOG_LINES_MAX = 40
 """What a broker may have to say of an outage of seconds, other than which partitions it leads."""
 PRODUCE_VERSION, FETCH_VERSION = 9, 11
@@ -134,10 +134,11 @@ def test_killed_and_back_within_the_session(
             away_ms = (time.monotonic() - killed_at) * 1000
             wait_until(partial(logs.all_say, BACK, REGISTERED), "the brokers to have a session")
             wait_until(load.goes_on(), "writes after it is back")
-            if away_ms < SESSION_TIMEOUT_MS / 2:
+            if not any(logs.count(broker, EXPIRED) for broker in range(BROKERS)):
                 break
-            wait_until(observer.in_sync, "all replicas in sync")  # a slow start outlasted the session: not this test's
-    assert away_ms < SESSION_TIMEOUT_MS / 2, f"ZooKeeper took {away_ms:.0f} ms to start, {TRIES} times"
+            # A slow start may outlast the session, which is another test's; a quick one may not.
+            assert away_ms > SESSION_TIMEOUT_MS / 2, f"a session has expired in {away_ms:.0f} ms"
+            wait_until(observer.in_sync, "all replicas in sync")
     for broker in range(BROKERS):
         assert (logs.count(broker, AWAY), logs.count(broker, BACK)) == (1, 1), logs.lines(broker)
         assert logs.count(broker, EXPIRED) == 0 and len(logs.lines(broker)) < LOG_LINES_MAX, logs.lines(broker)
