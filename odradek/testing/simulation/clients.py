@@ -182,6 +182,8 @@ class SimulatedConsumer:
         expected = self.positions.get(partition)
         if expected is not None and offset != expected:
             self._history.violated(f"{self.name}: {partition} goes on at {offset}, {expected} was to come")
+        if expected is None and self.engine.group is not None:
+            self._history.begins(partition, offset, self.name)
         self.positions[partition] = offset + 1
         self.read.setdefault(partition, set()).add(offset)
         self._history.read_count += 1
@@ -230,6 +232,7 @@ class SimulatedConsumer:
             self._history.note(f"{self.name}: commit: {error}")
         else:
             self.committed = {tp: wanted.offset for tp, wanted in consumed.items()}
+            self._history.committed(self.committed)
 
     async def close(self) -> None:
         self.polling.cancel()

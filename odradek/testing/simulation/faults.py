@@ -87,6 +87,14 @@ class Faults:
                 self.history.note(f"broker-{broker.broker_id} is up")
                 return
 
+    async def start_again_those_with_offline_directories(self) -> None:
+        """What a person does about a disk that had no room, or had failed, when a broker was started."""
+        for broker in self.cluster.brokers:
+            directories = broker.server.services.logs.directories if broker.running else {}
+            if any(directory.offline is not None for directory in directories.values()):
+                self.history.note(f"{broker.host} has offline directories")
+                await self._kill(broker)
+
     async def _kill(self, broker: EmbeddedBroker) -> None:
         self.busy.add(broker.broker_id)
         self.history.note(f"kill broker-{broker.broker_id}")

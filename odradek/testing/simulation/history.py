@@ -4,7 +4,7 @@ Values are unique: `producer-number`. A violation is a sentence; the first one e
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from odradek.client.records import TopicPartition
 from odradek.world.clock import Clock
@@ -28,6 +28,8 @@ class History:
         self.acknowledged: dict[TopicPartition, dict[int, bytes]] = {}
         self.placed: dict[bytes, tuple[TopicPartition, int]] = {}
         """Where each value lies: under idempotence in one place only."""
+        self._committed: dict[TopicPartition, int] = {}
+        """Of the group: the highest that was acknowledged."""
         self.failed: dict[bytes, str] = {}
         self.read_count = 0
         self.violation: Violation | None = None
@@ -45,6 +47,16 @@ class History:
         if self.violation is None:
             self.violation = Violation(text)
             self.on_violation()
+
+    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """The group's coordinator took these."""
+        for partition, offset in offsets.items():
+            self._committed[partition] = max(offset, self._committed.get(partition, 0))
+
+    def begins(self, partition: TopicPartition, offset: int, member: str) -> None:
+        """A member that was given the partition begins there: nothing that was committed before comes again."""
+        if offset < self._committed.get(partition, 0):
+            self.violated(f"{member} begins {partition} at {offset}, committed was {self._committed[partition]}")
 
     def at(self, partition: TopicPartition, offset: int, value: bytes, who: str) -> None:
         """`who` was given `value` at `offset` as committed data."""

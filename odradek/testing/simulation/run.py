@@ -183,6 +183,7 @@ class Simulation:
         for task in (*working, *trouble):
             await task
         self._calm()
+        await self.faults.start_again_those_with_offline_directories()
         await Verdict(self).reached(PATIENCE_S)
         growth.cancel()
 
