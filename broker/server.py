@@ -204,7 +204,7 @@ class BrokerServer:
         assert self._assembly is not None
         registration = BrokerRegistration(identity.broker_id, tuple(endpoints), rack=self.config.broker_rack)
         registrar = Registrar(store, self._world.clock, registration)
-        self._membership = Membership(store, identity, self._assembly.services.replicas, registrar, self._id_taken)
+        self._membership = Membership(store, identity, self._assembly.services.control, registrar, self._id_taken)
         assert self._logs is not None
         torn = [(one.topic, one.partition) for one in self._logs.all_logs() if one.clean_end_offset < 0]
         clock, timeout_ms = self._world.clock, self.config.zookeeper_session_timeout_ms

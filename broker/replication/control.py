@@ -192,7 +192,17 @@ class ReplicaControl:
         self._replicas.role_changed(partition)
         return ErrorCode.NONE
 
-    # ---- our own disks
+    # ---- our own session, our own disks
+
+    def session_expired(self) -> list[Partition]:
+        """Lead and coordinate nothing until a controller says so again. Returns what we led.
+
+        Whoever coordinates meanwhile writes what our coordinators do not know: they read all of it when we lead again.
+        """
+        led = self._replicas.fence()
+        for partition in led:
+            self._coordinators.on_resigned(partition.topic, partition.index)
+        return led
 
     def directory_failed(self, keys: Sequence[tuple[str, int]]) -> None:
         """A log directory with the logs of these partitions cannot be used any more.

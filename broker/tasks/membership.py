@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from odradek.broker.identity import Identity
-from odradek.broker.replication.manager import ReplicaManager
+from odradek.broker.replication.control import ReplicaControl
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.store import Connected, Expired, Store, StoreEvent, Suspended
 
@@ -23,11 +23,11 @@ class Membership:
         self,
         store: Store,
         identity: Identity,
-        replicas: ReplicaManager,
+        control: ReplicaControl,
         registrar: Registrar,
         lost: Callable[[BrokerIdInUse], object],
     ) -> None:
-        self._store, self._identity, self._replicas = store, identity, replicas
+        self._store, self._identity, self._control = store, identity, control
         self._registrar, self._lost = registrar, lost
         self._session_id = 0
         self._joining: asyncio.Task[None] | None = None
@@ -63,7 +63,7 @@ class Membership:
             log.warning("ZooKeeper is away: serving what can be served without it")
         elif isinstance(event, Expired):
             self._identity.session_over = True
-            led = self._replicas.fence()
+            led = self._control.session_expired()
             log.warning("the ZooKeeper session has expired: %d partitions are not led here any more", len(led))
         elif isinstance(event, Connected):
             if event.session_id == self._session_id:

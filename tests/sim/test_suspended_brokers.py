@@ -3,7 +3,16 @@
 import asyncio
 import random
 
+from odradek.broker.metadata import CONSUMER_OFFSETS
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.history import History
@@ -12,8 +21,8 @@ from odradek.testing.virtual_clock import VirtualClock, run_virtual
 TOPIC = "t"
 
 
-def leads(broker: EmbeddedBroker) -> bool:
-    partition = broker.server.services.replicas.partitions.get((TOPIC, 0))
+def leads(broker: EmbeddedBroker, topic: str = TOPIC) -> bool:
+    partition = broker.server.services.replicas.partitions.get((topic, 0))
     return partition is not None and partition.is_leader
 
 
@@ -41,3 +50,49 @@ def test_what_a_controller_said_to_a_registration_that_is_over_makes_nobody_lead
             assert suspended.server.services.replicas.partitions[TOPIC, 0].leader == other.broker_id
 
     run_virtual(main)
+
+
+def test_a_coordinator_whose_session_expired_reads_anew_what_others_have_written_meanwhile() -> None:
+    """It led nothing any more, but kept what it knew of its groups. When it led again it did not read its log, and
+    members were sent back to offsets that had been committed long before."""
+
+    async def main(clock: VirtualClock) -> None:
+        one = {"offsets.topic.num.partitions": "1"}
+        async with asyncio.timeout(120), EmbeddedCluster(clock, 3, one) as cluster:
+            administrator = Administrator(cluster, History(clock), random.Random(0), TOPIC, [])
+            while not any(leads(broker, CONSUMER_OFFSETS) for broker in cluster.brokers):
+                await administrator.ask(cluster.brokers[0], FindCoordinatorRequest(key="g"), 1)
+                await asyncio.sleep(0.5)
+            (first,) = [broker for broker in cluster.brokers if leads(broker, CONSUMER_OFFSETS)]
+            await commit(administrator, first, 5)
+            first.suspend()
+            others = [broker for broker in cluster.brokers if broker is not first]
+            while not any(leads(broker, CONSUMER_OFFSETS) for broker in others):
+                await asyncio.sleep(0.5)
+            (second,) = [broker for broker in others if leads(broker, CONSUMER_OFFSETS)]
+            await commit(administrator, second, 9)
+            first.resume()
+            while leads(first, CONSUMER_OFFSETS):  # until it hears that its session has expired
+                await asyncio.sleep(0.01)
+            while not leads(first, CONSUMER_OFFSETS):
+                await administrator.elect_leaders()
+                await asyncio.sleep(0.5)
+            topics = [OffsetFetchRequestTopic(name=CONSUMER_OFFSETS, partition_indexes=[0])]
+            answer = None
+            while answer is None or not answer.topics:  # until it has read its log
+                answer = await administrator.ask(first, OffsetFetchRequest(group_id="g", topics=topics), 5)
+                await asyncio.sleep(0.1)
+            assert answer.topics[0].partitions[0].committed_offset == 9
+
+    run_virtual(main)
+
+
+async def commit(administrator: Administrator, coordinator: EmbeddedBroker, offset: int) -> None:
+    """Without membership; again while the coordinator reads its partition."""
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topics = [OffsetCommitRequestTopic(name=CONSUMER_OFFSETS, partitions=[partition])]
+    while True:
+        answer = await administrator.ask(coordinator, OffsetCommitRequest(group_id="g", topics=topics), 5)
+        if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
+            return
+        await asyncio.sleep(0.1)
