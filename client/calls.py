@@ -42,7 +42,6 @@ class Deadline:
         self._cluster = cluster
         self._end_ms = cluster.clock.monotonic_ms() + timeout_ms
         self._said = f"{what}: not done within {setting_name}={timeout_ms:g}"
-        self._last_reason: Exception | None = None
 
     def left_ms(self) -> float:
         """Never below 0."""
@@ -50,7 +49,6 @@ class Deadline:
 
     async def pause_after(self, reason: Exception) -> None:
         """Wait for retry.backoff.ms, or raise ClientTimeout with the reason of the last failure."""
-        self._last_reason = reason
         pause_ms = self._cluster.config.retry_backoff_ms
         if self.left_ms() <= pause_ms:
             raise ClientTimeout(f"{self._said}; last: {reason}") from reason

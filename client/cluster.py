@@ -32,7 +32,7 @@ FIRST_BOOTSTRAP_ID = -2
 
 
 class Link:
-    """The connection to one node, or the attempt to get one. `purpose` keeps some requests off the common one."""
+    """The connection to one node for one purpose, or the attempt to get it."""
 
     __slots__ = ("attempt", "connection", "failures", "reason", "retry_at_ms")
 
@@ -83,7 +83,10 @@ class Cluster:
         purpose: str = "",
         highest_version: int | None = None,
     ) -> Response:
-        """Ask one node. `timeout_ms` defaults to request.timeout.ms. Raises BrokerUnreachable, UnsupportedByBroker."""
+        """Ask one node. `timeout_ms` defaults to request.timeout.ms; each `purpose` has a connection of its own.
+
+        Raises BrokerUnreachable, UnsupportedByBroker.
+        """
         connection = await self.connection(node_id, purpose)
         wait_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
         return await connection.request(message, response, wait_ms, highest_version=highest_version)

@@ -6,7 +6,6 @@ The shell around `protocol.connection.ClientConnection`. All methods are for the
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable
 from typing import TypeVar
 
 from odradek.client.errors import BrokerUnreachable, RequestTimedOut
@@ -44,7 +43,6 @@ class Connection:
         self._unsent_bytes = 0
         self._writing = False
         self._buffer = memoryview(bytearray(READ_BYTES))
-        self.on_close: Callable[[], object] | None = None
         endpoint.on_readable(self._readable)
 
     @property
@@ -154,8 +152,6 @@ class Connection:
             if not answer.done():
                 answer.set_exception(error)
         self._waiting.clear()
-        if self.on_close is not None:
-            self.on_close()
 
 
 async def connect(
