@@ -111,12 +111,15 @@ class ReplicaManager:
         """Read, and when it is a follower who asks, note how far it has come."""
         read = read_partitions(self.partition, opened.partitions, parameters)
         if parameters.as_follower:
-            self._follower_fetched(read, parameters, opened.session)
+            refused = self._follower_fetched(read, parameters, opened.session)
+            return read._replace(failed=True) if refused else read
         return read
 
     def _follower_fetched(
         self, read: PartitionsRead, parameters: FetchParameters, session: FetchSession | None
-    ) -> None:
+    ) -> bool:
+        """Whether it may not follow one of the partitions, which is in its answer."""
+        refused = False
         now_ms = self.clock.monotonic_ms()
         moved = []
         for wanted, answer in read.answers:
@@ -135,6 +138,7 @@ class ReplicaManager:
                 )
             except KafkaError as error:
                 answer.error_code, answer.records = error.code, b""
+                refused = True
                 continue
             partition.followers[parameters.replica_id].fetcher = session
             answer.high_watermark = partition.high_watermark
@@ -147,6 +151,7 @@ class ReplicaManager:
                 self._submit(proposal)
         for key in moved:
             self.purgatory.touch(key)
+        return refused
 
     def role_changed(self, partition: Partition) -> None:
         """Wake all that wait for a partition: its answer may be an error now."""
