@@ -73,8 +73,14 @@ class LogDirectory:
         """Make it when it is missing, and lock it. Raises OSError; UnusableDirectory when another broker has it."""
         files = self._storage.files
         if not files.exists(self.path):
+            above = posixpath.dirname(self.path)
+            changed = [above]
+            while above and not files.exists(above):  # or a power failure takes all of them away, with every log below
+                above = posixpath.dirname(above)
+                changed.append(above)
             files.make_directory(self.path)
-            files.sync_directory(posixpath.dirname(self.path))
+            for directory in changed:
+                files.sync_directory(directory)
         try:
             self._lock = files.lock(f"{self.path}/{LOCK}")
         except BlockingIOError:
