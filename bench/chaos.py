@@ -69,7 +69,8 @@ class Member(threading.Thread):
             if uncommitted >= COMMIT_EVERY:
                 uncommitted = 0
                 self._commit()
-        self._commit()
+        if uncommitted:
+            self._commit()
         self._consumer.close()
 
     def _commit(self) -> None:
