@@ -25,9 +25,9 @@ test: lint unit integration
 unit: setup
 	$(BIN)/python -m pytest -q -n 2 -m 'not zookeeper and not cluster and not docker'
 
-# two at a time: most of these wait for sessions to expire rather than for the processor
+# three at a time: most of these wait for sessions to expire rather than for the processor
 integration: setup
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'zookeeper or cluster or docker' --durations 15
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile -m 'zookeeper or cluster or docker' --durations 15
 
 lint: setup
 	$(BIN)/ruff check .
