@@ -1,6 +1,6 @@
 """A cluster of processes under load for some minutes, of which some are killed, stopped, suspended and started again.
 
-    python bench/chaos.py [--seconds 180] [--seed 7] [--directory /tmp/chaos-run]
+    python bench/chaos.py [--seconds 180] [--seed 7] [--directory DIR]
 
 Idempotent producers write (acks=all), a group of two reads along and commits. The faults are drawn from the seed, which
 is printed; one at a time, and each is given time to heal or not. In the end nothing that was acknowledged is lost,

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing.foreign.aio import AiokafkaClient
 from odradek.testing.foreign.confluent import ConfluentClient
+from odradek.testing.foreign.downloads import COPY_JARS, fetch
 from odradek.testing.foreign.driver import DriverClient
 from odradek.testing.foreign.interface import Client, Record
 from odradek.testing.foreign.kafka_python import KafkaPythonClient
@@ -24,7 +24,6 @@ from odradek.testing.up import UpCluster
 
 HERE = Path(__file__).parent
 CACHE = HERE.parent.parent / ".cache"
-INSTALL_SECONDS = 170
 CLIENTS = ("confluent", "kafka-python", "aiokafka", "kcat", "kafkajs", "java")
 OUR_ERRORS = ("Traceback (most recent call last)", "after an error of ours", "AssertionError")
 ANY_ERRORS = (*OUR_ERRORS, " ERROR ", " CRITICAL ")
@@ -117,25 +116,6 @@ def make_records() -> Callable[..., list[Record]]:
     return make
 
 
-def _run(command: Sequence[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-
-
-def _installed(name: str, listing: Path, command: Sequence[str]) -> Path:
-    """The folder of downloads that belong to `listing`, filled when that has changed."""
-    folder = CACHE / name
-    mark = folder / "installed" / listing.name
-    if not mark.is_file() or mark.read_bytes() != listing.read_bytes():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        shutil.copy(listing, folder)
-        _run(command, folder)
-        mark.parent.mkdir()
-        shutil.copy(listing, mark)
-    return folder
-
-
 def _needed(*programs: str) -> None:
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
@@ -146,8 +126,8 @@ def _needed(*programs: str) -> None:
 def java_classpath() -> str:
     """Kafka's client and tools, from Maven; the first time takes a minute."""
     _needed("java", "mvn")
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
-    return os.path.join(_installed("java", HERE / "java" / "pom.xml", command), "jars", "*")
+    listing = (HERE / "java" / "pom.xml").read_text()
+    return os.path.join(fetch(CACHE / "java", "pom.xml", listing, COPY_JARS), "jars", "*")
 
 
 @pytest.fixture(scope="session")
@@ -191,7 +171,8 @@ def tool(toolbox: Callable[..., tuple[int, str]]) -> Callable[..., str]:
 def kafkajs(cluster: UpCluster) -> Iterator[DriverClient]:
     _needed("node", "npm")
     command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
-    folder = _installed("kafkajs", HERE / "kafkajs" / "package.json", command)
+    listing = (HERE / "kafkajs" / "package.json").read_text()
+    folder = fetch(CACHE / "kafkajs", "package.json", listing, command)
     command = ["node", str(HERE / "kafkajs" / "driver.js"), cluster.bootstrap, str(folder)]
     driver = DriverClient("kafkajs", command, cluster.directory / "kafkajs.log")
     yield driver

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from odradek import KafkaAdminClient, NewTopic
 from odradek.client.spark import register
+from odradek.testing.foreign.downloads import COPY_JARS, fetch
 from odradek.testing.up import UpCluster
 
 HERE = Path(__file__).parent
 CONNECTOR = HERE.parent.parent / ".cache" / "spark-kafka"
-INSTALL_SECONDS = 170
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that lives for a minute: compiling well would cost it more than it gains."""
 
@@ -37,17 +36,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
 @pytest.fixture(scope="session")
 def connector_jars() -> list[Path]:
     """Of Spark's own connector; none where Maven is missing. Downloaded again when the listing has changed."""
-    listing, mark = HERE / "kafka_connector" / "pom.xml", CONNECTOR / "pom.xml"
     if shutil.which("mvn") is None:
         return []
-    if not mark.is_file() or mark.read_bytes() != listing.read_bytes():
-        shutil.rmtree(CONNECTOR, ignore_errors=True)
-        CONNECTOR.mkdir(parents=True)
-        command = ["mvn", "-q", "-B", "-f", str(listing), "dependency:copy-dependencies"]
-        command.append(f"-DoutputDirectory={CONNECTOR / 'jars'}")
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-        shutil.copy(listing, mark)
+    fetch(CONNECTOR, "pom.xml", (HERE / "kafka_connector" / "pom.xml").read_text(), COPY_JARS)
     return sorted((CONNECTOR / "jars").glob("*.jar"))
 
 

@@ -1,14 +1,14 @@
 """Apache Kafka 3.9.1 itself, from Maven Central: its broker, its tools, whatever is in its jars."""
 
-import fcntl
 import shutil
 import subprocess
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from odradek.testing.foreign.downloads import COPY_JARS, DownloadFailed, fetch
+
 VERSION = "3.9.1"
-FETCH_SECONDS = 170
 TOOL_SECONDS = 120
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>odradek</groupId><artifactId>kafka</artifactId><version>1</version>
@@ -74,23 +74,9 @@ def kafka_jars(directory: Path) -> KafkaJars:
     java, maven = shutil.which("java"), shutil.which("mvn")
     if java is None:
         raise NoKafka("no java here to run Kafka")
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests of two processes may want them at the same time
-        fetched = directory / "fetched"
-        if not fetched.exists() or fetched.read_text() != POM:
-            if maven is None:
-                raise NoKafka("no mvn here to fetch Kafka with")
-            shutil.rmtree(directory / "jars", ignore_errors=True)
-            _fetch(maven, directory)
-            fetched.write_text(POM)
-    return KafkaJars(directory)
-
-
-def _fetch(maven: str, directory: Path) -> None:
-    (directory / "pom.xml").write_text(POM)
-    command = [maven, "-q", "-B", "-f", str(directory / "pom.xml"), "dependency:copy-dependencies"]
-    command.append(f"-DoutputDirectory={directory / 'jars'}")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
-    if done.returncode:
-        raise NoKafka(f"Kafka's jars cannot be had: {done.stdout[-300:]}")
+    if maven is None:
+        raise NoKafka("no mvn here to fetch Kafka with")
+    try:
+        return KafkaJars(fetch(directory, "pom.xml", POM, COPY_JARS))
+    except DownloadFailed as failed:
+        raise NoKafka(f"Kafka's jars cannot be had: {failed}") from failed

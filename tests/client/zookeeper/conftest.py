@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from odradek import KafkaAdminClient, KafkaProducer, NewTopic
+from odradek.testing.foreign.downloads import COPY_JARS, fetch
 from odradek.testing.up import UpCluster
 
 HERE = Path(__file__).parent
 JARS = HERE.parents[2] / ".cache" / "kafka-1.1"
-INSTALL_SECONDS = 170
 DEADLINE_SECONDS = 60.0
 
 
@@ -170,12 +170,4 @@ def kafka_1_1() -> None:
     """Kafka 1.1's jars, from Maven."""
     if shutil.which("java") is None or shutil.which("mvn") is None:
         pytest.skip("not installed here: java, mvn")
-    listing, mark = HERE / "kafka_1_1" / "pom.xml", JARS / "pom.xml"
-    if mark.is_file() and mark.read_bytes() == listing.read_bytes():
-        return
-    shutil.rmtree(JARS, ignore_errors=True)
-    JARS.mkdir(parents=True)
-    command = ["mvn", "-q", "-B", "-f", str(listing), "dependency:copy-dependencies", f"-DoutputDirectory={JARS}/jars"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    shutil.copy(listing, mark)
+    fetch(JARS, "pom.xml", (HERE / "kafka_1_1" / "pom.xml").read_text(), COPY_JARS)
