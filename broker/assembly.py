@@ -88,36 +88,10 @@ def assemble(
         lambda: identity.least_epoch,
         logs.checkpointing.read_high_watermarks(),
     )
-    groups = GroupCoordinator(
-        world.clock,
-        world.random,
-        ReplicatedTopicStorage(replicas, CONSUMER_OFFSETS),
-        _group_config(config),
-        lambda: metadata.partition_count(CONSUMER_OFFSETS) or config.offsets_topic_num_partitions,
-    )
+    groups = _group_coordinator(config, world, replicas, metadata)
     markers = TransactionMarkers(identity.broker_id, metadata, world.clock, connect, listener)
-    transactions = TransactionCoordinator(
-        world.clock,
-        ReplicatedTopicStorage(replicas, TRANSACTION_STATE),
-        _transaction_config(config),
-        lambda: metadata.partition_count(TRANSACTION_STATE) or config.transaction_state_log_num_partitions,
-        markers,
-    )
+    transactions = _transaction_coordinator(config, world, replicas, metadata, markers)
     internal_topics.coordinators = {CONSUMER_OFFSETS: groups, TRANSACTION_STATE: transactions}
-    channels = BrokerChannels(
-        lambda host, port: Peer(world.network, world.clock, host, port, f"controller-{identity.broker_id}"),
-        world.clock,
-        config.controller_socket_timeout_ms,
-    )
-    controller = Controller(
-        store,
-        world.clock,
-        identity.broker_id,
-        controller_config(config),
-        channels,
-        world.random,
-        on_controller=metadata.controller_changed,
-    )
     creation = TopicCreation(store, metadata, lambda: dynamic.config, world.random)
     services = Services(
         identity=identity,
@@ -136,7 +110,7 @@ def assemble(
         groups=groups,
         transactions=transactions,
         verification=TransactionVerification(identity.broker_id, metadata, connect, listener, transactions),
-        controller=controller,
+        controller=_controller(config, world, store, identity, metadata),
         served=SERVED,
         learn_topic_settings=dynamic.learn,
         auto_create_topic=creation.create,
@@ -172,6 +146,18 @@ def _following_limits(config: BrokerConfig) -> FollowingLimits:
     )
 
 
+def _group_coordinator(
+    config: BrokerConfig, world: World, replicas: ReplicaManager, metadata: MetadataCache
+) -> GroupCoordinator:
+    return GroupCoordinator(
+        world.clock,
+        world.random,
+        ReplicatedTopicStorage(replicas, CONSUMER_OFFSETS),
+        _group_config(config),
+        lambda: metadata.partition_count(CONSUMER_OFFSETS) or config.offsets_topic_num_partitions,
+    )
+
+
 def _group_config(config: BrokerConfig) -> GroupConfig:
     return GroupConfig(
         group_min_session_timeout_ms=config.group_min_session_timeout_ms,
@@ -188,6 +174,18 @@ def _group_config(config: BrokerConfig) -> GroupConfig:
     )
 
 
+def _transaction_coordinator(
+    config: BrokerConfig, world: World, replicas: ReplicaManager, metadata: MetadataCache, markers: TransactionMarkers
+) -> TransactionCoordinator:
+    return TransactionCoordinator(
+        world.clock,
+        ReplicatedTopicStorage(replicas, TRANSACTION_STATE),
+        _transaction_config(config),
+        lambda: metadata.partition_count(TRANSACTION_STATE) or config.transaction_state_log_num_partitions,
+        markers,
+    )
+
+
 def _transaction_config(config: BrokerConfig) -> TransactionConfig:
     return TransactionConfig(
         transaction_max_timeout_ms=config.transaction_max_timeout_ms,
@@ -199,6 +197,25 @@ def _transaction_config(config: BrokerConfig) -> TransactionConfig:
             config.transaction_remove_expired_transaction_cleanup_interval_ms
         ),
         transaction_state_log_load_buffer_size=config.transaction_state_log_load_buffer_size,
+    )
+
+
+def _controller(
+    config: BrokerConfig, world: World, store: Store, identity: Identity, metadata: MetadataCache
+) -> Controller:
+    channels = BrokerChannels(
+        lambda host, port: Peer(world.network, world.clock, host, port, f"controller-{identity.broker_id}"),
+        world.clock,
+        config.controller_socket_timeout_ms,
+    )
+    return Controller(
+        store,
+        world.clock,
+        identity.broker_id,
+        controller_config(config),
+        channels,
+        world.random,
+        on_controller=metadata.controller_changed,
     )
 
 
