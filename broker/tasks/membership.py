@@ -52,8 +52,8 @@ class Membership:
     async def _register(self) -> None:
         while self._session_id == 0 or self._session_id != self._store.session_id:
             self._identity.broker_epoch = await self._registrar.register()
-            self._identity.session_over = False
             self._session_id = self._store.session_id
+            self._identity.session_over = self._session_id == 0  # it may have ended while the answer was on its way
         log.info("broker %d is registered, epoch %d", self._identity.broker_id, self._identity.broker_epoch)
 
     def _on_event(self, event: StoreEvent) -> None:
