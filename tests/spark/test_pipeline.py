@@ -102,8 +102,32 @@ class Pipeline:
     def start(self) -> None:
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
-                self._command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+                self._command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                env=os.environ | {"PYTHONFAULTHANDLER": "1"},
             )
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Ask again and again while it runs; the deadline is for one that hangs, and leaves Spark time to start."""
+        assert self._process is not None
+        deadline = time.monotonic() + RUN_SECONDS
+        while not condition():
+            ended = self._process.poll()
+            assert ended is None, f"ended with {ended} before {what}: {self._log.read_text()[-3000:]}"
+            assert time.monotonic() < deadline, f"not within {RUN_SECONDS} s: {what}\n{self._stacks()}"
+            time.sleep(0.1)
+
+    def _stacks(self) -> str:
+        """What it has said, with where its Python processes stand, the workers' first. It does not survive this."""
+        assert self._process is not None
+        for pid in reversed(descendants(self._process.pid)):
+            if "python" in Path(f"/proc/{pid}/comm").read_text():
+                os.kill(pid, signal.SIGABRT)
+        self._process.wait()
+        return self._log.read_text()[-6000:]
 
     def kill(self) -> None:
         """SIGKILL of the driver and its JVM and workers at once."""
@@ -131,12 +155,10 @@ def highest_batch(cluster: UpCluster) -> int:
     return max((row["batch"] for row in read_results(cluster.bootstrap, RESULTS).values()), default=-1)
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Ask again and again; the deadline is for a pipeline that hangs, and leaves Spark time to start."""
-    deadline = time.monotonic() + RUN_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {RUN_SECONDS} s: {what}"
-        time.sleep(0.1)
+def descendants(pid: int) -> list[int]:
+    """The process and all that it and its children have started, parents before children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(one for child in children for one in descendants(int(child)))]
 
 
 def test_killed_driver_and_killed_broker_change_nothing(
@@ -148,11 +170,11 @@ def test_killed_driver_and_killed_broker_change_nothing(
     create_result_topic(cluster.bootstrap, RESULTS, 1, 3)
     with Pipeline(cluster, topic, tmp_path) as pipeline:
         pipeline.start()
-        wait_until(lambda: highest_batch(cluster) >= 1, "results of the second micro-batch")
+        pipeline.wait_until(lambda: highest_batch(cluster) >= 1, "results of the second micro-batch")
         pipeline.kill()
         killed_at = highest_batch(cluster)
         pipeline.start()
-        wait_until(lambda: highest_batch(cluster) > killed_at, "results after the restart")
+        pipeline.wait_until(lambda: highest_batch(cluster) > killed_at, "results after the restart")
         cluster.kill(1)
         summary = pipeline.end()
         cluster.start(1)
