@@ -19,6 +19,7 @@ from odradek.broker.replication.control import ReplicaControl
 from odradek.broker.replication.following import FollowingLimits
 from odradek.broker.replication.manager import ReplicaManager
 from odradek.broker.replication.sessions import FetchSessionCache
+from odradek.broker.replication.throttling import Throttling, Windows
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.registry import HANDLERS, SERVED
 from odradek.broker.services import Services
@@ -44,6 +45,7 @@ class Assembly:
     services: Services
     connect: PeerFactory
     followings: FollowerFetching
+    throttling: Throttling
     altering: PartitionAltering
     markers: TransactionMarkers
     sockets: SocketServer
@@ -68,12 +70,15 @@ def assemble(
     def broker_epoch() -> int:
         return identity.broker_epoch
 
-    replicas = ReplicaManager(identity.broker_id, logs, world.clock, sockets.purgatory, config.replica_lag_time_max_ms)
+    throttling = _throttling(config, world)
+    replicas = ReplicaManager(
+        identity.broker_id, logs, world.clock, sockets.purgatory, config.replica_lag_time_max_ms, throttling
+    )
     replicas.exists = lambda topic, index: metadata.partition(topic, index) is not None
     replicas.moves.at_once = config.num_replica_alter_log_dirs_threads
     followings = FollowerFetching(
-        identity.broker_id, metadata, world.clock, connect, listener, _following_limits(config), broker_epoch,
-        config.num_replica_fetchers,
+        identity.broker_id, metadata, world.clock, connect, listener, _following_limits(config),
+        throttling.following, broker_epoch, config.num_replica_fetchers,
     )  # fmt: skip
     altering = PartitionAltering(replicas, metadata, world.clock, connect, listener, broker_epoch)
     replicas.proposals = altering
@@ -115,7 +120,7 @@ def assemble(
         learn_topic_settings=dynamic.learn,
         auto_create_topic=creation.create,
     )
-    return Assembly(services, connect, followings, altering, markers, sockets)
+    return Assembly(services, connect, followings, throttling, altering, markers, sockets)
 
 
 def make_sockets(config: BrokerConfig, world: World) -> SocketServer:
@@ -144,6 +149,24 @@ def _following_limits(config: BrokerConfig) -> FollowingLimits:
         response_max_bytes=config.replica_fetch_response_max_bytes,
         backoff_ms=config.replica_fetch_backoff_ms,
     )
+
+
+def _throttling(config: BrokerConfig, world: World) -> Throttling:
+    replication = Windows(config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000.0)
+    moves = Windows(
+        config.alter_log_dirs_replication_quota_window_num,
+        config.alter_log_dirs_replication_quota_window_size_seconds * 1000.0,
+    )
+    throttling = Throttling(world.clock, replication, moves)
+    set_rates(throttling, config)
+    return throttling
+
+
+def set_rates(throttling: Throttling, config: BrokerConfig) -> None:
+    """As they are now: reassignments change them."""
+    throttling.serving.limit.bytes_per_second = config.leader_replication_throttled_rate
+    throttling.following.limit.bytes_per_second = config.follower_replication_throttled_rate
+    throttling.moving.bytes_per_second = config.replica_alter_log_dirs_io_max_bytes_per_second
 
 
 def _group_coordinator(

@@ -91,6 +91,13 @@ class BrokerConfig:
     replica_fetch_backoff_ms: int
     replica_fetch_min_bytes: int
     replica_fetch_response_max_bytes: int
+    leader_replication_throttled_rate: int | None
+    follower_replication_throttled_rate: int | None
+    replica_alter_log_dirs_io_max_bytes_per_second: int | None
+    replication_quota_window_num: int
+    replication_quota_window_size_seconds: int
+    alter_log_dirs_replication_quota_window_num: int
+    alter_log_dirs_replication_quota_window_size_seconds: int
     replica_high_watermark_checkpoint_interval_ms: int
     controller_socket_timeout_ms: int
     auto_leader_rebalance_enable: bool

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from odradek.broker.assembly import Assembly, assemble, controller_config, dispatcher, make_sockets
+from odradek.broker.assembly import Assembly, assemble, controller_config, dispatcher, make_sockets, set_rates
 from odradek.broker.config import BrokerConfig
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.identity import Identity
@@ -228,6 +228,7 @@ class BrokerServer:
         self.config = config
         if self._assembly is not None and self._logs is not None:
             self._assembly.services.config = config
+            set_rates(self._assembly.throttling, config)
             self._assembly.services.controller.configure(controller_config(config))
             self._logs.configure_compaction(compaction_settings(config))
             self._logs.configure_producers(config.producer_id_expiration_ms)

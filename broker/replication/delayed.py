@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from odradek.broker.replication.partition import Partition
-from odradek.broker.replication.reading import FetchParameters, PartitionsRead, read_partitions
-from odradek.broker.replication.sessions import OpenedFetch
+from odradek.broker.replication.reading import PartitionsRead
 from odradek.protocol.errors import ErrorCode
 
 
@@ -59,26 +58,19 @@ class DelayedProduce:
 class DelayedFetch:
     """Waits until `min_bytes` can be read, something is wrong with a partition, or `max_wait_ms` are over."""
 
-    __slots__ = ("_done", "_opened", "_parameters", "_partition_of")
+    __slots__ = ("_done", "_min_bytes", "_read")
 
     def __init__(
-        self,
-        partition_of: Callable[[str, int], Partition | ErrorCode],
-        opened: OpenedFetch,
-        parameters: FetchParameters,
-        done: Callable[[PartitionsRead], None],
+        self, read: Callable[[], PartitionsRead], min_bytes: int, done: Callable[[PartitionsRead], None]
     ) -> None:
-        self._partition_of, self._opened, self._parameters, self._done = partition_of, opened, parameters, done
+        self._read, self._min_bytes, self._done = read, min_bytes, done
 
     def try_complete(self) -> bool:
         read = self._read()
-        if read.failed or read.total_bytes >= self._parameters.min_bytes:
+        if read.failed or read.total_bytes >= self._min_bytes:
             self._done(read)
             return True
         return False
 
     def expire(self) -> None:
         self._done(self._read())
-
-    def _read(self) -> PartitionsRead:
-        return read_partitions(self._partition_of, self._opened.partitions, self._parameters)

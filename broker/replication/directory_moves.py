@@ -14,6 +14,7 @@ from odradek.broker.log.failure import DISK_FULL, StorageFailure
 from odradek.broker.log.manager import LogManager
 from odradek.broker.replication.log_copy import LogCopy
 from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.throttling import RateLimit
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.clock import Clock
 
@@ -21,13 +22,16 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS = 1000.0
 """After a full disk."""
+THROTTLED_PAUSE_MS = 200.0
+"""Before the limit is looked at again."""
 
 
 class DirectoryMoves:
     """Of the partitions in `partitions`, which the replica manager owns."""
 
-    def __init__(self, partitions: Mapping[Key, Partition], logs: LogManager, clock: Clock) -> None:
-        self._partitions, self._logs, self._clock = partitions, logs, clock
+    def __init__(self, partitions: Mapping[Key, Partition], logs: LogManager, clock: Clock, limit: RateLimit) -> None:
+        """`limit`: of the bytes copied per second, `replica.alter.log.dirs.io.max.bytes.per.second`."""
+        self._partitions, self._logs, self._clock, self._limit = partitions, logs, clock, limit
         self.at_once = len(logs.directories)
         """How many go on at a time: `num.replica.alter.log.dirs.threads`."""
         self._waiting: dict[Key, LogCopy] = {}
@@ -111,9 +115,14 @@ class DirectoryMoves:
         if copy.source.closed or copy.target.closed:
             self.forget(*key)
             return
+        if self._limit.exceeded:
+            self._clock.call_later(THROTTLED_PAUSE_MS, lambda: self._turn(key, copy))
+            return
+        before = copy.copied_bytes
         try:
             if copy.advance(then=lambda: self._soon(key, copy)):
                 self._promote(key)
+            self._limit.count(copy.copied_bytes - before)
         except StorageFailure:
             self.forget(*key)  # the directory is offline, and has been reported
         except KafkaError as error:

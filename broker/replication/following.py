@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.sessions import EPOCH_MAX, INITIAL_EPOCH, NO_SESSION
+from odradek.broker.replication.throttling import Throttle
 from odradek.broker.replication.truncation import truncation_offset
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import (
@@ -31,6 +32,8 @@ LOOK_AT_ALL_MS = 1000
 """How often all partitions are looked at: where our own log starts may move without a fetch."""
 LEADER_NOT_READY_BACKOFF_MS = 50.0
 """The new leader may hear of its election a moment after us."""
+THROTTLED_PAUSE_MS = 200.0
+"""How long a partition is left out of the fetches before the limit is looked at again."""
 
 PartitionKey = tuple[bytes, int]
 """Topic id and partition index."""
@@ -51,11 +54,13 @@ class FollowingLimits(NamedTuple):
 class Followed:
     """A partition that is being copied."""
 
-    __slots__ = ("needs_leader_offsets", "not_before_ms", "partition", "stopped")
+    __slots__ = ("caught_up", "needs_leader_offsets", "not_before_ms", "partition", "stopped")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.not_before_ms = 0.0
+        self.caught_up = False
+        """At its last answer our log reached the leader's high watermark."""
         self.stopped = False
         """The leader has fenced us: nothing to do until the controller tells news."""
         self.needs_leader_offsets = False
@@ -72,8 +77,9 @@ NOTHING_ASKED: Asked = (-1, -1, -1, -1)
 class LeaderFollowing:
     """All that one fetcher task copies from the leader `leader_id`."""
 
-    def __init__(self, local_id: int, leader_id: int, limits: FollowingLimits) -> None:
+    def __init__(self, local_id: int, leader_id: int, limits: FollowingLimits, throttle: Throttle) -> None:
         self.local_id, self.leader_id, self.limits = local_id, leader_id, limits
+        self._throttle = throttle
         self.broker_epoch = -1
         self._followed: dict[PartitionKey, Followed] = {}
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
@@ -114,6 +120,7 @@ class LeaderFollowing:
     def request(self, now_ms: float) -> FetchRequest | None:
         """The next Fetch, or None when no partition can be asked for at present."""
         forgotten: list[PartitionKey] = []
+        self._hold_back(now_ms)
         if now_ms < self._look_at_all_ms:
             changed = {key: self._asked(self._followed[key].partition) for key in self._grown}
             self._in_session.update(changed)
@@ -138,6 +145,15 @@ class LeaderFollowing:
             topics=self._topics(changed.items()),
             forgotten_topics_data=[ForgottenTopic(topic_id=id_, partitions=[index]) for id_, index in forgotten],
         )
+
+    def _hold_back(self, now_ms: float) -> None:
+        """Leave out what the throttle holds back, for a while."""
+        if not self._throttle.limit.exceeded:
+            return
+        for followed in self._followed.values():
+            if not followed.caught_up and self._throttle.holds_back(followed.partition):
+                followed.not_before_ms = max(followed.not_before_ms, now_ms + THROTTLED_PAUSE_MS)
+                self._look_at_all_ms = 0.0
 
     @staticmethod
     def _asked(partition: Partition) -> Asked:
@@ -208,8 +224,11 @@ class LeaderFollowing:
             if data.diverging_epoch is not None:
                 self._truncate(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
                 return False
+            records = data.records or b""
             try:
-                partition.append_as_follower(data.records or b"", data.high_watermark, data.log_start_offset)
+                partition.append_as_follower(records, data.high_watermark, data.log_start_offset)
+                followed.caught_up = data.high_watermark <= partition.log.log_end_offset
+                self._throttle.copied(partition, len(records))
                 return True
             except KafkaError as bad:
                 log.error("%s: what the leader sent cannot be appended: %s", partition, bad)

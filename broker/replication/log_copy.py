@@ -52,6 +52,8 @@ class LogCopy:
         self._begun = False
         self._arrived: Arrived | None = None
         self._end_bytes = END_BYTES_MIN
+        self.copied_bytes = 0
+        """So far, those that were cut off again included."""
         self._unsynced_bytes = 0
         self._near_end = False
         self._flushes = 0
@@ -177,6 +179,7 @@ class LogCopy:
         if not size:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.source}: no batch at {self.target.log_end_offset}")
         self.target.append_as_follower(data[:size])
+        self.copied_bytes += size
         self._unsynced_bytes += size
         return size
 

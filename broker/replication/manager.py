@@ -11,8 +11,10 @@ from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.partition import IsrProposal, Partition
 from odradek.broker.replication.reading import FetchParameters, PartitionsRead, read_partitions
-from odradek.broker.replication.sessions import FetchSession, OpenedFetch
+from odradek.broker.replication.sessions import FetchSession, OpenedFetch, WantedPartition
+from odradek.broker.replication.throttling import Throttling
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.fetch import PartitionData
 from odradek.world.clock import Clock
 from odradek.world.files import Buffer
 
@@ -49,13 +51,15 @@ class ReplicaManager:
         clock: Clock,
         purgatory: Purgatory,
         lag_time_ms_max: int,
+        throttling: Throttling,
     ) -> None:
         self.broker_id = broker_id
         self.logs, self.clock = logs, clock
         self.purgatory = purgatory
         self.lag_time_ms_max = lag_time_ms_max
         self.partitions: dict[tuple[str, int], Partition] = {}
-        self.moves = DirectoryMoves(self.partitions, logs, clock)
+        self.serving = throttling.serving
+        self.moves = DirectoryMoves(self.partitions, logs, clock, throttling.moving)
         self.proposals: IsrProposals | None = None
         self.exists: Callable[[str, int], bool] = lambda topic, index: False
         """Whether the cluster has that partition, here or elsewhere."""
@@ -109,11 +113,23 @@ class ReplicaManager:
 
     def read(self, opened: OpenedFetch, parameters: FetchParameters) -> PartitionsRead:
         """Read, and when it is a follower who asks, note how far it has come."""
-        read = read_partitions(self.partition, opened.partitions, parameters)
+        read = self.read_again(opened, parameters)
         if parameters.as_follower:
             refused = self._follower_fetched(read, parameters, opened.session)
             return read._replace(failed=True) if refused else read
         return read
+
+    def read_again(self, opened: OpenedFetch, parameters: FetchParameters) -> PartitionsRead:
+        """What there is by now, for a request that has waited."""
+        return read_partitions(self.partition, opened.partitions, parameters, self.serving)
+
+    def served(self, answers: Iterable[tuple[WantedPartition, PartitionData]]) -> None:
+        """These are sent to a follower now."""
+        if self.serving.limit.bytes_per_second is not None:
+            for wanted, answer in answers:
+                partition = self.partitions.get((wanted.topic, wanted.index))
+                if partition is not None and answer.records:
+                    self.serving.copied(partition, len(answer.records))
 
     def _follower_fetched(
         self, read: PartitionsRead, parameters: FetchParameters, session: FetchSession | None

@@ -7,6 +7,7 @@ from odradek.broker.log.slices import LogSlice
 from odradek.broker.replication import conversion
 from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.broker.replication.sessions import WantedPartition
+from odradek.broker.replication.throttling import Throttle
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 from odradek.protocol.primitives import ZERO_UUID, Records
@@ -54,13 +55,17 @@ def read_partitions(
     partition_of: Callable[[str, int], Partition | ErrorCode],
     wanted: Iterable[WantedPartition],
     parameters: FetchParameters,
+    throttle: Throttle,
 ) -> PartitionsRead:
-    """Read each partition in turn while `max_bytes` lasts; the first one that has anything gives one whole batch."""
+    """Read each partition in turn while `max_bytes` lasts; the first one that has anything gives one whole batch.
+
+    `throttle`: what followers may read; a partition that it holds back is answered as if it had nothing new.
+    """
     answers = []
     total, left, failed = 0, parameters.max_bytes, False
     first = True
     for partition in wanted:
-        answer = _read_one(partition_of, partition, parameters, left, first)
+        answer = _read_one(partition_of, partition, parameters, throttle, left, first)
         answers.append((partition, answer))
         if answer.error_code or answer.diverging_epoch is not None:
             failed = True
@@ -81,6 +86,7 @@ def _read_one(
     partition_of: Callable[[str, int], Partition | ErrorCode],
     wanted: WantedPartition,
     parameters: FetchParameters,
+    throttle: Throttle,
     left: int,
     whole_first_batch: bool,
 ) -> PartitionData:
@@ -106,6 +112,8 @@ def _read_one(
         records, aborted = _records(partition, wanted, parameters, min(wanted.max_bytes, left), whole_first_batch)
     except KafkaError as refused:
         return _refusal(wanted, refused.code, parameters.version, partition)
+    if parameters.as_follower and parameters.replica_id not in partition.committed_isr:
+        records = b"" if throttle.holds_back(partition) else records
     return _answer(partition, records, aborted=aborted)
 
 

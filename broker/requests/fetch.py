@@ -44,14 +44,13 @@ def handle(broker: Services, request: FetchRequest, context: RequestContext) -> 
     nothing_asked = not read.answers and not opened.incremental
     enough = read.failed or read.total_bytes >= parameters.min_bytes or nothing_asked
     if enough or parameters.max_wait_ms <= 0:
-        return Reply(_response(broker, opened, read, context))
+        return Reply(_response(broker, opened, parameters, read, context))
 
     def start(respond: Respond) -> DelayedFetch:
         return DelayedFetch(
-            broker.replicas.partition,
-            opened,
-            parameters,
-            lambda read: respond(_response(broker, opened, read, context)),
+            lambda: broker.replicas.read_again(opened, parameters),
+            parameters.min_bytes,
+            lambda read: respond(_response(broker, opened, parameters, read, context)),
         )
 
     return Wait(start, _keys(broker, opened, parameters), parameters.max_wait_ms, tried=True)
@@ -77,9 +76,13 @@ def _keys(broker: Services, opened: OpenedFetch, parameters: FetchParameters) ->
     return [opened.session, *keys] if opened.session is not None else keys
 
 
-def _response(broker: Services, opened: OpenedFetch, read: PartitionsRead, context: RequestContext) -> FetchResponse:
+def _response(
+    broker: Services, opened: OpenedFetch, parameters: FetchParameters, read: PartitionsRead, context: RequestContext
+) -> FetchResponse:
     session = opened.session
     answers = read.answers if session is None else _told(broker, session, read, opened.incremental)
+    if parameters.as_follower:
+        broker.replicas.served(answers)
     response = FetchResponse(session_id=0 if session is None else session.id, responses=_by_topic(answers))
     if read.failed and context.api_version >= FIRST_VERSION_WITH_ENDPOINTS:
         response.node_endpoints = _leaders_named(broker, answers, context.listener)

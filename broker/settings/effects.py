@@ -37,6 +37,9 @@ WORKS: Final = _names(
     unclean.leader.election.enable message.max.bytes compression.type
     replica.lag.time.max.ms replica.fetch.max.bytes replica.fetch.wait.max.ms
     replica.fetch.backoff.ms replica.fetch.min.bytes replica.fetch.response.max.bytes
+    leader.replication.throttled.rate follower.replication.throttled.rate
+    replica.alter.log.dirs.io.max.bytes.per.second replication.quota.window.num replication.quota.window.size.seconds
+    alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
     replica.high.watermark.checkpoint.interval.ms num.replica.fetchers num.replica.alter.log.dirs.threads
     controller.socket.timeout.ms
     auto.leader.rebalance.enable leader.imbalance.per.broker.percentage leader.imbalance.check.interval.seconds
@@ -87,6 +90,7 @@ TOPIC_WORKS: Final = _names(
     min.insync.replicas compression.type preallocate message.timestamp.type message.timestamp.difference.max.ms
     message.timestamp.before.max.ms message.timestamp.after.max.ms message.downconversion.enable
     delete.retention.ms min.compaction.lag.ms max.compaction.lag.ms min.cleanable.dirty.ratio
+    leader.replication.throttled.replicas follower.replication.throttled.replicas
     """
 )
 

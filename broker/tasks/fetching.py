@@ -9,6 +9,7 @@ from odradek.broker.metadata import MetadataCache, Node
 from odradek.broker.network.peer import Peer
 from odradek.broker.replication.following import FETCH_VERSION, Followed, FollowingLimits, LeaderFollowing
 from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.throttling import Throttle
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.list_offsets import (
@@ -153,12 +154,14 @@ class FollowerFetching:
         connect: PeerFactory,
         listener: str,
         limits: FollowingLimits,
+        throttle: Throttle,
         broker_epoch: Callable[[], int],
         fetchers_per_leader: int = 1,
     ) -> None:
         self.broker_id, self.metadata, self.clock = broker_id, metadata, clock
         self.connect, self.listener, self.limits = connect, listener, limits
         self.broker_epoch = broker_epoch
+        self._throttle = throttle
         self._fetchers_per_leader = fetchers_per_leader
         self._tasks: dict[tuple[int, int], FetcherTask] = {}
         self._task_of: dict[Partition, FetcherTask] = {}
@@ -170,7 +173,7 @@ class FollowerFetching:
         key = (partition.leader, lane)
         task = self._tasks.get(key)
         if task is None:
-            core = LeaderFollowing(self.broker_id, partition.leader, self.limits)
+            core = LeaderFollowing(self.broker_id, partition.leader, self.limits, self._throttle)
             task = self._tasks[key] = FetcherTask(
                 core, f"fetcher-{self.broker_id}-from-{partition.leader}-{lane}", self
             )

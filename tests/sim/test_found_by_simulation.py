@@ -14,6 +14,7 @@ from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.following import FollowingLimits, LeaderFollowing
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.sessions import FetchSessionCache, TopicNames
+from odradek.broker.replication.throttling import Throttling
 from odradek.client.consumer.positions import Positions
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.fetch import (
@@ -29,6 +30,7 @@ from odradek.testing.virtual_clock import ManualClock
 
 T0 = TopicPartition("t", 0)
 TOPIC_ID = b"t" * 16
+THROTTLING = Throttling(ManualClock())
 
 
 def test_a_partition_that_comes_back_has_another_version() -> None:
@@ -89,7 +91,7 @@ def test_all_five_batches_are_known_again_after_a_clean_shutdown() -> None:
 
 def test_a_partition_left_while_a_fetch_is_under_way_is_forgotten() -> None:
     """Else it stays in the leader's session, is answered with an error at once, and the two spin."""
-    following = LeaderFollowing(1, 0, FollowingLimits(500, 1, 1 << 20, 1 << 20, 1_000))
+    following = LeaderFollowing(1, 0, FollowingLimits(500, 1, 1 << 20, 1 << 20, 1_000), THROTTLING.following)
     kept, left = (Partition("t", index, 1, open_test_log(make_storage(), LogConfig())) for index in range(2))
     for partition in (kept, left):
         partition.topic_id = TOPIC_ID

@@ -1,21 +1,30 @@
 """What a follower asks for: the partitions that moved, and all of them when something else may have changed."""
 
 from odradek.broker.log.config import LogConfig
-from odradek.broker.replication.following import LOOK_AT_ALL_MS, FollowingLimits, LeaderFollowing
+from odradek.broker.replication.following import (
+    LOOK_AT_ALL_MS,
+    THROTTLED_PAUSE_MS,
+    FollowingLimits,
+    LeaderFollowing,
+)
 from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.throttling import Throttling
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.virtual_clock import ManualClock
 
 TOPIC_ID = b"t" * 16
 LIMITS = FollowingLimits(500, 1, 1 << 20, 1 << 20, 1_000)
 SESSION = 5
 
 
-def following(count: int) -> tuple[LeaderFollowing, list[Partition]]:
+def following(
+    count: int, throttling: Throttling | None = None, config: LogConfig = LogConfig()
+) -> tuple[LeaderFollowing, list[Partition]]:
     """After the first fetch, which named all."""
-    core = LeaderFollowing(1, 0, LIMITS)
-    partitions = [Partition("t", index, 1, open_test_log(make_storage(), LogConfig())) for index in range(count)]
+    core = LeaderFollowing(1, 0, LIMITS, (throttling or Throttling(ManualClock())).following)
+    partitions = [Partition("t", index, 1, open_test_log(make_storage(), config)) for index in range(count)]
     for partition in partitions:
         partition.topic_id = TOPIC_ID
         partition.follow(PartitionView(0, 0, (0, 1), 0, (0, 1)))
@@ -85,3 +94,31 @@ def test_out_of_range_is_noticed_at_once() -> None:
     answer(core)
     core.leader_offsets(followed, 7, 9)
     assert core.out_of_range() == [] and named(core.request(3.0)) == [1]
+
+
+def test_what_is_behind_waits_while_too_much_was_fetched() -> None:
+    """Who has reached the leader's high watermark is fetched all the same, and so is what the topic does not name."""
+    clock = ManualClock()
+    throttling = Throttling(clock)
+    throttling.following.limit.bytes_per_second = 10
+    core, partitions = following(3, throttling, LogConfig(follower_replication_throttled_replicas=("0:1", "1:1")))
+    data = [records(partition, 0) for partition in partitions]
+    data[0].high_watermark = data[2].high_watermark = 5
+    answer(core, *data)
+    request = core.request(1.0)
+    assert request is not None and named(request) == [1, 2]
+    assert [one.partitions for one in request.forgotten_topics_data] == [[0]]
+    assert core.next_wake_ms() == 0.0
+    answer(core)
+    clock.advance(60_000)
+    assert named(core.request(60_000.0)) == [0]
+
+
+def test_when_all_wait_the_next_look_is_a_moment_away() -> None:
+    throttling = Throttling(ManualClock())
+    throttling.following.limit.bytes_per_second = 10
+    core, (partition,) = following(1, throttling, LogConfig(follower_replication_throttled_replicas=("*",)))
+    behind = records(partition, 0)
+    behind.high_watermark = 5
+    answer(core, behind)
+    assert core.request(1.0) is None and core.next_wake_ms() == 1.0 + THROTTLED_PAUSE_MS

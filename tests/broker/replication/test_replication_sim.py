@@ -21,6 +21,7 @@ from odradek.broker.replication.following import FollowingLimits, LeaderFollowin
 from odradek.broker.replication.partition import IsrProposal, Partition, PartitionView
 from odradek.broker.replication.reading import FetchParameters, read_partitions
 from odradek.broker.replication.sessions import FetchSessionCache, TopicNames
+from odradek.broker.replication.throttling import Throttling
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
@@ -85,7 +86,7 @@ class Replica:
             mine.follow(view)
             self.following = None
             if view.leader >= 0:
-                self.following = LeaderFollowing(self.id, view.leader, LIMITS)
+                self.following = LeaderFollowing(self.id, view.leader, LIMITS, self.world.throttling.following)
                 self.following.broker_epoch = self.epoch
                 self.following.follow(mine)
 
@@ -103,6 +104,7 @@ class Adversary:
     def __init__(self, seed: int) -> None:
         self.random, self.clock = random.Random(seed), ManualClock()
         self.purgatory = Purgatory(TimingWheel(self.clock))
+        self.throttling = Throttling(self.clock)
         self.view = PartitionView(0, 0, BROKERS, 0, BROKERS)
         self.replicas = [Replica(broker, self) for broker in BROKERS]
         self.mail: list[Callable[[], None]] = []
@@ -223,7 +225,9 @@ class Adversary:
         if opened.error is ErrorCode.NONE:
             assert request.replica_state is not None
             parameters = FetchParameters(17, replica.id, request.replica_state.replica_epoch, 0, 0, 10_000)
-            read = read_partitions(lambda topic, index: leader.partition, list(opened.partitions), parameters)
+            read = read_partitions(
+                lambda topic, index: leader.partition, list(opened.partitions), parameters, self.throttling.serving
+            )
             for wanted, answer in read.answers:
                 if not answer.error_code and answer.diverging_epoch is None:
                     _, proposal = leader.partition.follower_fetched(

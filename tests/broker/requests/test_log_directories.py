@@ -129,6 +129,22 @@ def test_a_replica_moves_while_it_is_written() -> None:
     with_brokers(scenario)
 
 
+def test_a_move_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 kB at 100 kB per second (KIP-113)."""
+    monkeypatch.setattr(log_copy, "READ_BYTES", 60_000)
+
+    async def scenario(client: Client) -> None:
+        await client.create()
+        await client.produce(*[b"%d" % (n % 10) * 50_000 for n in range(10)])
+        assert await client.move("/b") == ErrorCode.NONE
+        began_ms = client.cluster.clock.monotonic_ms()
+        while await client.where() != {"/a": [], "/b": [(TOPIC, 0, False)]}:
+            await asyncio.sleep(0.1)
+        assert 4_000 < client.cluster.clock.monotonic_ms() - began_ms < 7_000
+
+    with_brokers(scenario, replica_alter_log_dirs_io_max_bytes_per_second="100000")
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_refusals(version: int) -> None:
     async def scenario(client: Client) -> None:

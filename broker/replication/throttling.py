@@ -1,0 +1,95 @@
+"""How fast replicas are copied, so that a reassignment leaves room for clients (KIP-73).
+
+A leader and a follower have a limit each, in bytes per second for all their partitions together. A topic's settings
+name the replicas that it holds for. Who is in sync is never held back, or it would drop out of the ISR; what it copies
+counts. Moves between directories (KIP-113) have a limit of their own. Kafka: ReplicationQuotaManager.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from operator import attrgetter
+from typing import NamedTuple
+
+from odradek.broker.log.config import LogConfig
+from odradek.broker.replication.partition import Partition
+from odradek.world.clock import Clock
+
+ALL = ("*",)
+
+
+class Windows(NamedTuple):
+    """Over how long a rate is measured: `replication.quota.window.num` and `.size.seconds`."""
+
+    number: int
+    length_ms: float
+
+
+KAFKAS_WINDOWS = Windows(11, 1000.0)
+
+
+class RateLimit:
+    """Bytes per second, over the last windows, of which the youngest is not over yet."""
+
+    def __init__(self, clock: Clock, windows: Windows) -> None:
+        self._clock, self._windows = clock, windows
+        self.bytes_per_second: int | None = None
+        """None: no limit."""
+        self._counted: deque[tuple[float, int]] = deque()
+        """Per window that saw any: when it began, and how many bytes."""
+
+    def count(self, size: int) -> None:
+        """So many bytes were copied. Not remembered while there is no limit."""
+        if self.bytes_per_second is None or not size:
+            return
+        now_ms = self._clock.monotonic_ms()
+        if self._counted and now_ms < self._counted[-1][0] + self._windows.length_ms:
+            began_ms, before = self._counted.pop()
+            self._counted.append((began_ms, before + size))
+        else:
+            self._counted.append((now_ms, size))
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether more was copied than the time since allows. The first window counts as a whole from its start."""
+        if self.bytes_per_second is None or not self._counted:
+            return False
+        now_ms = self._clock.monotonic_ms()
+        while self._counted and self._counted[0][0] + self._windows.number * self._windows.length_ms <= now_ms:
+            self._counted.popleft()
+        if not self._counted:
+            return False
+        passed_ms = max(now_ms - self._counted[0][0], self._windows.length_ms)
+        return sum(size for _, size in self._counted) * 1000.0 > self.bytes_per_second * passed_ms
+
+
+class Throttle:
+    """The limit of one side. `named`: the topic setting that says which replicas it holds for."""
+
+    def __init__(self, limit: RateLimit, named: Callable[[LogConfig], tuple[str, ...]]) -> None:
+        self.limit, self._named = limit, named
+
+    def applies_to(self, partition: Partition) -> bool:
+        """Whether this broker's replica is one of them."""
+        named = self._named(partition.log.config)
+        return bool(named) and (named == ALL or f"{partition.index}:{partition.local_id}" in named)
+
+    def holds_back(self, partition: Partition) -> bool:
+        """Whether a replica that is not in sync has to wait."""
+        return self.limit.bytes_per_second is not None and self.applies_to(partition) and self.limit.exceeded
+
+    def copied(self, partition: Partition, size: int) -> None:
+        """So many bytes of it went from the leader to the follower."""
+        if self.limit.bytes_per_second is not None and self.applies_to(partition):
+            self.limit.count(size)
+
+
+class Throttling:
+    """The limits of one broker; none at first."""
+
+    def __init__(self, clock: Clock, replication: Windows = KAFKAS_WINDOWS, moves: Windows = KAFKAS_WINDOWS) -> None:
+        self.serving = Throttle(RateLimit(clock, replication), attrgetter("leader_replication_throttled_replicas"))
+        """What it gives to followers, by `leader.replication.throttled.rate`."""
+        self.following = Throttle(RateLimit(clock, replication), attrgetter("follower_replication_throttled_replicas"))
+        """What it fetches from leaders, by `follower.replication.throttled.rate`."""
+        self.moving = RateLimit(clock, moves)
+        """What it copies between log directories, by `replica.alter.log.dirs.io.max.bytes.per.second`."""

@@ -1,0 +1,85 @@
+"""Limits on copying: how a rate is measured, and what each side does about it (KIP-73)."""
+
+import pytest
+
+from odradek.broker.log.config import LogConfig
+from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.reading import FetchParameters, read_partitions
+from odradek.broker.replication.sessions import WantedPartition
+from odradek.broker.replication.throttling import RateLimit, Throttle, Throttling, Windows
+from odradek.protocol.messages.fetch import FetchPartition
+from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.virtual_clock import ManualClock
+
+LEADER, IN_SYNC, BEHIND, CONSUMER = 0, 1, 2, -1
+
+
+def test_a_rate_is_that_of_the_last_windows() -> None:
+    clock = ManualClock()
+    limit = RateLimit(clock, Windows(3, 1000.0))
+    limit.count(5_000)
+    limit.bytes_per_second = 100
+    assert not limit.exceeded, "what was copied without a limit does not count"
+    limit.count(100)
+    assert not limit.exceeded
+    limit.count(50)
+    assert limit.exceeded, "150 bytes in the first second"
+    clock.advance(1_500)
+    assert not limit.exceeded, "150 bytes in 1.5 seconds"
+    limit.count(100)
+    assert limit.exceeded
+    clock.advance(1_000)
+    assert not limit.exceeded, "250 in 2.5"
+    limit.count(900)
+    clock.advance(600)
+    assert limit.exceeded, "the first second is forgotten: 1,000 in 1.6"
+    limit.bytes_per_second = None
+    assert not limit.exceeded
+    limit.bytes_per_second = 100
+    clock.advance(10_000)
+    assert not limit.exceeded
+
+
+@pytest.mark.parametrize(
+    ("named", "applies"), [((), False), (("*",), True), (("3:0", "4:1"), True), (("3:1", "4:0"), False)]
+)
+def test_a_throttle_applies_to_the_replicas_that_the_topic_names(named: tuple[str, ...], applies: bool) -> None:
+    clock = ManualClock()
+    config = LogConfig(leader_replication_throttled_replicas=named)
+    partition = Partition("t", 3, LEADER, open_test_log(make_storage(), config))
+    limit = RateLimit(clock, Windows(11, 1000.0))
+    throttle = Throttle(limit, lambda config: config.leader_replication_throttled_replicas)
+    limit.bytes_per_second = 10
+    assert throttle.applies_to(partition) is applies and not throttle.holds_back(partition)
+    throttle.copied(partition, 100)
+    assert throttle.holds_back(partition) is applies
+
+
+@pytest.mark.parametrize(
+    ("reader", "is_served"), [(CONSUMER, True), (IN_SYNC, True), (BEHIND, False)], ids=["consumer", "in sync", "behind"]
+)
+def test_only_a_follower_that_is_behind_is_held_back(reader: int, is_served: bool) -> None:
+    clock = ManualClock()
+    partition = Partition(
+        "t", 0, LEADER, open_test_log(make_storage(), LogConfig(leader_replication_throttled_replicas=("*",)))
+    )
+    partition.lead(PartitionView(LEADER, 0, (LEADER, IN_SYNC), 0, (LEADER, IN_SYNC, BEHIND)), 0.0)
+    partition.append_as_leader(make_batch([b"x"]), 1)
+    partition.high_watermark = 1
+    throttle = Throttling(clock).serving
+    throttle.limit.bytes_per_second = 10
+
+    def read() -> tuple[bool, int]:
+        wanted = WantedPartition("t", partition.topic_id, FetchPartition(fetch_offset=0, partition_max_bytes=1000))
+        parameters = FetchParameters(12, reader, -1, 500, 1, 1000)
+        found = read_partitions(lambda topic, index: partition, [wanted], parameters, throttle)
+        ((_, answer),) = found.answers
+        assert not answer.error_code and answer.high_watermark == 1 and not found.failed
+        assert answer.records is not None and len(answer.records) == found.total_bytes
+        return found.total_bytes > 0, answer.error_code
+
+    assert read() == (True, 0)
+    throttle.copied(partition, 1_000)
+    assert read() == (is_served, 0)
+    clock.advance(12_000)
+    assert read() == (True, 0)
