@@ -50,9 +50,17 @@ def test_topics_and_partitions(admin: AdminClient, wait_until: Wait) -> None:
     fewer = NewPartitions(name, 4)
     assert _refusal(lambda: admin.create_partitions([fewer])[name].result(30)) == "INVALID_PARTITIONS"
     wait_until(lambda: len(admin.list_topics(name, 10).topics[name].partitions) == 5, "five partitions")
-    described = admin.describe_topics(Topics([name]))[name].result(30)
-    assert len(described.partitions) == 5 and described.topic_id is not None
-    assert all(len(one.replicas) == len(one.isr) == 3 and one.leader is not None for one in described.partitions)
+
+    def described() -> bool:
+        """By whichever broker is asked."""
+        try:
+            found = admin.describe_topics(Topics([name]))[name].result(30)
+        except KafkaException:
+            return False
+        whole = [one for one in found.partitions if len(one.replicas) == len(one.isr) == 3 and one.leader is not None]
+        return len(whole) == len(found.partitions) == 5 and found.topic_id is not None
+
+    wait_until(described, "five partitions with leaders")
     admin.delete_topics([name])[name].result(30)
     wait_until(lambda: name not in admin.list_topics(timeout=10).topics, "the topic is gone")
 

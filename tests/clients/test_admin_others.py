@@ -17,10 +17,10 @@ from odradek.testing.up import UpCluster
 pytestmark = pytest.mark.cluster
 
 
-async def _known_everywhere(bootstrap: str, topic: str, partitions: int) -> None:
-    """The brokers learn of a topic one after another; the client asks any of them."""
+def known_everywhere(bootstrap: str, topic: str, partitions: int) -> None:
+    """The brokers learn of a topic one after another; a client asks any of them. No partitions: it is gone."""
     for address in bootstrap.split(","):
-        told = 0
+        told = -1
         while told != partitions:
             with RawConnection(address) as connection:
                 asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
@@ -36,7 +36,7 @@ async def _aiokafka(bootstrap: str) -> None:
     answer = await admin.create_topics([NewTopic(name, 2, 3)])
     assert [error for _, error, *_ in answer.topic_errors] == [TopicAlreadyExistsError.errno]
     await admin.create_partitions({name: NewPartitions(3)})
-    await _known_everywhere(bootstrap, name, 3)
+    known_everywhere(bootstrap, name, 3)
     assert name in await admin.list_topics()
     resource = ConfigResource(ConfigResourceType.TOPIC, name, {"retention.ms": "7200000"})
     await admin.alter_configs([resource])
@@ -76,9 +76,12 @@ def test_aiokafka_groups(
     member.close()
 
 
-def test_kafkajs(kafkajs: DriverClient) -> None:
-    found = kafkajs.ask("admin", topic="kafkajs-topics", group="kafkajs-admin-group")
-    assert (found["created"], found["createdAgain"]) == (True, False)
+def test_kafkajs(kafkajs: DriverClient, cluster: UpCluster) -> None:
+    topic = "kafkajs-topics"
+    made = kafkajs.ask("create", topic=topic)
+    assert (made["created"], made["createdAgain"]) == (True, False)
+    known_everywhere(cluster.bootstrap, topic, 3)
+    found = kafkajs.ask("admin", topic=topic, group="kafkajs-admin-group")
     assert found["listed"] and found["partitions"] == 3
     assert found["retention"] == [["retention.ms", "3600000"]]
     assert found["retentionAltered"] == [["retention.ms", "7200000"]]
@@ -87,13 +90,16 @@ def test_kafkajs(kafkajs: DriverClient) -> None:
     assert {one["partition"]: one["offset"] for one in found["committed"]} == {0: "0", 1: "0", 2: "-1"}
     assert found["groupListed"] and found["groupState"] == "Empty"
     assert [one["errorCode"] for one in found["groupDeleted"]] == [0]
-    assert not found["listedAfter"]
+    known_everywhere(cluster.bootstrap, topic, 0)
 
 
-def test_java(java: DriverClient) -> None:
-    found = java.ask("admin", topic="java-topics", group="java-admin-group")
-    assert found["createdPartitions"] == 2 and found["createdId"] == found["topicId"]
-    assert found["createdAgain"] == "TopicExistsException"
+def test_java(java: DriverClient, cluster: UpCluster) -> None:
+    topic = "java-topics"
+    made = java.ask("create", topic=topic)
+    assert made["createdPartitions"] == 2 and made["createdAgain"] == "TopicExistsException"
+    known_everywhere(cluster.bootstrap, topic, 3)
+    found = java.ask("admin", topic=topic, group="java-admin-group")
+    assert made["createdId"] == found["topicId"]
     assert found["listed"] and found["partitions"] == 3
     assert found["missing"] == "UnknownTopicOrPartitionException"
     assert found["brokers"] == 3 and found["controller"] in (0, 1, 2)
@@ -104,4 +110,4 @@ def test_java(java: DriverClient) -> None:
     assert found["committed"] == "2 by hand" and found["committedAfter"] == 0
     assert found["groupListed"] and found["groupState"] == "Empty" and not found["groupListedAfter"]
     assert found["reassigned"] and found["election"] == "ElectionNotNeededException"
-    assert not found["listedAfter"]
+    known_everywhere(cluster.bootstrap, topic, 0)

@@ -21,11 +21,11 @@ from odradek.pipeline.flights import DELAYED_FROM_MINUTES, TOTALS
 from odradek.pipeline.result_topic import ResultTopic, create_result_topic, read_results
 from odradek.testing.up import UpCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(800)]
 
 FLIGHTS, PER_BATCH = 40_000, 8_000
 RESULTS = "results"
-RUN_SECONDS = 150
+RUN_SECONDS = 240
 
 
 def send(cluster: UpCluster, topic: str, flights: list[Flight]) -> None:
@@ -110,14 +110,17 @@ class Pipeline:
                 env=os.environ | {"PYTHONFAULTHANDLER": "1"},
             )
 
-    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Ask again and again while it runs; the deadline is for one that hangs, and leaves Spark time to start."""
+    def wait_for_batch(self, number: int) -> None:
+        """Until it has written this micro-batch; the deadline is for one that hangs.
+
+        Looking into directories is cheap: reading the result topic over and over would take the processor from Spark.
+        """
         assert self._process is not None
         deadline = time.monotonic() + RUN_SECONDS
-        while not condition():
+        while not list(self.output.glob(f"*/batch={number}/_SUCCESS")):
             ended = self._process.poll()
-            assert ended is None, f"ended with {ended} before {what}: {self._log.read_text()[-3000:]}"
-            assert time.monotonic() < deadline, f"not within {RUN_SECONDS} s: {what}\n{self._stacks()}"
+            assert ended is None, f"ended with {ended} before batch {number}: {self._log.read_text()[-3000:]}"
+            assert time.monotonic() < deadline, f"not within {RUN_SECONDS} s: batch {number}\n{self._stacks()}"
             time.sleep(0.1)
 
     def _stacks(self) -> str:
@@ -170,11 +173,11 @@ def test_killed_driver_and_killed_broker_change_nothing(
     create_result_topic(cluster.bootstrap, RESULTS, 1, 3)
     with Pipeline(cluster, topic, tmp_path) as pipeline:
         pipeline.start()
-        pipeline.wait_until(lambda: highest_batch(cluster) >= 1, "results of the second micro-batch")
+        pipeline.wait_for_batch(1)
         pipeline.kill()
         killed_at = highest_batch(cluster)
         pipeline.start()
-        pipeline.wait_until(lambda: highest_batch(cluster) > killed_at, "results after the restart")
+        pipeline.wait_for_batch(killed_at + 1)
         cluster.kill(1)
         summary = pipeline.end()
         cluster.start(1)
