@@ -10,9 +10,7 @@ from pathlib import Path
 
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.testing.foreign.raw import RawConnection
-
-START_SECONDS = 60.0
-STOP_SECONDS = 60.0
+from odradek.testing.patience import PATIENCE_SECONDS
 
 
 class BrokerProcess:
@@ -32,7 +30,7 @@ class BrokerProcess:
         self._log_begins = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(self._command, stdout=output, stderr=output, start_new_session=True)
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not self._serves():
             assert self._process.poll() is None, f"{self.name} has ended: {self.said()[-3000:]}"
             assert time.monotonic() < deadline, f"{self.name} does not serve: {self.said()[-3000:]}"
@@ -63,7 +61,7 @@ class BrokerProcess:
     def _end(self, number: signal.Signals) -> int:
         assert self._process is not None, "not started"
         os.kill(self._process.pid, number)
-        code = self._process.wait(STOP_SECONDS)
+        code = self._process.wait(PATIENCE_SECONDS)
         self._process = None
         return code
 
@@ -71,7 +69,7 @@ class BrokerProcess:
         """Harmless when it does not run."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(STOP_SECONDS)
+            self._process.wait(PATIENCE_SECONDS)
 
     def said(self) -> str:
         """Its log since it was started last."""

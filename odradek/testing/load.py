@@ -13,8 +13,9 @@ from typing import Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
+from odradek.testing.patience import PATIENCE_SECONDS
+
 TOPIC, PARTITIONS = "load", 6
-DEADLINE_SECONDS = 150.0
 PACE_SECONDS = 0.002
 QUIET = {"log_level": 2}
 """Of librdkafka: a broker that is killed on purpose is no news."""
@@ -29,15 +30,15 @@ class Cluster(Protocol):
 
 def wait_until(condition: Callable[[], bool], what: str, evidence: Callable[[], str] = str) -> None:
     """Ask again and again; the deadline is for a cluster that hangs, not a measurement. `evidence` is asked then."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS:.0f} s: {what}\n{evidence()}"
+        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS:.0f} s: {what}\n{evidence()}"
         time.sleep(0.05)
 
 
 def until_done(step: Callable[[float], None]) -> None:
     """A step of a transactional producer, again for as long as it says that it may be taken again."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             step(max(deadline - time.monotonic(), 1))
@@ -93,7 +94,7 @@ class Load:
                 "acks": "all",
                 "max.in.flight": 5,
                 "linger.ms": 1,
-                "message.timeout.ms": int(DEADLINE_SECONDS * 1000),
+                "message.timeout.ms": int(PATIENCE_SECONDS * 1000),
                 "socket.timeout.ms": self.answer_ms,
                 "batch.num.messages": 20,
             }
@@ -105,7 +106,7 @@ class Load:
             count += 1
             self.sent += 1
             producer.poll(PACE_SECONDS)
-        producer.flush(DEADLINE_SECONDS)
+        producer.flush(PATIENCE_SECONDS)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -140,7 +141,7 @@ def read_log(bootstrap: str, topic: str = TOPIC) -> dict[int, list[tuple[int, st
     ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(PARTITIONS)}
     consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
     found: dict[int, list[tuple[int, str]]] = defaultdict(list)
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while any(end and (not found[p] or found[p][-1][0] < end - 1) for p, end in ends.items()):
         assert time.monotonic() < deadline, f"read { ({p: len(v) for p, v in found.items()}) } of {ends}"
         for message in consumer.consume(10_000, 0.5):
@@ -159,7 +160,7 @@ def read_to_the_end(bootstrap: str, topic: str, partitions: int, isolation: str 
     values: list[str] = []
     ended = 0
     while ended < partitions:
-        message = consumer.poll(DEADLINE_SECONDS)
+        message = consumer.poll(PATIENCE_SECONDS)
         assert message is not None, f"{len(values)} values of {topic} read, {ended} of {partitions} partitions"
         error = message.error()
         if error is None:

@@ -14,8 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from odradek.local.ports import free_port_range
-
-STOP_SECONDS = 60.0
+from odradek.testing.patience import PATIENCE_SECONDS
 
 
 class UpCluster:
@@ -50,7 +49,7 @@ class UpCluster:
             self._wait_ready(self._up)
         except BaseException:
             self._up.terminate()
-            self._up.communicate(timeout=STOP_SECONDS)
+            self._up.communicate(timeout=PATIENCE_SECONDS)
             raise
         return self
 
@@ -70,10 +69,10 @@ class UpCluster:
         for process in self._own.values():
             process.terminate()
         for process in self._own.values():
-            process.wait(STOP_SECONDS)
+            process.wait(PATIENCE_SECONDS)
         if self._up is not None:
             self._up.terminate()
-            self._up.communicate(timeout=STOP_SECONDS)
+            self._up.communicate(timeout=PATIENCE_SECONDS)
 
     def pid(self, broker: int) -> int:
         """Of the broker's process, whoever started it."""
@@ -94,7 +93,7 @@ class UpCluster:
     def _reap(self, broker: int) -> None:
         process = self._own.pop(broker, None)
         if process is not None:
-            process.wait(STOP_SECONDS)
+            process.wait(PATIENCE_SECONDS)
 
     def start(self, broker: int, *overrides: str) -> subprocess.Popen[bytes]:
         """Start it as a process of ours, from the file that `up` wrote. Returns at once."""

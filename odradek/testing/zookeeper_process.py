@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from odradek.testing.up import STOP_SECONDS
+from odradek.testing.patience import PATIENCE_SECONDS
 
 HOST = "127.0.0.1"
 ANSWER_SECONDS = 5.0
@@ -69,4 +69,4 @@ class ZooKeeperProcess:
     def close(self) -> None:
         if self._own is not None:
             self._own.kill()
-            self._own.wait(STOP_SECONDS)
+            self._own.wait(PATIENCE_SECONDS)

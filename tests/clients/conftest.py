@@ -20,6 +20,7 @@ from odradek.testing.foreign.interface import Client, Record
 from odradek.testing.foreign.kafka_python import KafkaPythonClient
 from odradek.testing.foreign.kcat import KcatClient
 from odradek.testing.foreign.raw import RawConnection
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.up import UpCluster
 
 HERE = Path(__file__).parent
@@ -88,7 +89,7 @@ def new_topic(
 def wait_until() -> Callable[[Callable[[], bool], str], None]:
     """Asks again and again until a condition holds; the deadline is for a cluster that hangs."""
 
-    def wait(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    def wait(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"

@@ -14,13 +14,13 @@ from kafka.errors import LogDirNotFoundError, NoError, UnknownTopicOrPartitionEr
 
 from odradek.cli import main as command_line
 from odradek.testing.load import wait_until
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
-TOOL_SECONDS = 60
 TOPIC = "moving"
 RECORDS = 2_000
 VALUE = b"x" * 10_000
@@ -55,7 +55,7 @@ def tool(cluster: UpCluster, java_classpath: str) -> Tool:
     def run(main: str, *arguments: str) -> str:
         command = ["java", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", java_classpath, main]
         command += ["--bootstrap-server", cluster.bootstrap, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -18,12 +18,12 @@ from odradek.protocol.messages.produce import PartitionProduceData, ProduceReque
 from odradek.protocol.records import encode_batch
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.load import read_to_the_end
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
 NewTopic = Callable[..., str]
-WAIT_SECONDS = 60
 PARTITIONS = 3
 
 
@@ -41,14 +41,14 @@ def producer_of(cluster: UpCluster, transactional_id: str, **settings: object) -
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
     )
-    producer.init_transactions(WAIT_SECONDS)
+    producer.init_transactions(PATIENCE_SECONDS)
     return producer
 
 
 def write(producer: Producer, topic: str, values: list[str]) -> None:
     for at, value in enumerate(values):
         producer.produce(topic, value, partition=at % PARTITIONS)
-    assert producer.flush(WAIT_SECONDS) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -59,9 +59,9 @@ def test_librdkafka_commits_and_aborts(cluster: UpCluster, new_topic: NewTopic, 
         producer.begin_transaction()
         write(producer, topic, [f"{number}-{at}" for at in range(7)])
         if number % 2:
-            producer.abort_transaction(WAIT_SECONDS)
+            producer.abort_transaction(PATIENCE_SECONDS)
         else:
-            producer.commit_transaction(WAIT_SECONDS)
+            producer.commit_transaction(PATIENCE_SECONDS)
     assert read(cluster, topic) == sorted(f"{number}-{at}" for number in (0, 2) for at in range(7))
     assert len(read(cluster, topic, "read_uncommitted")) == 28
 
@@ -73,7 +73,7 @@ def test_kafka_python_commits_and_aborts(cluster: UpCluster, new_topic: NewTopic
     for number in range(4):
         producer.begin_transaction()
         for at in range(7):
-            producer.send(topic, f"{number}-{at}".encode(), partition=at % PARTITIONS).get(WAIT_SECONDS)
+            producer.send(topic, f"{number}-{at}".encode(), partition=at % PARTITIONS).get(PATIENCE_SECONDS)
         if number % 2:
             producer.abort_transaction()
         else:
@@ -105,11 +105,11 @@ def test_a_successor_fences_and_aborts_what_is_open(cluster: UpCluster, new_topi
     assert read(cluster, topic, "read_uncommitted") == ["of the zombie"] and read(cluster, topic) == []
     successor = producer_of(cluster, topic)
     with pytest.raises(KafkaException) as fenced:
-        zombie.commit_transaction(WAIT_SECONDS)
+        zombie.commit_transaction(PATIENCE_SECONDS)
     assert fenced.value.args[0].fatal()
     successor.begin_transaction()
     write(successor, topic, ["of the successor"])
-    successor.commit_transaction(WAIT_SECONDS)
+    successor.commit_transaction(PATIENCE_SECONDS)
     assert read(cluster, topic) == ["of the successor"]
 
 
@@ -122,10 +122,10 @@ def test_one_that_takes_too_long_holds_nobody_back(
     write(slow, topic, ["slow"])
     other.begin_transaction()
     write(other, topic, ["quick"])
-    other.commit_transaction(WAIT_SECONDS)
+    other.commit_transaction(PATIENCE_SECONDS)
     wait_until(lambda: read(cluster, topic) == ["quick"], "the abort of the slow one")
     with pytest.raises(KafkaException):
-        slow.commit_transaction(WAIT_SECONDS)
+        slow.commit_transaction(PATIENCE_SECONDS)
 
 
 def test_offsets_are_committed_with_the_records(cluster: UpCluster, new_topic: NewTopic) -> None:
@@ -135,7 +135,7 @@ def test_offsets_are_committed_with_the_records(cluster: UpCluster, new_topic: N
     first = producer_of(cluster, source)
     first.begin_transaction()
     write(first, source, values)
-    first.commit_transaction(WAIT_SECONDS)
+    first.commit_transaction(PATIENCE_SECONDS)
     group = {
         "bootstrap.servers": cluster.bootstrap,
         "group.id": f"{source}-group",
@@ -153,12 +153,12 @@ def test_offsets_are_committed_with_the_records(cluster: UpCluster, new_topic: N
         producer.begin_transaction()
         write(producer, target, [(message.value() or b"").decode() for message in messages])
         positions = consumer.position(consumer.assignment())
-        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), WAIT_SECONDS)
+        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), PATIENCE_SECONDS)
         attempt += 1
         if attempt % 2:
-            producer.abort_transaction(WAIT_SECONDS)
+            producer.abort_transaction(PATIENCE_SECONDS)
         else:
-            producer.commit_transaction(WAIT_SECONDS)
+            producer.commit_transaction(PATIENCE_SECONDS)
             done += len(messages)
         consumer.close()
     assert read(cluster, target) == values
@@ -183,7 +183,7 @@ def test_what_administrators_see(cluster: UpCluster, admin: AdminClient, new_top
     assert described.transaction_state == "Ongoing" and described.transaction_start_time_ms > 0
     assert [(part.topic, part.partitions) for part in described.topics] == [(topic, [0, 1])]
     assert unknown.error_code in (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR)
-    producer.abort_transaction(WAIT_SECONDS)
+    producer.abort_transaction(PATIENCE_SECONDS)
 
 
 def test_a_record_that_comes_after_its_transaction_holds_nobody_back(
@@ -200,7 +200,7 @@ def test_a_record_that_comes_after_its_transaction_holds_nobody_back(
         [state] = connection.ask(DescribeTransactionsRequest(transactional_ids=[topic]), 0).transaction_states
     late = partial(produce, cluster, admin, topic, state.producer_id, state.producer_epoch)
     assert late(partition=1, sequence=0) == ErrorCode.INVALID_TXN_STATE
-    producer.commit_transaction(WAIT_SECONDS)
+    producer.commit_transaction(PATIENCE_SECONDS)
     assert read(cluster, topic) == ["a"]
     assert late(partition=0, sequence=1) == ErrorCode.INVALID_TXN_STATE
     assert read(cluster, topic, "read_uncommitted") == ["a"]

@@ -10,7 +10,8 @@ from confluent_kafka import KafkaException, Producer
 
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.load import DEADLINE_SECONDS, PARTITIONS, QUIET, Observer, read_to_the_end, until_done, wait_until
+from odradek.testing.load import PARTITIONS, QUIET, Observer, read_to_the_end, until_done, wait_until
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
@@ -74,7 +75,7 @@ class Transactions:
             producer.produce(self.topic, str(number), partition=partition)
         to_abort = number % ABORTED_EVERY == 0
         if to_abort:
-            producer.flush(DEADLINE_SECONDS)
+            producer.flush(PATIENCE_SECONDS)
         until_done(producer.abort_transaction if to_abort else producer.commit_transaction)
         self.unknown.discard(number)
         (self.aborted if to_abort else self.committed).add(number)

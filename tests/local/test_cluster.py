@@ -15,11 +15,11 @@ from odradek.local.cluster import ClusterFailure, ClusterPlan, LocalCluster
 from odradek.local.ports import PortInUse, free_ports
 from odradek.local.processes import read_pid
 from odradek.local.zookeeper import EmbeddedZooKeeper
+from odradek.testing.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
 
 STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in_broker.py"))
-WAIT_SECONDS = 30
 
 
 class Setting:
@@ -67,7 +67,7 @@ def play(directory: Path, scenario: Callable[[Setting], Awaitable[None]]) -> Non
     async def run() -> None:
         setting = Setting(directory)
         try:
-            async with asyncio.timeout(2 * WAIT_SECONDS):
+            async with asyncio.timeout(2 * PATIENCE_SECONDS):
                 await scenario(setting)
         finally:
             await setting.close()

@@ -15,11 +15,11 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.testing.load import wait_until
 from odradek.testing.memory import PeakMemory
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.up import UpCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("undisturbed")]
 
-TIMEOUT_SECONDS = 20.0
 MB = 1 << 20
 SLACK_BYTES = 8 * MB
 """What the good client's own traffic may cost meanwhile."""
@@ -32,7 +32,7 @@ def connection(broker: UpCluster) -> Iterator[socket.socket]:
 
 
 def connect(broker: UpCluster) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", broker.port), TIMEOUT_SECONDS)
+    return socket.create_connection(("127.0.0.1", broker.port), PATIENCE_SECONDS)
 
 
 def api_versions(number: int = 1) -> bytes:

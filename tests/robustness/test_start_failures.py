@@ -14,12 +14,12 @@ from odradek.local.ports import free_ports
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.load import wait_until
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.small_disk import CannotMount, fill, small_disk
 from odradek.testing.up import UpCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("undisturbed")]
 
-SECONDS = 30.0
 LOG_LINE = re.compile(r"\d{4}-\d\d-\d\d \S+ (INFO|WARNING|ERROR) ")
 SMALL_BYTES = 1 << 20
 
@@ -50,7 +50,7 @@ def refused(properties: Mapping[str, str], directory: Path) -> str:
 
 
 def only_line(command: list[str], prefix: str) -> str:
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     said = [line for line in ended.stderr.splitlines() if not LOG_LINE.match(line)]
     assert ended.returncode == 1, ended
     assert ended.stdout == "" and len(said) == 1, ended
@@ -169,7 +169,7 @@ def started(path: Path) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
         yield process, log
     finally:
         process.terminate()
-        process.wait(SECONDS)
+        process.wait(PATIENCE_SECONDS)
 
 
 # The keys of the file that Kafka ships, and the usual ones of people's own, in our words.

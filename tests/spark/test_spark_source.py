@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek import KafkaProducer
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
@@ -22,7 +23,6 @@ KAFKA_SCHEMA = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
 )
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
-STREAM_SECONDS = 90
 NewTopic = Callable[..., str]
 Load = Callable[..., DataFrame]
 
@@ -64,7 +64,7 @@ class Stream:
     def run(self) -> list[Row]:
         """All rows so far, in order."""
         query = self.start()
-        assert query.awaitTermination(STREAM_SECONDS), "the query has not ended"
+        assert query.awaitTermination(PATIENCE_SECONDS), "the query has not ended"
         return in_order([row for rows in self.batches.values() for row in rows])
 
     def _take(self, frame: DataFrame, batch: int) -> None:

@@ -7,9 +7,9 @@ import pytest
 from confluent_kafka import Producer
 
 from odradek.testing.foreign.mixed_cluster import MixedCluster
-from odradek.testing.foreign.seen import DEADLINE_SECONDS
 from odradek.testing.foreign.stage import Stage
 from odradek.testing.load import read_to_the_end, until_done
+from odradek.testing.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.cluster
 
@@ -48,7 +48,7 @@ class Transactions:
             for topic in self.topics:
                 producer.produce(topic, f"{name} {self._round}", partition=0)
         for producer in self._producers.values():
-            assert producer.flush(DEADLINE_SECONDS) == 0
+            assert producer.flush(PATIENCE_SECONDS) == 0
 
     def end(self) -> None:
         for number, (name, producer) in enumerate(self._producers.items()):

@@ -15,13 +15,13 @@ import pytest
 from odradek.local.handshake import CLOSE_SESSION
 from odradek.local.ports import free_ports
 from odradek.local.zookeeper import EmbeddedZooKeeper
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.memory import MemoryZooKeeper
 from odradek.zk_schema.memory_session import MemoryStore
 from odradek.zk_schema.store import Store, StoreEvent
 
-WAIT_SECONDS = 20
 START_MS = 10_000
 
 
@@ -142,7 +142,7 @@ class Recorder:
 
     async def until(self, *wanted: StoreEvent | type[StoreEvent]) -> None:
         """Return when these have come, in this order; others may come between."""
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not self._has(wanted):
                 self._changed.clear()
                 await self._changed.wait()
@@ -177,7 +177,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Callable[[World], Awaitable
     async def play(scenario: Callable[[World], Awaitable[None]]) -> None:
         world = MemoryWorld() if server is None else RealWorld(server, f"/tests/{next(_chroots)}")
         try:
-            async with asyncio.timeout(2 * WAIT_SECONDS):
+            async with asyncio.timeout(2 * PATIENCE_SECONDS):
                 await scenario(world)
         finally:
             await world.close()

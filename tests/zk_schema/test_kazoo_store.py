@@ -9,14 +9,13 @@ import pytest
 
 from odradek.local.ports import free_ports
 from odradek.local.zookeeper import EmbeddedZooKeeper
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.kazoo_store.handler import LoopHandler, LoopQueue
 from odradek.zk_schema.store import Connected, ConnectionLost, NoNode, Suspended, WatchFired, WatchKind
 
 pytestmark = pytest.mark.zookeeper
-
-WAIT_SECONDS = 60.0
 
 
 def store_at(connect: str, *, session_timeout_ms: int = 3000, make_chroot: bool = True) -> KazooStore:
@@ -140,4 +139,4 @@ def test_a_server_that_does_not_take_a_connection_has_a_share_of_the_session() -
         with asyncio.Runner() as runner:
             handler = LoopHandler(LoopQueue(runner.get_loop()), connect_seconds=lambda: 0.05)
             with pytest.raises(TimeoutError):
-                handler.create_connection(full.getsockname(), timeout=WAIT_SECONDS)
+                handler.create_connection(full.getsockname(), timeout=PATIENCE_SECONDS)

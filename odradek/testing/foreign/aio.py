@@ -7,7 +7,8 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from odradek.testing.foreign.interface import DEADLINE_SECONDS, Client, Member, Record
+from odradek.testing.foreign.interface import Client, Member, Record
+from odradek.testing.patience import PATIENCE_SECONDS
 
 
 class AiokafkaClient(Client):
@@ -17,7 +18,7 @@ class AiokafkaClient(Client):
         self._bootstrap = bootstrap
 
     def produce(self, topic: str, codec: str, records: Sequence[Record], *, idempotent: bool = False) -> None:
-        asyncio.run(asyncio.wait_for(self._produce(topic, codec, records, idempotent), DEADLINE_SECONDS))
+        asyncio.run(asyncio.wait_for(self._produce(topic, codec, records, idempotent), PATIENCE_SECONDS))
 
     async def _produce(self, topic: str, codec: str, records: Sequence[Record], idempotent: bool) -> None:
         compression = None if codec == "none" else codec
@@ -42,7 +43,7 @@ class AiokafkaClient(Client):
             await asyncio.gather(*sent)
 
     def consume(self, topic: str, count: int) -> list[Record]:
-        return asyncio.run(asyncio.wait_for(self._consume(topic, count), DEADLINE_SECONDS))
+        return asyncio.run(asyncio.wait_for(self._consume(topic, count), PATIENCE_SECONDS))
 
     async def _consume(self, topic: str, count: int) -> list[Record]:
         found: list[Record] = []
@@ -82,5 +83,5 @@ class AiokafkaMember(Member):
 
     def close(self) -> None:
         self._stop.set()
-        self._thread.join(DEADLINE_SECONDS)
+        self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive(), "a consumer that does not close"

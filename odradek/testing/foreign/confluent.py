@@ -7,7 +7,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from odradek.testing.foreign.interface import DEADLINE_SECONDS, Client, Member, Record
+from odradek.testing.foreign.interface import Client, Member, Record
+from odradek.testing.patience import PATIENCE_SECONDS
 
 
 class ConfluentClient(Client):
@@ -37,14 +38,14 @@ class ConfluentClient(Client):
                 timestamp=record.timestamp_ms,
                 headers=list(record.headers),
             )
-        left = producer.flush(DEADLINE_SECONDS)
+        left = producer.flush(PATIENCE_SECONDS)
         assert not left and not failures, (left, failures[:3])
 
     def consume(self, topic: str, count: int) -> list[Record]:
         consumer = Consumer({**self._settings, "group.id": "unused", "enable.auto.commit": False})
         consumer.assign([TopicPartition(topic, 0, 0)])
         found: list[Record] = []
-        deadline = time.monotonic() + DEADLINE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while len(found) < count:
             assert time.monotonic() < deadline, f"{len(found)} of {count} records"
             for message in consumer.consume(count, 0.2):
@@ -102,5 +103,5 @@ class ConfluentMember(Member):
 
     def close(self) -> None:
         self._stop.set()
-        self._thread.join(DEADLINE_SECONDS)
+        self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive(), "a consumer that does not close"

@@ -18,7 +18,8 @@ from odradek.protocol.record_builder import BatchBuilder
 from odradek.testing.foreign.group_corpus import commit_often, join_for_long
 from odradek.testing.foreign.interface import Record
 from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.foreign.seen import DEADLINE_SECONDS, SeenRecord, read, segment_offsets, wait_for_leaders
+from odradek.testing.foreign.seen import SeenRecord, read, segment_offsets, wait_for_leaders
+from odradek.testing.patience import PATIENCE_SECONDS
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 BATCH_RECORDS = 7
@@ -52,7 +53,7 @@ class SequencedProducer:
 
     @classmethod
     def begin(cls, address: str, topic: str) -> "SequencedProducer":
-        deadline = time.monotonic() + DEADLINE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         with RawConnection(address) as connection:
             while True:
                 answer = connection.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
@@ -138,7 +139,7 @@ def produce_in_codecs(address: str, records: Mapping[str, tuple[str, Sequence[Re
         if codec not in producers:
             producers[codec] = Producer({**given, "compression.type": codec, "log_level": 2, **settings})
         send_all(producers[codec], topic, of_topic, failures)
-    left = sum(producer.flush(DEADLINE_SECONDS) for producer in producers.values())
+    left = sum(producer.flush(PATIENCE_SECONDS) for producer in producers.values())
     assert not left and not failures, (list(records), left, failures[:3])
 
 
@@ -159,13 +160,13 @@ def create_topics(address: str, topics: Mapping[str, Mapping[str, str]], partiti
     admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
     wanted = [NewTopic(name, partitions, 1, config=dict(config)) for name, config in topics.items()]
     for made in admin.create_topics(wanted).values():
-        made.result(DEADLINE_SECONDS)
+        made.result(PATIENCE_SECONDS)
     wait_for_leaders(address, list(topics))
 
 
 def wait_compacted(address: str, topics: Sequence[str]) -> None:
     """Until a cleaner, whoever's, has left no key twice before the active segments."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while waiting := [topic for topic, records in read(address, topics).items() if _has_twice(address, topic, records)]:
         assert time.monotonic() < deadline, f"not compacted: {waiting}"
 
@@ -212,8 +213,8 @@ class Corpus:
         """
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2})
         for deleted in admin.delete_records([TopicPartition("trimmed", 0, TRIMMED_TO)]).values():
-            assert deleted.result(DEADLINE_SECONDS).low_watermark == TRIMMED_TO
-        deadline = time.monotonic() + DEADLINE_SECONDS
+            assert deleted.result(PATIENCE_SECONDS).low_watermark == TRIMMED_TO
+        deadline = time.monotonic() + PATIENCE_SECONDS
         with RawConnection(self.address) as connection:
             while sum(base <= TRIMMED_TO for base in segment_offsets(connection, "trimmed")) > 1:
                 assert time.monotonic() < deadline, "segments below the log start stay"

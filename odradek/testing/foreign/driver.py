@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from odradek.testing.foreign.interface import DEADLINE_SECONDS, Client, Member, Record
+from odradek.testing.foreign.interface import Client, Member, Record
+from odradek.testing.patience import PATIENCE_SECONDS
 
 
 class DriverClient(Client):
@@ -60,7 +61,7 @@ class DriverClient(Client):
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(DEADLINE_SECONDS)
+        self._process.wait(PATIENCE_SECONDS)
 
 
 class DriverMember(Member):

@@ -8,7 +8,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from odradek.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.foreign.seen import DEADLINE_SECONDS, STARTING, committed_offsets
+from odradek.testing.foreign.seen import STARTING, committed_offsets
+from odradek.testing.patience import PATIENCE_SECONDS
 
 READERS, STAYING = "readers", "staying"
 COMMITS = 25
@@ -40,7 +41,7 @@ def join_for_long(address: str, topic: str) -> None:
     more = {"max.poll.interval.ms": LASTING_MS, "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": address, **settings, **more})
     consumer.subscribe([topic])
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not consumer.assignment():
         assert time.monotonic() < deadline, "no assignment"
         consumer.poll(0.05)
@@ -69,7 +70,7 @@ def see_group(address: str, group: str) -> SeenGroup:
 
 
 def _describe(address: str, group: str) -> DescribedGroup:
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         with RawConnection(address) as connection:
             told: DescribedGroup = connection.ask(DescribeGroupsRequest(groups=[group]), 5).groups[0]

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 ALL_CODECS = ("gzip", "snappy", "lz4", "zstd")
-DEADLINE_SECONDS = 90.0
-"""For a client that hangs; nothing is measured with it."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

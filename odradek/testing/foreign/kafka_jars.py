@@ -7,9 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from odradek.testing.foreign.downloads import COPY_JARS, DownloadFailed, fetch
+from odradek.testing.patience import PATIENCE_SECONDS
 
 VERSION = "3.9.1"
-TOOL_SECONDS = 120
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>odradek</groupId><artifactId>kafka</artifactId><version>1</version>
 <dependencies>
@@ -64,7 +64,7 @@ class KafkaJars:
         archive = self.archive
         known = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
         command = self.java(main, *arguments, flags=known)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
         assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
         return done.stdout + done.stderr
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from odradek.testing.foreign.interface import ALL_CODECS, DEADLINE_SECONDS, Client, Member, Record
+from odradek.testing.foreign.interface import ALL_CODECS, Client, Member, Record
+from odradek.testing.patience import PATIENCE_SECONDS
 
 POLL_MS = 1000
 
@@ -39,16 +40,16 @@ class KafkaPythonClient(Client):
             )
             for record in records
         ]
-        producer.flush(DEADLINE_SECONDS)
+        producer.flush(PATIENCE_SECONDS)
         for future in sent:
-            future.get(DEADLINE_SECONDS)
+            future.get(PATIENCE_SECONDS)
         producer.close()
 
     def consume(self, topic: str, count: int) -> list[Record]:
         consumer = KafkaConsumer(**self._settings, group_id=None, auto_offset_reset="earliest")
         consumer.assign([TopicPartition(topic, 0)])
         found: list[Record] = []
-        deadline = time.monotonic() + DEADLINE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while len(found) < count:
             assert time.monotonic() < deadline, f"{len(found)} of {count} records"
             for messages in consumer.poll(200).values():
@@ -89,5 +90,5 @@ class KafkaPythonMember(Member):
 
     def close(self) -> None:
         self._stop.set()
-        self._thread.join(DEADLINE_SECONDS)
+        self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive(), "a consumer that does not close"

@@ -17,7 +17,8 @@ from odradek.testing.foreign.corpus import (
     with_keys,
 )
 from odradek.testing.foreign.interface import Record
-from odradek.testing.foreign.seen import DEADLINE_SECONDS, SeenTopic
+from odradek.testing.foreign.seen import SeenTopic
+from odradek.testing.patience import PATIENCE_SECONDS
 
 OLD_CODECS = ("none", "gzip", "snappy", "lz4")
 FORMATS = {0: "0.9.0", 1: "0.10.2"}
@@ -101,7 +102,7 @@ class KafkasCorpus:
     def _producer(self, name: str) -> Producer:
         settings = {"bootstrap.servers": self.address, "transactional.id": name, "linger.ms": 5, "log_level": 2}
         producer = Producer({**settings, "batch.num.messages": 4, "transaction.timeout.ms": 600_000})
-        producer.init_transactions(DEADLINE_SECONDS)
+        producer.init_transactions(PATIENCE_SECONDS)
         return producer
 
     def _records(self, first: int, count: int) -> list[Record]:
@@ -111,18 +112,18 @@ class KafkasCorpus:
         failures: list[str] = []
         records = self._records(first, count)
         send_all(producer, TRANSACTIONS, records, failures)
-        assert not producer.flush(DEADLINE_SECONDS) and not failures, failures[:3]
+        assert not producer.flush(PATIENCE_SECONDS) and not failures, failures[:3]
         if committed:
             self.committed += [record.value for record in records]
 
     def _end(self, producer: Producer, commit: bool, offset: int) -> None:
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": OFFSETS_GROUP, "log_level": 2})
         offsets = [TopicPartition(TRANSACTIONS, 0, offset)]
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), DEADLINE_SECONDS)
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), PATIENCE_SECONDS)
         if commit:
-            producer.commit_transaction(DEADLINE_SECONDS)
+            producer.commit_transaction(PATIENCE_SECONDS)
         else:
-            producer.abort_transaction(DEADLINE_SECONDS)
+            producer.abort_transaction(PATIENCE_SECONDS)
         consumer.close()
 
 

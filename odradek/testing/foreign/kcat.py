@@ -6,7 +6,8 @@ import subprocess
 import threading
 from collections.abc import Sequence
 
-from odradek.testing.foreign.interface import DEADLINE_SECONDS, Client, Member, Record
+from odradek.testing.foreign.interface import Client, Member, Record
+from odradek.testing.patience import PATIENCE_SECONDS
 
 KEY_ENDS = "\x01"
 _PARTITION = re.compile(r"\[(\d+)\]")
@@ -35,7 +36,7 @@ class KcatClient(Client):
         return [_record(line) for line in self._run(command, b"").splitlines()]
 
     def _run(self, command: list[str], given: bytes) -> bytes:
-        done = subprocess.run(command, input=given, capture_output=True, timeout=DEADLINE_SECONDS, check=False)
+        done = subprocess.run(command, input=given, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
         assert done.returncode == 0 and b"ERROR" not in done.stderr, done.stderr.decode()
         return done.stdout
 
@@ -90,6 +91,6 @@ class KcatMember(Member):
     def close(self) -> None:
         if self._process.poll() is None:
             self._process.terminate()
-        self._process.wait(DEADLINE_SECONDS)
+        self._process.wait(PATIENCE_SECONDS)
         for thread in self._threads:
-            thread.join(DEADLINE_SECONDS)
+            thread.join(PATIENCE_SECONDS)

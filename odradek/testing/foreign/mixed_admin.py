@@ -15,8 +15,9 @@ from odradek.testing.foreign.corpus import make_records, produce
 from odradek.testing.foreign.mixed_cluster import MixedCluster, wait_until
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.foreign.relay import as_sent
-from odradek.testing.foreign.seen import DEADLINE_SECONDS, read
+from odradek.testing.foreign.seen import read
 from odradek.testing.foreign.stage import Stage
+from odradek.testing.patience import PATIENCE_SECONDS
 
 
 def check_topics(cluster: MixedCluster, topic: str) -> None:
@@ -24,9 +25,9 @@ def check_topics(cluster: MixedCluster, topic: str) -> None:
     admin, brokers = cluster.new_admin(), list(cluster.lives)
     settings = {"segment.bytes": "2000"}
     [made] = admin.create_topics([NewTopic(topic, 2, len(brokers), config=settings)]).values()
-    made.result(DEADLINE_SECONDS)
+    made.result(PATIENCE_SECONDS)
     [grown] = admin.create_partitions([NewPartitions(topic, 3)]).values()
-    grown.result(DEADLINE_SECONDS)
+    grown.result(PATIENCE_SECONDS)
     wait_until(lambda: all(_held(cluster, broker, topic) == 3 for broker in brokers), f"{topic} everywhere")
     records = make_records(topic, 0, 60)
     produce(cluster.bootstrap, topic, "none", records)
@@ -36,10 +37,10 @@ def check_topics(cluster: MixedCluster, topic: str) -> None:
     [altered] = admin.incremental_alter_configs(
         [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])]
     ).values()
-    altered.result(DEADLINE_SECONDS)
+    altered.result(PATIENCE_SECONDS)
     wait_until(lambda: not any(_first_segment(cluster, broker, topic).exists() for broker in brokers), "retention")
     [deleted] = admin.delete_topics([topic]).values()
-    deleted.result(DEADLINE_SECONDS)
+    deleted.result(PATIENCE_SECONDS)
     wait_until(lambda: not any(_held(cluster, broker, topic) for broker in brokers), f"{topic} gone")
 
 
@@ -56,7 +57,7 @@ def check_reassignment(cluster: MixedCluster, topic: str, source: int, target: i
     """The only replica moves from one broker to another."""
     admin = cluster.new_admin()
     [made] = admin.create_topics([NewTopic(topic, 1, replica_assignment=[[source]])]).values()
-    made.result(DEADLINE_SECONDS)
+    made.result(PATIENCE_SECONDS)
     records = make_records(topic, 0, 60)
     produce(cluster.bootstrap, topic, "lz4", records)
     reassign(cluster.stages, {topic: 1}, target)

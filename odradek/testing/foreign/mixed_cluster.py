@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing.broker_process import BrokerProcess, OdradekBroker
 from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.foreign.seen import DEADLINE_SECONDS
 from odradek.testing.foreign.stage import Stage
+from odradek.testing.patience import PATIENCE_SECONDS
 
 ALREADY_ELECTED = KafkaError.ELECTION_NOT_NEEDED
 TOPIC_SETTINGS = {"segment.bytes": "6000", "index.interval.bytes": "500"}
@@ -75,7 +75,7 @@ class MixedCluster:
             wanted.append(NewTopic(topic, 1, replica_assignment=[replicas], config=TOPIC_SETTINGS))
         admin = self.new_admin()
         for made in admin.create_topics(wanted).values():
-            made.result(DEADLINE_SECONDS)
+            made.result(PATIENCE_SECONDS)
 
     def controller(self, asked: int) -> int:
         return self._ask(asked, [])[0]
@@ -122,7 +122,7 @@ class MixedCluster:
         partitions = [TopicPartition(topic, 0) for topic in self.topics]
         elected: dict[TopicPartition, KafkaError | None] = admin.elect_leaders(
             ElectionType.PREFERRED, partitions
-        ).result(DEADLINE_SECONDS)
+        ).result(PATIENCE_SECONDS)
         failures = {str(error) for error in elected.values() if error and error.code() != ALREADY_ELECTED}
         assert not failures, failures
         self.wait(
@@ -149,7 +149,7 @@ class MixedCluster:
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
     """Ask again and again; the deadline is for a cluster that hangs, not a measurement."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS:.0f} s: {what}"
+        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS:.0f} s: {what}"
         time.sleep(0.05)

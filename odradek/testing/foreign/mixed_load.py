@@ -9,7 +9,8 @@ from odradek.testing.foreign.corpus import CODECS, SequencedProducer, make_recor
 from odradek.testing.foreign.interface import Record
 from odradek.testing.foreign.mixed_cluster import MixedCluster
 from odradek.testing.foreign.relay import as_sent, check_producer
-from odradek.testing.foreign.seen import DEADLINE_SECONDS, read
+from odradek.testing.foreign.seen import read
+from odradek.testing.patience import PATIENCE_SECONDS
 
 GROUPS = ("readers", "writers", "others")
 RECORDS = 40
@@ -76,7 +77,7 @@ class MixedLoad:
         first, *_ = self.sent
         for group, offset in self.committed.items():
             member = self._consumer(group)
-            [committed] = member.committed([TopicPartition(first, 0)], DEADLINE_SECONDS)
+            [committed] = member.committed([TopicPartition(first, 0)], PATIENCE_SECONDS)
             member.close()
             assert committed.offset == offset, (group, committed.offset, offset)
 

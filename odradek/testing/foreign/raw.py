@@ -10,8 +10,7 @@ from odradek.protocol.connection import framed
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import RequestHeader, decode_response, encode_request
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-
-TIMEOUT_SECONDS = 20.0
+from odradek.testing.patience import PATIENCE_SECONDS
 
 
 class RawConnection:
@@ -19,7 +18,7 @@ class RawConnection:
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), TIMEOUT_SECONDS)
+        self._socket = socket.create_connection((host, int(port)), PATIENCE_SECONDS)
         self._numbers = itertools.count(1)
 
     def __enter__(self) -> "RawConnection":

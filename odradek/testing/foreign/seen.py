@@ -20,8 +20,8 @@ from odradek.protocol.messages import offset_for_leader_epoch as epochs
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing.foreign.raw import RawConnection
+from odradek.testing.patience import PATIENCE_SECONDS
 
-DEADLINE_SECONDS = 30.0
 NO_TIMESTAMP = -1
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 STARTING = frozenset(
@@ -79,7 +79,7 @@ def see(address: str, topics: Sequence[str]) -> dict[str, SeenTopic]:
 def wait_for_leaders(address: str, topics: Sequence[str]) -> dict[str, int]:
     """Leader epochs, as soon as all have a leader."""
     wanted = [MetadataRequestTopic(name=topic) for topic in topics]
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         with RawConnection(address) as connection:
             answer = connection.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), 8)
@@ -109,9 +109,9 @@ def read(address: str, topics: Sequence[str], isolation: str = "read_uncommitted
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in topics])
     found: dict[str, list[SeenRecord]] = {topic: [] for topic in topics}
     at_end: set[str | None] = set()
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while len(at_end) < len(topics):
-        assert time.monotonic() < deadline, f"no end of {set(topics) - at_end} within {DEADLINE_SECONDS:.0f} s"
+        assert time.monotonic() < deadline, f"no end of {set(topics) - at_end} within {PATIENCE_SECONDS:.0f} s"
         for message in consumer.consume(1000, 0.2):
             error = message.error()
             if error is None:
@@ -204,7 +204,7 @@ def _ask_producers(connection: RawConnection, topic: str, seen: SeenTopic) -> No
 
 def committed_offsets(address: str, group: str) -> dict[str, tuple[int, int, str | None]]:
     """By topic: the offset, its leader epoch, the metadata; as soon as the group's coordinator has loaded them."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         with RawConnection(address) as connection:
             connection.ask(FindCoordinatorRequest(key=group, key_type=0), 3)

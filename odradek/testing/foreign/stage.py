@@ -10,9 +10,9 @@ from odradek.local.ports import free_ports
 from odradek.testing.broker_process import BrokerProcess, OdradekBroker
 from odradek.testing.foreign.kafka_broker import KafkaBroker
 from odradek.testing.foreign.kafka_jars import KafkaJars
+from odradek.testing.patience import PATIENCE_SECONDS
 
 SESSION_TIMEOUT_MS = 2000
-DEADLINE_SECONDS = 30.0
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "offsets.topic.replication.factor": "1",
@@ -92,8 +92,8 @@ class Stage:
         """Until the session of a life that was killed has expired."""
         host, _, chroot = self._zookeeper.partition("/")
         client = KazooClient(host)
-        client.start(DEADLINE_SECONDS)
-        deadline = time.monotonic() + DEADLINE_SECONDS
+        client.start(PATIENCE_SECONDS)
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while client.exists(f"/{chroot}/brokers/ids/{self.broker_id}"):
             assert time.monotonic() < deadline, "a session that does not expire"
             time.sleep(0.05)

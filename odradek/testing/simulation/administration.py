@@ -1,5 +1,5 @@
 """What administrators do to a simulated cluster while other things go wrong: topics come, grow and go, replicas move to
-other brokers and to other log directories, leaders are asked for."""
+other brokers and to other log directories, copying is throttled, leaders are asked for."""
 
 import random
 from typing import Any
@@ -21,6 +21,11 @@ from odradek.protocol.messages.create_partitions import CreatePartitionsRequest,
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.elect_leaders import ElectLeadersRequest
+from odradek.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.history import History
 from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionReplicas, TopicAssignment, topic_path
@@ -29,6 +34,11 @@ ADMIN_TIMEOUT_MS = 5_000
 MOST_PARTITIONS = 5
 LEAST_REPLICAS = 2
 """As min.insync.replicas: with fewer nothing is acknowledged, and one lost disk would be too many."""
+OF_TOPIC, OF_BROKERS = 2, 4
+SET, DELETE = 0, 1
+SIDES = ("leader", "follower")
+RATES = (50, 500, 5_000)
+"""Bytes per second. A batch has about a hundred."""
 
 
 def assignments(cluster: EmbeddedCluster) -> dict[tuple[str, int], PartitionReplicas]:
@@ -55,6 +65,8 @@ class Administrator:
         """Further topics that exist for certain."""
         self._deleted: list[str] = []
         self._topic_number = 0
+        self._throttled: set[str] = set()
+        """Sides that may have a limit."""
 
     async def ask(self, broker: EmbeddedBroker, request: Message, version: int) -> Any:
         """Its answer, or None when it cannot be had."""
@@ -141,6 +153,37 @@ class Administrator:
         """Preferred ones, of all partitions."""
         request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=ADMIN_TIMEOUT_MS)
         await self.ask_controller(request, 2)
+
+    # limits on copying
+
+    async def throttle(self) -> None:
+        """One side of one topic's copying gets a limit, or all limits go."""
+        known = sorted({topic for topic, _ in assignments(self.cluster)})
+        if not known or self.random.random() < 0.3:
+            await self.unthrottle()
+            return
+        side, topic = self.random.choice(SIDES), self.random.choice(known)
+        replicas = self.random.choice(("*", "0:0,0:1,0:2", "1:1"))
+        self._throttled.add(side)
+        await self._configure(OF_BROKERS, "", f"{side}.replication.throttled.rate", str(self.random.choice(RATES)))
+        await self._configure(OF_TOPIC, topic, f"{side}.replication.throttled.replicas", replicas)
+
+    async def unthrottle(self) -> bool:
+        """Whether no side has a limit any more."""
+        for side in sorted(self._throttled):
+            if await self._configure(OF_BROKERS, "", f"{side}.replication.throttled.rate", None):
+                self._throttled.discard(side)
+        return not self._throttled
+
+    async def _configure(self, kind: int, name: str, setting: str, value: str | None) -> bool:
+        """Whether it is known to be set; None takes it away."""
+        change = AlterableConfig(name=setting, config_operation=DELETE if value is None else SET, value=value)
+        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])
+        self.history.note(f"admin: {name or 'all brokers'}: {setting}={value}")
+        answer = await self.ask_controller(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        return answer is not None and answer.responses[0].error_code == ErrorCode.NONE
+
+    # directories and leaders
 
     async def move_directories(self) -> None:
         """One broker's replicas of one topic move to one of its log directories."""

@@ -54,6 +54,7 @@ class Faults:
             "reassign": self.reassign,
             "elect_leaders": self.elect_leaders,
             "move_directories": self.move_directories,
+            "throttle": self.throttle,
         }
 
     # choosing
@@ -314,6 +315,9 @@ class Faults:
 
     async def move_directories(self) -> None:
         await self._administrate(self.administrator.move_directories)
+
+    async def throttle(self) -> None:
+        await self._administrate(self.administrator.throttle)
 
     async def _administrate(self, act: Callable[[], Awaitable[None]]) -> None:
         for _ in range(self.random.randint(1, 5)):

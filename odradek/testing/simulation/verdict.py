@@ -29,7 +29,7 @@ class Verdict:
         # An administrator who got no answer may have made more partitions than it knows of.
         administrator = self._run.administrator
         administrator.partitions = sum(topic == self._topic for topic, _ in self._partitions())
-        while not await administrator.ask_for_whole_assignments() or self._unrest() is not None:
+        while not await self._is_asked_for() or self._unrest() is not None:
             if self._run.clock.monotonic_ms() > deadline_ms:
                 self._history.violated(f"no rest within {patience_s:g} s: {self._unrest()}")
                 return
@@ -38,6 +38,11 @@ class Verdict:
         self._replicas_are_the_same()
         self._acknowledged_is_there()
         self._order_is_kept()
+
+    async def _is_asked_for(self) -> bool:
+        """Nothing more has to be asked for so that all can come to rest."""
+        administrator = self._run.administrator
+        return await administrator.unthrottle() and await administrator.ask_for_whole_assignments()
 
     # rest
 

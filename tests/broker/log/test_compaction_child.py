@@ -17,6 +17,7 @@ from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.records import encode_batch
 from odradek.testing.log_storage import read_batches
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.background import ThreadBackground
 from odradek.world.children import ProcessChildren
 from odradek.world.clock import LoopClock
@@ -25,7 +26,6 @@ from odradek.world.os_files import OsFiles
 CONFIG = LogConfig(
     segment_bytes=20_000, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0, file_delete_delay_ms=0
 )
-TIMEOUT_SECONDS = 30
 
 
 def run(main: Callable[[Log], Coroutine[None, None, None]], path: Path) -> None:
@@ -39,7 +39,7 @@ def run(main: Callable[[Log], Coroutine[None, None, None]], path: Path) -> None:
         log.roll()
         log.flush()
         try:
-            await asyncio.wait_for(main(log), TIMEOUT_SECONDS)
+            await asyncio.wait_for(main(log), PATIENCE_SECONDS)
         finally:
             background.close()
 

@@ -13,18 +13,18 @@ import pytest
 
 from odradek import KafkaAdminClient, KafkaProducer, NewTopic
 from odradek.testing.foreign.downloads import COPY_JARS, fetch
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.up import UpCluster
 
 HERE = Path(__file__).parent
 JARS = HERE.parents[2] / ".cache" / "kafka-1.1"
-DEADLINE_SECONDS = 60.0
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
     """Ask again and again; the deadline is for what hangs, not a measurement."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS:.0f} s: {what}"
+        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS:.0f} s: {what}"
         time.sleep(0.05)
 
 
@@ -52,7 +52,7 @@ class Program:
     def end(self) -> None:
         """SIGTERM, and it must go well (a Java program ends with 143 then)."""
         self.process.terminate()
-        assert self.process.wait(DEADLINE_SECONDS) in (0, 143), self.errors.read_text()
+        assert self.process.wait(PATIENCE_SECONDS) in (0, 143), self.errors.read_text()
         self._thread.join()
 
     def kill(self) -> None:

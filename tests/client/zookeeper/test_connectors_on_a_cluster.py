@@ -17,11 +17,11 @@ from odradek import (
 from odradek.client.errors import ClientTimeout
 from odradek.client.zookeeper.streams import MessageStream
 from odradek.local.ports import free_ports
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.up import UpCluster
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
 
-DEADLINE_SECONDS = 60.0
 
 Group = Any
 """conftest.ReadingGroup."""
@@ -171,7 +171,7 @@ def test_shutdown_ends_a_waiting_iteration(
     reader = threading.Thread(target=lambda: seen.append(list(stream)))
     reader.start()
     connector.shutdown()
-    reader.join(DEADLINE_SECONDS)
+    reader.join(PATIENCE_SECONDS)
     assert seen == [[]]
 
 

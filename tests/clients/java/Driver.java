@@ -33,7 +33,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 public class Driver {
     static final ObjectMapper JSON = new ObjectMapper();
-    static final long DEADLINE_MS = 30_000;
+    static final long DEADLINE_MS = 150_000;
     static String bootstrap;
 
     public static void main(String[] arguments) throws Exception {

@@ -8,7 +8,7 @@ const [bootstrap, modules] = process.argv.slice(2)
 const load = (name) => require(path.join(modules, 'node_modules', name))
 const { Kafka, logLevel, CompressionTypes, CompressionCodecs, ConfigResourceTypes, PartitionAssigners } = load('kafkajs')
 
-const DEADLINE_MS = 30000
+const DEADLINE_MS = 150000
 const TYPES = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP, snappy: CompressionTypes.Snappy, lz4: CompressionTypes.LZ4, zstd: CompressionTypes.ZSTD }
 
 // The build for browsers is plain JavaScript, while the one for node would have to be compiled. It declares a `require`.
