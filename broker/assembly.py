@@ -71,11 +71,7 @@ def assemble(
         return identity.broker_epoch
 
     throttling = _throttling(config, world)
-    replicas = ReplicaManager(
-        identity.broker_id, logs, world.clock, sockets.purgatory, config.replica_lag_time_max_ms, throttling
-    )
-    replicas.exists = lambda topic, index: metadata.partition(topic, index) is not None
-    replicas.moves.at_once = config.num_replica_alter_log_dirs_threads
+    replicas = _replica_manager(config, world, identity, logs, metadata, sockets.purgatory, throttling)
     followings = FollowerFetching(
         identity.broker_id, metadata, world.clock, connect, listener, _following_limits(config),
         throttling.following, broker_epoch, config.num_replica_fetchers,
@@ -84,15 +80,9 @@ def assemble(
     replicas.proposals = altering
     internal_topics = InternalTopics()
     control = ReplicaControl(
-        replicas,
-        logs,
-        metadata,
-        followings,
-        internal_topics,
-        world.clock,
-        lambda: identity.least_epoch,
-        logs.checkpointing.read_high_watermarks(),
-    )
+        replicas, logs, metadata, followings, internal_topics, world.clock,
+        lambda: identity.least_epoch, logs.checkpointing.read_high_watermarks(),
+    )  # fmt: skip
     groups = _group_coordinator(config, world, replicas, metadata)
     markers = TransactionMarkers(identity.broker_id, metadata, world.clock, connect, listener)
     transactions = _transaction_coordinator(config, world, replicas, metadata, markers)
@@ -149,6 +139,22 @@ def _following_limits(config: BrokerConfig) -> FollowingLimits:
         response_max_bytes=config.replica_fetch_response_max_bytes,
         backoff_ms=config.replica_fetch_backoff_ms,
     )
+
+
+def _replica_manager(
+    config: BrokerConfig,
+    world: World,
+    identity: Identity,
+    logs: LogManager,
+    metadata: MetadataCache,
+    purgatory: Purgatory,
+    throttling: Throttling,
+) -> ReplicaManager:
+    lag_time_ms_max = config.replica_lag_time_max_ms
+    replicas = ReplicaManager(identity.broker_id, logs, world.clock, purgatory, lag_time_ms_max, throttling)
+    replicas.exists = lambda topic, index: metadata.partition(topic, index) is not None
+    replicas.moves.at_once = config.num_replica_alter_log_dirs_threads
+    return replicas
 
 
 def _throttling(config: BrokerConfig, world: World) -> Throttling:

@@ -85,10 +85,15 @@ def open_log(
     )
     log.epochs_unsynced = not clean or epochs.entries() != epochs_in_file
     log.clean_end_offset = end_offset if clean else -1
+    _release_files(segments)
+    return log
+
+
+def _release_files(segments: list[Segment]) -> None:
+    """An idle log holds no file open; only of the last segment the indexes stay as they were read."""
     for segment in segments[:-1]:
         segment.release()
     segments[-1].close_file()
-    return log
 
 
 def _find_end(
