@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 RECORDS, RATE = 30_000, 10_000
-PATIENCE_SECONDS = 380
+PATIENCE_SECONDS = 700
 
 
 @pytest.mark.cluster

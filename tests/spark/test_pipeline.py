@@ -21,11 +21,11 @@ from odradek.pipeline.flights import DELAYED_FROM_MINUTES, TOTALS
 from odradek.pipeline.result_topic import ResultTopic, create_result_topic, read_results
 from odradek.testing.up import UpCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(800)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 FLIGHTS, PER_BATCH = 40_000, 8_000
 RESULTS = "results"
-RUN_SECONDS = 240
+RUN_SECONDS = 400
 
 
 def send(cluster: UpCluster, topic: str, flights: list[Flight]) -> None:
