@@ -24,7 +24,7 @@ from odradek.client.zookeeper.streams import MessageStream
 from odradek.testing.balanced_group import BalancedGroup
 
 READERS = 3
-STOP_SECONDS = 20.0
+STOP_SECONDS = 60.0
 COMMIT_MS = 1_000
 PIECE_RECORDS, PIECE_SECONDS = 2_000, 0.1
 """A reader says what it has read after so many records, or so long a time."""

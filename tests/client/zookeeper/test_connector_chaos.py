@@ -12,7 +12,7 @@ import pytest
 from odradek.testing.balanced_group import BalancedGroup
 from odradek.testing.up import UpCluster
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster, pytest.mark.timeout(900)]
 
 SEED = 20_140_601
 PARTITIONS, MEMBERS, ROUNDS = 20, 5, 12
