@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 Response = TypeVar("Response", bound=Message)
 
-GROUP_COORDINATOR = 0
+GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
 FIRST_BOOTSTRAP_ID = -2
 """Bootstrap addresses stand in for node ids -2, -3, … until metadata gives the real ones, as in Kafka's clients."""
 
@@ -263,13 +263,17 @@ class Cluster:
 
     # -- coordinators --------------------------------------------------------------------------------------------------
 
-    async def find_coordinator(self, group_id: str) -> int:
-        """The node id of a group's coordinator. Raises KafkaError (COORDINATOR_NOT_AVAILABLE …), NoBrokerReachable."""
-        request = FindCoordinatorRequest(key=group_id, key_type=GROUP_COORDINATOR, coordinator_keys=[group_id])
+    async def find_coordinator(self, key: str, key_type: int = GROUP_COORDINATOR) -> int:
+        """The node id of the coordinator of a group, or of a transactional id.
+
+        Raises KafkaError (COORDINATOR_NOT_AVAILABLE …), NoBrokerReachable.
+        """
+        request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
         answer = await self.request_any(request, FindCoordinatorResponse)
         found = answer.coordinators[0] if answer.coordinators else answer
         if found.error_code:
-            message = found.error_message or f"group {group_id}: its coordinator is not available"
+            kind = "group" if key_type == GROUP_COORDINATOR else "transactional.id"
+            message = found.error_message or f"{kind} {key}: its coordinator is not available"
             raise KafkaError(error_code(found.error_code), message)
         if found.node_id not in self.view.nodes:
             nodes = {**self.view.nodes, found.node_id: Node(found.node_id, found.host, found.port)}

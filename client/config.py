@@ -17,7 +17,7 @@ from odradek.client.errors import ConfigError
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-NOT_BUILT_PREFIXES = ("ssl.", "sasl.", "transaction.", "transactional.")
+NOT_BUILT_PREFIXES = ("ssl.", "sasl.")
 """Settings of Kafka that these clients know but cannot obey; refused rather than ignored."""
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1

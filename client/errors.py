@@ -83,5 +83,22 @@ class CommitFailed(GroupError):
     """The group has moved on: its partitions belong to others now, so the offsets were not committed."""
 
 
+class AbortRequired(ClientError):
+    """A record or a request of a transaction failed, and with it the transaction: call `abort_transaction()`.
+
+    `reason` is what failed first. After the abort the producer goes on with `begin_transaction()`.
+    """
+
+    def __init__(self, transactional_id: str, reason: Exception) -> None:
+        super().__init__(
+            f"transactional.id {transactional_id}: the transaction has failed, call abort_transaction(): {reason}"
+        )
+        self.reason = reason
+
+
+class TransactionAborted(ClientError):
+    """A record was not sent: its transaction was aborted before."""
+
+
 class NoOffsetForPartition(ClientError):
     """auto.offset.reset=none and there is no committed offset, or the position is out of range."""

@@ -32,6 +32,15 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int = -1
 
 
+class ConsumerGroupMetadata(NamedTuple):
+    """Who commits offsets in a transaction (KIP-447): a member of a group; with the defaults somebody who is none."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
 class RecordMetadata(NamedTuple):
     """Where a record was written."""
 

@@ -11,19 +11,27 @@ if TYPE_CHECKING:
     from odradek.client.admin.values import ConfigResource, NewTopic, ResourceType
     from odradek.client.consumer.client import KafkaConsumer
     from odradek.client.consumer.listener import RebalanceListener
-    from odradek.client.errors import ClientError
+    from odradek.client.errors import AbortRequired, ClientError
     from odradek.client.producer.client import KafkaProducer
-    from odradek.client.records import ConsumerRecord, OffsetAndMetadata, RecordMetadata, TopicPartition
+    from odradek.client.records import (
+        ConsumerGroupMetadata,
+        ConsumerRecord,
+        OffsetAndMetadata,
+        RecordMetadata,
+        TopicPartition,
+    )
     from odradek.client.zookeeper.connector import ConsumerConnector
     from odradek.client.zookeeper.streams import ConsumerTimeout
     from odradek.client.zookeeper.subscriptions import Blacklist, Whitelist
     from odradek.protocol.errors import ErrorCode, KafkaError
 
 _HOMES = {
+    "AbortRequired": "odradek.client.errors",
     "Blacklist": "odradek.client.zookeeper.subscriptions",
     "ClientError": "odradek.client.errors",
     "ConfigResource": "odradek.client.admin.values",
     "ConsumerConnector": "odradek.client.zookeeper.connector",
+    "ConsumerGroupMetadata": "odradek.client.records",
     "ConsumerRecord": "odradek.client.records",
     "ConsumerTimeout": "odradek.client.zookeeper.streams",
     "ErrorCode": "odradek.protocol.errors",
@@ -42,10 +50,12 @@ _HOMES = {
 """Public name → the module that defines it."""
 
 __all__ = [
+    "AbortRequired",
     "Blacklist",
     "ClientError",
     "ConfigResource",
     "ConsumerConnector",
+    "ConsumerGroupMetadata",
     "ConsumerRecord",
     "ConsumerTimeout",
     "ErrorCode",

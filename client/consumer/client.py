@@ -17,7 +17,13 @@ from odradek.client.consumer.subscription import NOTHING, to_partitions, to_patt
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.metadata import PartitionInfo
 from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, committed_offsets, offsets_at
-from odradek.client.records import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from odradek.client.records import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
 from odradek.client.runtime import Runtime, named
 
 LONGEST_WAIT_MS = 1_000.0
@@ -285,6 +291,13 @@ class KafkaConsumer:
         assert group_id is not None
         deadline = self._engine.deadline("reading committed offsets")
         return self._runtime.run(lambda: committed_offsets(self._engine.cluster, group_id, partitions, deadline))
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who it is in its group, for `KafkaProducer.send_offsets_to_transaction`, of what was handed out last.
+
+        Raises CommitFailed when its partitions belong to others by now, ConfigError without group.id.
+        """
+        return self._needed_group().metadata()
 
     # -- questions -----------------------------------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ from odradek.client.consumer.listener import RebalanceListener
 from odradek.client.consumer.membership import Membership
 from odradek.client.consumer.steps import Prepare, Turn, member_settings
 from odradek.client.consumer.subscription import NOTHING, Subscription
-from odradek.client.errors import ClientError
-from odradek.client.records import OffsetAndMetadata, TopicPartition
+from odradek.client.errors import ClientError, CommitFailed
+from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from odradek.client.runtime import Runtime
 from odradek.protocol.errors import KafkaError
 
@@ -171,6 +171,16 @@ class Participation:
             TopicPartition(*tp): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
             for tp, offset in offsets.items()
         }
+
+    def metadata(self) -> ConsumerGroupMetadata:
+        """Who commits (KIP-447). Raises CommitFailed: without a generation nobody could tell that it is too late."""
+        membership, identity = self._membership, self._membership.identity
+        settings = membership.settings
+        if membership.lost:
+            raise CommitFailed(f"group {settings.group_id}: the partitions belong to others by now: abort, poll again")
+        return ConsumerGroupMetadata(
+            settings.group_id, identity.generation_id, identity.member_id, settings.group_instance_id
+        )
 
     def _commit_before_giving_up(self, patience_ms: float) -> None:
         """enable.auto.commit. What could not be committed will be read again."""

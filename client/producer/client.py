@@ -21,6 +21,7 @@ from odradek.client.producer.partitioners import (
     RoundRobinPartitioner,
     StickyPartitioner,
 )
+from odradek.client.producer.transaction_methods import TransactionMethods
 from odradek.client.records import Headers, RecordMetadata, TopicPartition
 from odradek.client.runtime import Runtime, named
 
@@ -38,7 +39,7 @@ class ProducerRecord(NamedTuple):
     timestamp_ms: int | None = None
 
 
-class KafkaProducer:
+class KafkaProducer(TransactionMethods):
     """Sends records. Thread-safe.
 
     `send` returns at once with a future; records of one partition are delivered in the order of their sends.
@@ -100,7 +101,8 @@ class KafkaProducer:
 
         Blocks at most max.block.ms, for metadata and for memory together. Raises ClientTimeout (unknown topic or
         partition), BufferExhausted, RecordTooLarge, KafkaError (TOPIC_AUTHORIZATION_FAILED …), ClientClosed,
-        ConfigError (partition or timestamp out of range), TypeError (what is to be sent is no bytes).
+        ConfigError (partition or timestamp out of range), TypeError (what is to be sent is no bytes). With
+        transactional.id also AbortRequired, and ClientError outside of a transaction.
         """
         if timestamp_ms is not None and (not isinstance(timestamp_ms, int) or timestamp_ms < 0):
             raise ConfigError(f"a timestamp is a whole number of milliseconds since 1970, not {timestamp_ms!r}")
@@ -253,7 +255,10 @@ class KafkaProducer:
                 self._engine.accumulator.flushing -= 1
 
     def close(self, timeout: float | None = None) -> None:
-        """Deliver what is queued, for at most `timeout` seconds (None: however long), then end. Harmless twice."""
+        """Deliver what is queued, for at most `timeout` seconds (None: however long), then end. Harmless twice.
+
+        A transaction that is open then is aborted.
+        """
         with self._engine.lock:
             if self._closed:
                 return
@@ -265,6 +270,7 @@ class KafkaProducer:
         if not on_own_thread:
             self._runtime.thread.soon(self._engine.wake)
             self._drain(waiting, None if timeout is None else time.monotonic() + timeout)
+            self._end_open_transaction(timeout)
         self._finish(on_own_thread)
 
     def _drain(self, waiting: Iterable[ProducerBatch], end: float | None) -> None:

@@ -32,6 +32,10 @@ class ProducerConfig(CommonConfig):
     partitioner_ignore_keys: bool = setting(False)
     key_serializer: Any = setting(None)
     value_serializer: Any = setting(None)
+    transactional_id: str | None = setting(None)
+    """Makes the producer transactional: two that have the same id are never both believed."""
+    transaction_timeout_ms: int = setting(60_000, at_least=1)
+    """The coordinator aborts a transaction that is open for longer; at most its transaction.max.timeout.ms."""
     interceptor_classes: Sequence[Any] | None = setting(None)
     """Objects with `on_send(record)` and `on_acknowledgement(metadata, error)`, called in this order."""
 
@@ -52,8 +56,10 @@ class ProducerConfig(CommonConfig):
 
 def check(config: ProducerConfig) -> ProducerConfig:
     """Settings that contradict each other. Raises ConfigError."""
+    if config.transactional_id is not None:
+        _check_transactional(config)
     if config.enable_idempotence:
-        _check_idempotence(config)
+        _check_idempotence(config, "enable.idempotence=true")
     least_ms = config.linger_ms + config.request_timeout_ms
     if config.delivery_timeout_ms < least_ms:
         raise ConfigError(
@@ -63,14 +69,22 @@ def check(config: ProducerConfig) -> ProducerConfig:
     return config
 
 
-def _check_idempotence(config: ProducerConfig) -> None:
+def _check_transactional(config: ProducerConfig) -> None:
+    if not config.transactional_id:
+        raise ConfigError("transactional.id is empty")
+    if config.enable_idempotence is False:
+        raise ConfigError("transactional.id needs enable.idempotence=true")
+    _check_idempotence(config, "transactional.id")
+
+
+def _check_idempotence(config: ProducerConfig, because: str) -> None:
     if config.acks_number != -1:
-        raise ConfigError(f"enable.idempotence=true needs acks=all, not acks={config.acks}")
+        raise ConfigError(f"{because} needs acks=all, not acks={config.acks}")
     if config.retries == 0:
-        raise ConfigError("enable.idempotence=true needs retries above 0")
+        raise ConfigError(f"{because} needs retries above 0")
     if config.max_in_flight_requests_per_connection > MAX_IN_FLIGHT_WITH_IDEMPOTENCE:
         raise ConfigError(
-            "enable.idempotence=true needs max.in.flight.requests.per.connection of at most "
+            f"{because} needs max.in.flight.requests.per.connection of at most "
             f"{MAX_IN_FLIGHT_WITH_IDEMPOTENCE}, not {config.max_in_flight_requests_per_connection}"
         )
 

@@ -6,7 +6,7 @@ Application threads only ever append to the accumulator, under `lock`; everythin
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from odradek.client.cluster import Cluster
@@ -18,6 +18,9 @@ from odradek.client.producer.partitioners import Partitioner
 from odradek.client.producer.produce_requests import produce_request, read_answers, same_answer
 from odradek.client.producer.sender import Answer, ProduceCall, Sender, SenderSettings
 from odradek.client.producer.sequences import ProducerSequences
+from odradek.client.producer.transaction import Transaction
+from odradek.client.producer.transaction_driver import TransactionDriver
+from odradek.client.producer.transaction_queues import TransactionalAccumulator, TransactionalSequences
 from odradek.client.records import TopicPartition
 from odradek.client.wakeup import WakeUp, sleep_ms
 from odradek.protocol import compression
@@ -39,10 +42,15 @@ class ProducerEngine:
         self.config = config
         self.lock = threading.Lock()
         self.memory_freed = threading.Condition(self.lock)
-        self.accumulator = Accumulator(
-            AccumulatorLimits(config.batch_size, config.linger_ms, config.buffer_memory, config.max_request_size)
-        )
+        limits = AccumulatorLimits(config.batch_size, config.linger_ms, config.buffer_memory, config.max_request_size)
+        self.accumulator = Accumulator(limits)
         self.sequences = ProducerSequences() if config.idempotent else None
+        self.transactions: TransactionDriver | None = None
+        if config.transactional_id is not None:
+            transaction = Transaction(config.transactional_id)
+            self.accumulator = TransactionalAccumulator(limits, transaction)
+            self.sequences = sequences = TransactionalSequences(transaction)
+            self.transactions = TransactionDriver(cluster, config, transaction, sequences, self)
         self._sender = Sender(_sender_settings(config), self.accumulator, self.sequences, cluster.random)
         self._partitioner = partitioner
         self._codec = compression.codec_number(config.compression_type)
@@ -63,7 +71,7 @@ class ProducerEngine:
 
     def start(self) -> None:
         """Run until `stop`; a mistake that ends it before is logged."""
-        self._spawn(self.run())
+        self.spawn(self.run())
 
     async def run(self) -> None:
         """Plan, carry out, wait; until `stop`."""
@@ -82,6 +90,8 @@ class ProducerEngine:
             decided = self._sender.give_up_all(error)
             self.memory_freed.notify_all()
         self._tell(decided)
+        if self.transactions is not None:
+            self.transactions.stop()
         for task in self._tasks:
             task.cancel()
         self.wake()
@@ -99,15 +109,17 @@ class ProducerEngine:
             self.cluster.needs.want(topic, now_ms)
         for call in plan.calls:
             self._tell_partitioner(call)
-            self._spawn(self._carry_out(call))
+            self.spawn(self._carry_out(call))
         if plan.identity_wanted and not self._identifying:
             self._identifying = True
-            self._spawn(self._identify())
+            self.spawn(self._identify())
         for node_id in plan.unconnected - self._connecting:
             self._connecting.add(node_id)
-            self._spawn(self._connect(node_id))
+            self.spawn(self._connect(node_id))
         if plan.leaderless:
             self.cluster.needs.stale()
+        if self.transactions is not None:
+            self.transactions.look()
         return min(plan.next_at_ms, self.cluster.refresh_when_due())
 
     def _metadata_refreshed(self, error: BaseException | None) -> None:
@@ -115,10 +127,12 @@ class ProducerEngine:
             logger.error("producer %s: no metadata: %s", self.config.client_id, error)
         self.wake()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Until it ends or the engine stops; what it raises is logged, and there is another round after it."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
@@ -147,7 +161,10 @@ class ProducerEngine:
         self._tell(settled.decided)
 
     async def _produce(self, call: ProduceCall) -> dict[TopicPartition, Answer]:
-        request = produce_request(call.batches, self.config.acks_number, self.config.request_timeout_ms, self._codec)
+        config = self.config
+        request = produce_request(
+            call.batches, config.acks_number, config.request_timeout_ms, self._codec, config.transactional_id
+        )
         try:
             connection = await self.cluster.connection(call.node_id)
             if self.config.acks_number == 0:
@@ -198,8 +215,30 @@ class ProducerEngine:
             self.memory_freed.notify_all()
         self._tell(decided)
 
-    def _tell(self, decided: Iterable[ProducerBatch]) -> None:
+    # -- what a transaction asks for -----------------------------------------------------------------------------------
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a batch is undecided, or on the wire although it was given up."""
+        return bool(self.accumulator.unfinished) or self._sender.waits_for_answers
+
+    def hurry(self, more: int) -> None:
+        """Batches do not linger: from now on (1), or no longer for this reason (-1)."""
+        with self.lock:
+            self.accumulator.flushing += more
+        self.wake()
+
+    def fail_queued(self, error: Exception) -> None:
+        """What is not on the wire fails."""
+        with self.lock:
+            decided = self._sender.give_up_queued(error)
+            self.memory_freed.notify_all()
+        self._tell(decided)
+
+    def _tell(self, decided: Sequence[ProducerBatch]) -> None:
         """Callbacks in the order of the records, then those who wait."""
+        if self.transactions is not None:
+            self.transactions.decided(decided)
         for batch in decided:
             for index, callback in batch.callbacks:
                 try:

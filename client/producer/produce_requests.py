@@ -16,10 +16,14 @@ def same_answer(call: ProduceCall, error: ErrorCode, message: str = "") -> dict[
     return {batch.topic_partition: Answer(error, message=message) for batch in call.batches}
 
 
-def produce_request(batches: Sequence[ProducerBatch], acks: int, timeout_ms: int, codec: int) -> ProduceRequest:
-    """One request with these batches, at most one of each partition."""
-    encoded = {batch.topic_partition: encode(batch, codec) for batch in batches}
+def produce_request(
+    batches: Sequence[ProducerBatch], acks: int, timeout_ms: int, codec: int, transactional_id: str | None = None
+) -> ProduceRequest:
+    """One request with these batches, at most one of each partition; with an id they are of its transaction."""
+    transactional = transactional_id is not None
+    encoded = {batch.topic_partition: encode(batch, codec, transactional=transactional) for batch in batches}
     return ProduceRequest(
+        transactional_id=transactional_id,
         acks=acks,
         timeout_ms=timeout_ms,
         topic_data=[
@@ -35,7 +39,7 @@ def produce_request(batches: Sequence[ProducerBatch], acks: int, timeout_ms: int
     )
 
 
-def encode(batch: ProducerBatch, codec: int) -> bytearray:
+def encode(batch: ProducerBatch, codec: int, *, transactional: bool = False) -> bytearray:
     """The bytes of a batch, with its sequence where it has one."""
     return encode_batch(
         0,
@@ -47,6 +51,7 @@ def encode(batch: ProducerBatch, codec: int) -> bytearray:
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
+        transactional=transactional,
     )
 
 

@@ -107,6 +107,11 @@ class Sender:
         self._turn = 0
         """Rotates the partitions, so that a full request does not always leave out the same ones."""
 
+    @property
+    def waits_for_answers(self) -> bool:
+        """Whether something is on the wire, be it given up or not."""
+        return bool(self._on_wire)
+
     def requests_in_flight(self, node_id: int) -> int:
         """Requests to a broker that are not answered yet."""
         return self._calls_on_wire.get(node_id, 0)
@@ -273,13 +278,18 @@ class Sender:
 
     def give_up_all(self, error: Exception) -> list[ProducerBatch]:
         """Everything that is queued or on the wire fails: the producer is closed, or cannot go on."""
+        decided = self.give_up_queued(error)
+        for waiting in self._on_wire.values():
+            for batch in waiting:
+                if not batch.outcome.decided:
+                    self._give_up(batch, error, decided, refused=False)
+        return decided
+
+    def give_up_queued(self, error: Exception) -> list[ProducerBatch]:
+        """What is not on the wire fails."""
         decided: list[ProducerBatch] = []
         for queue in list(self._accumulator.queues.values()):
             while queue:
                 batch = self._accumulator.take(queue[0].topic_partition)
                 self._give_up(batch, error, decided, refused=False)
-        for waiting in self._on_wire.values():
-            for batch in waiting:
-                if not batch.outcome.decided:
-                    self._give_up(batch, error, decided, refused=False)
         return decided

@@ -1,0 +1,185 @@
+"""The transactions of one producer: what it may do now, and what its coordinator has heard. Pure.
+
+States and transitions are those of Kafka 3.9's TransactionManager.State, whose rules come from KIP-98 (transactions),
+KIP-360 (an epoch of its own after an abort that lost sequences), KIP-447 (offsets with the member's generation) and
+KIP-588 (who is fenced hears it from the coordinator; a leader's INVALID_PRODUCER_EPOCH is no more than a failed batch).
+
+Sending threads ask `add`, under the producer's lock; all else happens on the loop.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+
+from odradek.client.errors import AbortRequired, ClientError
+from odradek.client.records import TopicPartition
+
+
+class State(Enum):
+    """Of a transactional producer; the value says what is to be called then."""
+
+    UNINITIALISED = "call init_transactions() first"
+    INITIALISING = "init_transactions() is under way: call it again to wait for it"
+    READY = "call begin_transaction() first"
+    IN_TRANSACTION = "a transaction is open: commit_transaction() or abort_transaction() ends it"
+    COMMITTING = "commit_transaction() is under way: call it again to wait for it"
+    ABORTING = "abort_transaction() is under way: call it again to wait for it"
+    ABORTABLE_ERROR = "the transaction has failed: call abort_transaction()"
+    FATAL_ERROR = "the producer has failed: close it"
+
+
+FORMER: dict[State, frozenset[State]] = {
+    State.UNINITIALISED: frozenset(),
+    State.INITIALISING: frozenset({State.UNINITIALISED, State.ABORTING}),
+    State.READY: frozenset({State.INITIALISING, State.COMMITTING, State.ABORTING}),
+    State.IN_TRANSACTION: frozenset({State.READY}),
+    State.COMMITTING: frozenset({State.IN_TRANSACTION}),
+    State.ABORTING: frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR}),
+    State.ABORTABLE_ERROR: frozenset({State.IN_TRANSACTION, State.COMMITTING}),
+    State.FATAL_ERROR: frozenset(State),
+}
+"""Which state may come after which. From ABORTING to INITIALISING when the epoch is to be raised (KIP-360)."""
+
+
+class Call(Enum):
+    """What an application may ask for; the value is the name of the method."""
+
+    INIT = "init_transactions"
+    BEGIN = "begin_transaction"
+    SEND = "send"
+    SEND_OFFSETS = "send_offsets_to_transaction"
+    COMMIT = "commit_transaction"
+    ABORT = "abort_transaction"
+
+
+ALLOWED: dict[Call, frozenset[State]] = {
+    Call.INIT: frozenset({State.UNINITIALISED}),
+    Call.BEGIN: frozenset({State.READY}),
+    Call.SEND: frozenset({State.IN_TRANSACTION}),
+    Call.SEND_OFFSETS: frozenset({State.IN_TRANSACTION}),
+    Call.COMMIT: frozenset({State.IN_TRANSACTION}),
+    Call.ABORT: frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR}),
+}
+"""When each may begin. One that is under way already is waited for instead (see transaction_driver.py)."""
+
+BEGINS = {
+    Call.INIT: State.INITIALISING,
+    Call.BEGIN: State.IN_TRANSACTION,
+    Call.COMMIT: State.COMMITTING,
+    Call.ABORT: State.ABORTING,
+}
+"""The state that a call leads to; the others leave it as it is."""
+WRITING = frozenset({State.IN_TRANSACTION, State.COMMITTING})
+"""Batches, partitions and offsets of the transaction go out: before its end, and while a commit flushes."""
+FAILED = frozenset({State.ABORTABLE_ERROR, State.FATAL_ERROR})
+
+
+class Transaction:
+    """One producer's. `transactional_id` is what it keeps over restarts."""
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.state = State.UNINITIALISED
+        self.error: Exception | None = None
+        """Why, in a state of FAILED."""
+        self.partitions: set[TopicPartition] = set()
+        """In the transaction, as the coordinator has confirmed: batches may go there."""
+        self.unnamed: set[TopicPartition] = set()
+        """Sent to by the application; the coordinator is to be told first."""
+        self.groups: set[str] = set()
+        """Whose offsets are in the transaction, as the coordinator has confirmed."""
+        self.asked = False
+        """The coordinator may have heard of the transaction: without that there is nothing to end there."""
+        self.confirmed = False
+        """It has."""
+        self.forgotten = False
+        """It does not know the producer id (any more): there is nothing to end, the abort takes a new one."""
+
+    @property
+    def writing(self) -> bool:
+        """Whether what belongs to the transaction may go out."""
+        return self.state in WRITING
+
+    # -- calls of the application --------------------------------------------------------------------------------------
+
+    def check(self, call: Call) -> None:
+        """Whether a call may begin now.
+
+        Raises the fatal error; AbortRequired when only an abort helps; ClientError for a call out of order.
+        """
+        if self.state in ALLOWED[call]:
+            return
+        if self.state is State.FATAL_ERROR:
+            assert self.error is not None
+            raise self.error
+        if self.state is State.ABORTABLE_ERROR:
+            raise self.abort_required()
+        raise ClientError(f"transactional.id {self.transactional_id}: no {call.value}() now: {self.state.value}")
+
+    def start(self, call: Call) -> None:
+        """A call begins. Raises as `check`."""
+        self.check(call)
+        if call in BEGINS:
+            self._become(BEGINS[call])
+
+    def add(self, topic_partition: TopicPartition) -> None:
+        """A record is to go there. Raises as `check`."""
+        if self.state is not State.IN_TRANSACTION:
+            self.check(Call.SEND)
+        if topic_partition not in self.partitions:
+            self.unnamed.add(topic_partition)
+
+    def abort_required(self) -> AbortRequired:
+        """What to raise in ABORTABLE_ERROR."""
+        assert self.error is not None, self.state
+        return AbortRequired(self.transactional_id, self.error)
+
+    # -- what the coordinator says -------------------------------------------------------------------------------------
+
+    def asking(self) -> None:
+        """A request that begins the transaction at its coordinator is about to leave."""
+        self.asked = True
+
+    def named(self, partitions: Iterable[TopicPartition]) -> None:
+        """AddPartitionsToTxn was answered."""
+        self.confirmed = True
+        self.partitions.update(partitions)
+        self.unnamed.difference_update(partitions)
+
+    def offsets_added(self, group_id: str) -> None:
+        """AddOffsetsToTxn was answered."""
+        self.confirmed = True
+        self.groups.add(group_id)
+
+    def raise_epoch(self) -> None:
+        """The abort is done, but for a higher epoch."""
+        self._become(State.INITIALISING)
+
+    def ready(self) -> None:
+        """Initialised, or ended: the next may begin."""
+        self._become(State.READY)
+        self.error = None
+        self.partitions.clear()
+        self.unnamed.clear()
+        self.groups.clear()
+        self.asked = self.confirmed = self.forgotten = False
+
+    # -- failures ------------------------------------------------------------------------------------------------------
+
+    def fail(self, error: Exception) -> None:
+        """A record or a request of the transaction failed: it can only be aborted. The first error is kept.
+
+        Outside of a transaction, and in its abort, that is no news.
+        """
+        if self.writing:
+            self._become(State.ABORTABLE_ERROR)
+            self.error = error
+
+    def fail_for_good(self, error: Exception) -> None:
+        """The producer cannot go on. The first such error is kept."""
+        if self.state is not State.FATAL_ERROR:
+            self._become(State.FATAL_ERROR)
+            self.error = error
+
+    def _become(self, state: State) -> None:
+        assert self.state in FORMER[state], (self.transactional_id, self.state, state)
+        self.state = state

@@ -1,0 +1,395 @@
+"""Carries a producer's transactions out on its loop: asks coordinators, waits for batches. Loop-thread only.
+
+A request is repeated until it is answered or has become pointless; who waits for it does so as long as he likes. A call
+that was not waited for long enough goes on, and the same call again waits for it, as with Kafka's own client: every
+request here may be repeated safely, because coordinators know a producer by its epoch, and the answer they gave.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from odradek.client.cluster import Cluster
+from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, TransactionAborted
+from odradek.client.producer.batch import ProducerBatch
+from odradek.client.producer.config import ProducerConfig
+from odradek.client.producer.transaction import ALLOWED, Call, State, Transaction
+from odradek.client.producer.transaction_coordinators import Coordinators, Pointless
+from odradek.client.producer.transaction_queues import TransactionalSequences
+from odradek.client.producer.transaction_requests import (
+    FATAL_FOR_BATCHES,
+    FORGOTTEN,
+    Producer,
+    Verdict,
+    add_partitions_errors,
+    add_partitions_request,
+    failure,
+    offset_commit_errors,
+    offset_commit_request,
+    verdict,
+    worst,
+)
+from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from odradek.client.wakeup import NEVER, WakeUp
+from odradek.protocol.errors import ErrorCode, KafkaError, error_code
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from odradek.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
+
+logger = logging.getLogger(__name__)
+
+Response = TypeVar("Response", bound=Message)
+NO_PRODUCER: Producer = (-1, -1)
+
+
+class Batches(Protocol):
+    """What a transaction needs of the producer's engine."""
+
+    lock: threading.Lock
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a batch is undecided or on the wire."""
+
+    def hurry(self, more: int) -> None:
+        """Let nothing linger (1), or do again (-1)."""
+
+    def fail_queued(self, error: Exception) -> None:
+        """Fail what is not on the wire."""
+
+    def wake(self) -> None:
+        """Another round, which ends with `look`."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run it; another round follows."""
+
+
+class TransactionDriver:
+    """One producer's. The engine calls `look` after every round and `decided` for every batch."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        transaction: Transaction,
+        sequences: TransactionalSequences,
+        batches: Batches,
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._transaction = transaction
+        self._sequences = sequences
+        self._batches = batches
+        self._coordinators = Coordinators(cluster, transaction.transactional_id)
+        self._pending: tuple[Call, asyncio.Task[None]] | None = None
+        """The call that nobody has heard the end of yet."""
+        self._under_way: set[asyncio.Task[None]] = set()
+        """Requests of an open transaction: its end waits for them."""
+        self._naming: asyncio.Task[None] | None = None
+        self._offsets_turn = asyncio.Lock()
+        self._changed = WakeUp(cluster.clock)
+
+    # -- calls of the application --------------------------------------------------------------------------------------
+
+    async def initialise(self, timeout_ms: float) -> None:
+        """Fence whoever had the id before, and abort what he left open. Raises KafkaError, ClientTimeout."""
+        await self._call(Call.INIT, self._initialise, timeout_ms)
+
+    def begin(self) -> None:
+        """Raises as Transaction.check."""
+        self._pending_of(Call.BEGIN)
+        with self._batches.lock:
+            self._transaction.start(Call.BEGIN)
+
+    async def commit(self, timeout_ms: float) -> None:
+        """Flush, then commit. Raises AbortRequired, KafkaError, ClientTimeout."""
+        await self._call(Call.COMMIT, self._commit, timeout_ms)
+
+    async def abort(self, timeout_ms: float) -> None:
+        """Fail what is queued, wait for what is on the wire, then abort. Raises KafkaError, ClientTimeout."""
+        await self._call(Call.ABORT, self._abort, timeout_ms)
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata, timeout_ms: float
+    ) -> None:
+        """Offsets that count when the transaction commits. Raises AbortRequired, KafkaError, ClientTimeout."""
+        with self._batches.lock:
+            self._transaction.start(Call.SEND_OFFSETS)
+        if not offsets:
+            return
+        task = self._batches.spawn(self._send_offsets(offsets, group))
+        self._follow(task)
+        await self._wait(Call.SEND_OFFSETS, task, timeout_ms)
+        if not self._transaction.writing:
+            self._transaction.check(Call.SEND_OFFSETS)
+
+    async def close(self, timeout_ms: float) -> None:
+        """Let a call that is under way come to its end; what is open then is aborted, as far as there is time."""
+        end_ms = self._cluster.clock.monotonic_ms() + timeout_ms
+        if self._pending is not None and not self._pending[1].done():
+            await asyncio.wait({self._pending[1]}, timeout=timeout_ms / 1000)
+        if self._transaction.state not in ALLOWED[Call.ABORT]:
+            return
+        try:
+            await self.abort(max(0.0, end_ms - self._cluster.clock.monotonic_ms()))
+        except (ClientError, KafkaError) as error:
+            logger.warning("producer %s: closed with an open transaction: %s", self._config.client_id, error)
+
+    def stop(self) -> None:
+        """Nothing more is asked."""
+        if self._pending is not None:
+            self._pending[1].cancel()
+
+    async def _call(self, call: Call, work: Callable[[], Coroutine[Any, Any, None]], timeout_ms: float) -> None:
+        task = self._pending_of(call)
+        if task is None:
+            with self._batches.lock:
+                self._transaction.start(call)
+            task = asyncio.ensure_future(work())
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # if nobody asks again
+            self._pending = (call, task)
+        await self._wait(call, task, timeout_ms)
+        self._pending = None
+        task.result()
+
+    def _pending_of(self, call: Call) -> "asyncio.Task[None] | None":
+        """The same call, when nobody has heard its end. Raises ClientError when it is another that went well."""
+        if self._pending is None:
+            return None
+        pending, task = self._pending
+        if pending is call:
+            return task
+        if task.done() and (task.cancelled() or task.exception() is not None):
+            return None
+        raise ClientError(f"{self._said(call)}: {pending.value}() was not waited for: call it again first")
+
+    async def _wait(self, call: Call, task: "asyncio.Task[None]", timeout_ms: float) -> None:
+        done, _ = await asyncio.wait({task}, timeout=timeout_ms / 1000)
+        if not done:
+            again = "it goes on: call it again to wait for it"
+            raise ClientTimeout(f"{self._said(call)}: not done within {timeout_ms / 1000:g} s; {again}")
+        if task.cancelled():
+            raise ClientClosed(f"{self._said(call)}: the producer was closed meanwhile")
+
+    def _said(self, call: Call) -> str:
+        return f"transactional.id {self._transaction.transactional_id}: {call.value}()"
+
+    # -- what the engine tells -----------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """After each round: batches of a failed transaction are not kept, partitions are named to the coordinator."""
+        transaction = self._transaction
+        if transaction.state is State.ABORTING:
+            self._batches.fail_queued(TransactionAborted(f"{self._said(Call.ABORT)} came before the record was sent"))
+        elif transaction.state is State.ABORTABLE_ERROR:
+            said = f"not sent, its transaction has failed: {transaction.error}"
+            self._batches.fail_queued(TransactionAborted(said))
+        elif transaction.state is State.FATAL_ERROR and transaction.error is not None:
+            self._batches.fail_queued(transaction.error)
+        elif transaction.writing and transaction.unnamed and (self._naming is None or self._naming.done()):
+            self._naming = self._batches.spawn(self._name_partitions())
+            self._follow(self._naming)
+        self._changed.set()
+
+    def decided(self, batches: Sequence[ProducerBatch]) -> None:
+        """A record that failed fails its transaction."""
+        for batch in batches:
+            error = batch.outcome.error
+            if error is None:
+                continue
+            code = error.code if isinstance(error, KafkaError) else None
+            with self._batches.lock:
+                if code in FATAL_FOR_BATCHES:
+                    self._transaction.fail_for_good(error)
+                else:
+                    self._transaction.forgotten |= code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+                    self._transaction.fail(error)
+
+    def _follow(self, task: "asyncio.Task[None]") -> None:
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Looks after every round. Raises the fatal error."""
+        self._batches.wake()
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait_until(NEVER)
+        if self._transaction.state is State.FATAL_ERROR:
+            assert self._transaction.error is not None
+            raise self._transaction.error
+
+    # -- an open transaction -------------------------------------------------------------------------------------------
+
+    async def _name_partitions(self) -> None:
+        transaction = self._transaction
+        with self._batches.lock:
+            partitions = frozenset(transaction.unnamed)
+            transaction.asking()
+        request = add_partitions_request(transaction.transactional_id, self._producer, partitions)
+        names = ", ".join(sorted(map(str, partitions)))
+        if await self._of_transaction(
+            request,
+            AddPartitionsToTxnResponse,
+            lambda answer: worst(add_partitions_errors(answer).values()),
+            f"adding {names} to the transaction",
+        ):
+            with self._batches.lock:
+                transaction.named(partitions)
+
+    async def _send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        transaction = self._transaction
+        async with self._offsets_turn:
+            if group.group_id not in transaction.groups and not await self._add_offsets(group.group_id):
+                return
+            request = offset_commit_request(transaction.transactional_id, self._producer, offsets, group)
+            await self._of_transaction(
+                request,
+                TxnOffsetCommitResponse,
+                lambda answer: worst(offset_commit_errors(answer).values()),
+                f"group {group.group_id}: offsets not committed",
+                group.group_id,
+            )
+
+    async def _add_offsets(self, group_id: str) -> bool:
+        transaction = self._transaction
+        with self._batches.lock:
+            transaction.asking()
+        producer_id, producer_epoch = self._producer
+        added = await self._of_transaction(
+            AddOffsetsToTxnRequest(
+                transactional_id=transaction.transactional_id,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                group_id=group_id,
+            ),
+            AddOffsetsToTxnResponse,
+            lambda answer: error_code(answer.error_code),
+            f"adding group {group_id} to the transaction",
+        )
+        if added:
+            with self._batches.lock:
+                transaction.offsets_added(group_id)
+        return added
+
+    async def _of_transaction(
+        self,
+        request: Message,
+        response: type[Response],
+        errors: Callable[[Response], ErrorCode],
+        what: str,
+        group_id: str | None = None,
+    ) -> bool:
+        """A request that only makes sense while the transaction is written; whether it went well."""
+        try:
+            error, _ = await self._coordinators.ask(
+                request, response, errors, group_id=group_id, wanted=lambda: self._transaction.writing
+            )
+        except Pointless:
+            return False
+        if error is not ErrorCode.NONE:
+            self._refused(error, what)
+        return error is ErrorCode.NONE
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    async def _commit(self) -> None:
+        transaction = self._transaction
+        self._batches.hurry(1)
+        try:
+            await self._until(lambda: not transaction.writing or not (self._batches.unsettled or self._under_way))
+        finally:
+            self._batches.hurry(-1)
+        if transaction.state is State.ABORTABLE_ERROR:
+            raise transaction.abort_required()
+        if transaction.asked:
+            error = await self._end(commit=True)
+            if error is not ErrorCode.NONE:
+                self._refused(error, "commit")
+                transaction.check(Call.COMMIT)
+        self._ready()
+
+    async def _abort(self) -> None:
+        transaction = self._transaction
+        await self._until(
+            lambda: transaction.state is State.FATAL_ERROR or not (self._batches.unsettled or self._under_way)
+        )
+        uncertain = transaction.forgotten or self._sequences.lost()
+        if transaction.asked and not transaction.forgotten:
+            error = await self._end(commit=False)
+            nothing_there = error is ErrorCode.INVALID_TXN_STATE and not transaction.confirmed
+            if error is not ErrorCode.NONE and error not in FORGOTTEN and not nothing_there:
+                raise self._broken(error, "abort")
+            uncertain |= error is not ErrorCode.NONE
+        if uncertain:
+            with self._batches.lock:
+                transaction.raise_epoch()
+            await self._identify(self._producer)
+        self._ready()
+
+    async def _end(self, *, commit: bool) -> ErrorCode:
+        producer_id, producer_epoch = self._producer
+        request = EndTxnRequest(
+            transactional_id=self._transaction.transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            committed=commit,
+        )
+        error, _ = await self._coordinators.ask(request, EndTxnResponse, lambda answer: error_code(answer.error_code))
+        return error
+
+    def _ready(self) -> None:
+        with self._batches.lock:
+            self._transaction.ready()
+
+    # -- who the producer is -------------------------------------------------------------------------------------------
+
+    @property
+    def _producer(self) -> Producer:
+        return self._sequences.producer_id, self._sequences.producer_epoch
+
+    async def _initialise(self) -> None:
+        await self._identify(NO_PRODUCER)
+        self._ready()
+
+    async def _identify(self, current: Producer) -> None:
+        """InitProducerId: as somebody new, or as the producer that it is and wants a higher epoch for (KIP-360)."""
+        request = InitProducerIdRequest(
+            transactional_id=self._transaction.transactional_id,
+            transaction_timeout_ms=self._config.transaction_timeout_ms,
+            producer_id=current[0],
+            producer_epoch=current[1],
+        )
+        error, answer = await self._coordinators.ask(
+            request, InitProducerIdResponse, lambda answer: error_code(answer.error_code)
+        )
+        if answer is None or error is not ErrorCode.NONE:
+            raise self._broken(error, f"no producer id, with transaction.timeout.ms={request.transaction_timeout_ms}")
+        with self._batches.lock:
+            self._sequences.identify(answer.producer_id, answer.producer_epoch)
+
+    # -- failures ------------------------------------------------------------------------------------------------------
+
+    def _refused(self, error: ErrorCode, what: str) -> None:
+        """Of a request in the transaction, or of its commit."""
+        if verdict(error) is Verdict.CLOSE:
+            self._broken(error, what)
+            return
+        with self._batches.lock:
+            self._transaction.forgotten |= error in FORGOTTEN
+            self._transaction.fail(failure(self._transaction.transactional_id, error, what))
+
+    def _broken(self, error: ErrorCode, what: str) -> Exception:
+        """The producer cannot go on; what to raise."""
+        reason = failure(self._transaction.transactional_id, error, what)
+        with self._batches.lock:
+            self._transaction.fail_for_good(reason)
+        self._batches.wake()
+        return reason
