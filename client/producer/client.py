@@ -269,8 +269,9 @@ class KafkaProducer(TransactionMethods):
         on_own_thread = self._runtime.thread.is_current
         if not on_own_thread:
             self._runtime.thread.soon(self._engine.wake)
-            self._drain(waiting, None if timeout is None else time.monotonic() + timeout)
-            self._end_open_transaction(timeout)
+            end = None if timeout is None else time.monotonic() + timeout
+            self._drain(waiting, end)
+            self._end_open_transaction(None if end is None else max(0.0, end - time.monotonic()))
         self._finish(on_own_thread)
 
     def _drain(self, waiting: Iterable[ProducerBatch], end: float | None) -> None:

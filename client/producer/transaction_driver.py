@@ -12,9 +12,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from odradek.client.cluster import Cluster
-from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, TransactionAborted
+from odradek.client.errors import ClientError, TransactionAborted
 from odradek.client.producer.batch import ProducerBatch
 from odradek.client.producer.config import ProducerConfig
+from odradek.client.producer.pending_call import PendingCall
 from odradek.client.producer.transaction import ALLOWED, Call, State, Transaction
 from odradek.client.producer.transaction_coordinators import Coordinators, Pointless
 from odradek.client.producer.transaction_queues import TransactionalSequences
@@ -23,8 +24,10 @@ from odradek.client.producer.transaction_requests import (
     FORGOTTEN,
     Producer,
     Verdict,
+    add_offsets_request,
     add_partitions_errors,
     add_partitions_request,
+    end_request,
     failure,
     offset_commit_errors,
     offset_commit_request,
@@ -35,9 +38,9 @@ from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, Top
 from odradek.client.wakeup import NEVER, WakeUp
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.fields import Message
-from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from odradek.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
-from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from odradek.protocol.messages.end_txn import EndTxnResponse
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
@@ -86,8 +89,7 @@ class TransactionDriver:
         self._sequences = sequences
         self._batches = batches
         self._coordinators = Coordinators(cluster, transaction.transactional_id)
-        self._pending: tuple[Call, asyncio.Task[None]] | None = None
-        """The call that nobody has heard the end of yet."""
+        self._pending = PendingCall(transaction.transactional_id)
         self._under_way: set[asyncio.Task[None]] = set()
         """Requests of an open transaction: its end waits for them."""
         self._naming: asyncio.Task[None] | None = None
@@ -98,41 +100,46 @@ class TransactionDriver:
 
     async def initialise(self, timeout_ms: float) -> None:
         """Fence whoever had the id before, and abort what he left open. Raises KafkaError, ClientTimeout."""
-        await self._call(Call.INIT, self._initialise, timeout_ms)
+        await self._pending.run(Call.INIT, lambda: self._begun(Call.INIT, self._initialise), timeout_ms)
 
     def begin(self) -> None:
         """Raises as Transaction.check."""
-        self._pending_of(Call.BEGIN)
+        self._pending.check(Call.BEGIN)
+        self._start(Call.BEGIN)
+
+    def _start(self, call: Call) -> None:
         with self._batches.lock:
-            self._transaction.start(Call.BEGIN)
+            self._transaction.start(call)
+
+    def _begun(self, call: Call, work: Callable[[], Coroutine[Any, Any, None]]) -> Coroutine[Any, Any, None]:
+        self._start(call)
+        return work()
 
     async def commit(self, timeout_ms: float) -> None:
         """Flush, then commit. Raises AbortRequired, KafkaError, ClientTimeout."""
-        await self._call(Call.COMMIT, self._commit, timeout_ms)
+        await self._pending.run(Call.COMMIT, lambda: self._begun(Call.COMMIT, self._commit), timeout_ms)
 
     async def abort(self, timeout_ms: float) -> None:
         """Fail what is queued, wait for what is on the wire, then abort. Raises KafkaError, ClientTimeout."""
-        await self._call(Call.ABORT, self._abort, timeout_ms)
+        await self._pending.run(Call.ABORT, lambda: self._begun(Call.ABORT, self._abort), timeout_ms)
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata, timeout_ms: float
     ) -> None:
         """Offsets that count when the transaction commits. Raises AbortRequired, KafkaError, ClientTimeout."""
-        with self._batches.lock:
-            self._transaction.start(Call.SEND_OFFSETS)
+        self._start(Call.SEND_OFFSETS)
         if not offsets:
             return
         task = self._batches.spawn(self._send_offsets(offsets, group))
         self._follow(task)
-        await self._wait(Call.SEND_OFFSETS, task, timeout_ms)
+        await self._pending.wait(Call.SEND_OFFSETS, task, timeout_ms)
         if not self._transaction.writing:
             self._transaction.check(Call.SEND_OFFSETS)
 
     async def close(self, timeout_ms: float) -> None:
         """Let a call that is under way come to its end; what is open then is aborted, as far as there is time."""
         end_ms = self._cluster.clock.monotonic_ms() + timeout_ms
-        if self._pending is not None and not self._pending[1].done():
-            await asyncio.wait({self._pending[1]}, timeout=timeout_ms / 1000)
+        await self._pending.settle(timeout_ms)
         if self._transaction.state not in ALLOWED[Call.ABORT]:
             return
         try:
@@ -142,42 +149,7 @@ class TransactionDriver:
 
     def stop(self) -> None:
         """Nothing more is asked."""
-        if self._pending is not None:
-            self._pending[1].cancel()
-
-    async def _call(self, call: Call, work: Callable[[], Coroutine[Any, Any, None]], timeout_ms: float) -> None:
-        task = self._pending_of(call)
-        if task is None:
-            with self._batches.lock:
-                self._transaction.start(call)
-            task = asyncio.ensure_future(work())
-            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # if nobody asks again
-            self._pending = (call, task)
-        await self._wait(call, task, timeout_ms)
-        self._pending = None
-        task.result()
-
-    def _pending_of(self, call: Call) -> "asyncio.Task[None] | None":
-        """The same call, when nobody has heard its end. Raises ClientError when it is another that went well."""
-        if self._pending is None:
-            return None
-        pending, task = self._pending
-        if pending is call:
-            return task
-        if task.done() and (task.cancelled() or task.exception() is not None):
-            return None
-        raise ClientError(f"{self._said(call)}: {pending.value}() was not waited for: call it again first")
-
-    async def _wait(self, call: Call, task: "asyncio.Task[None]", timeout_ms: float) -> None:
-        done, _ = await asyncio.wait({task}, timeout=timeout_ms / 1000)
-        if not done:
-            again = "it goes on: call it again to wait for it"
-            raise ClientTimeout(f"{self._said(call)}: not done within {timeout_ms / 1000:g} s; {again}")
-        if task.cancelled():
-            raise ClientClosed(f"{self._said(call)}: the producer was closed meanwhile")
-
-    def _said(self, call: Call) -> str:
-        return f"transactional.id {self._transaction.transactional_id}: {call.value}()"
+        self._pending.cancel()
 
     # -- what the engine tells -----------------------------------------------------------------------------------------
 
@@ -185,7 +157,9 @@ class TransactionDriver:
         """After each round: batches of a failed transaction are not kept, partitions are named to the coordinator."""
         transaction = self._transaction
         if transaction.state is State.ABORTING:
-            self._batches.fail_queued(TransactionAborted(f"{self._said(Call.ABORT)} came before the record was sent"))
+            self._batches.fail_queued(
+                TransactionAborted(f"{self._pending.named(Call.ABORT)} came before the record was sent")
+            )
         elif transaction.state is State.ABORTABLE_ERROR:
             said = f"not sent, its transaction has failed: {transaction.error}"
             self._batches.fail_queued(TransactionAborted(said))
@@ -262,14 +236,8 @@ class TransactionDriver:
         transaction = self._transaction
         with self._batches.lock:
             transaction.asking()
-        producer_id, producer_epoch = self._producer
         added = await self._of_transaction(
-            AddOffsetsToTxnRequest(
-                transactional_id=transaction.transactional_id,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                group_id=group_id,
-            ),
+            add_offsets_request(transaction.transactional_id, self._producer, group_id),
             AddOffsetsToTxnResponse,
             lambda answer: error_code(answer.error_code),
             f"adding group {group_id} to the transaction",
@@ -335,13 +303,7 @@ class TransactionDriver:
         self._ready()
 
     async def _end(self, *, commit: bool) -> ErrorCode:
-        producer_id, producer_epoch = self._producer
-        request = EndTxnRequest(
-            transactional_id=self._transaction.transactional_id,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            committed=commit,
-        )
+        request = end_request(self._transaction.transactional_id, self._producer, commit=commit)
         error, _ = await self._coordinators.ask(request, EndTxnResponse, lambda answer: error_code(answer.error_code))
         return error
 

@@ -7,11 +7,13 @@ from odradek.client.errors import CommitFailed, in_words
 from odradek.client.offsets import by_topic
 from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
+from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
+from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -103,6 +105,20 @@ def add_partitions_errors(answer: AddPartitionsToTxnResponse) -> dict[TopicParti
         for one in topic.results_by_partition
         if one.partition_error_code
     }
+
+
+def add_offsets_request(transactional_id: str, producer: Producer, group_id: str) -> AddOffsetsToTxnRequest:
+    """The group's offsets are to be part of the transaction."""
+    return AddOffsetsToTxnRequest(
+        transactional_id=transactional_id, producer_id=producer[0], producer_epoch=producer[1], group_id=group_id
+    )
+
+
+def end_request(transactional_id: str, producer: Producer, *, commit: bool) -> EndTxnRequest:
+    """Commit or abort."""
+    return EndTxnRequest(
+        transactional_id=transactional_id, producer_id=producer[0], producer_epoch=producer[1], committed=commit
+    )
 
 
 def offset_commit_request(

@@ -51,6 +51,11 @@ def test_defaults_are_kafka_3_9s() -> None:
         ({"enable_idempotence": "maybe"}, "enable.idempotence must be true or false, not 'maybe'"),
         ({"enable_idempotence": True, "acks": "1"}, "enable.idempotence=true needs acks=all, not acks=1"),
         ({"delivery_timeout_ms": 10}, "delivery.timeout.ms=10 must be at least linger.ms + request.timeout.ms = 30000"),
+        ({"transactional_id": ""}, "transactional.id is empty"),
+        ({"transactional_id": "t", "acks": "1"}, "transactional.id needs acks=all, not acks=1"),
+        ({"transactional_id": "t", "retries": 0}, "transactional.id needs retries above 0"),
+        ({"transactional_id": "t", "enable_idempotence": False}, "transactional.id needs enable.idempotence=true"),
+        ({"transaction_timeout_ms": 0}, "transaction.timeout.ms must be at least 1, not 0"),
         ({"sasl_mechanism": "PLAIN"}, "sasl.mechanism: these clients cannot do that yet"),
         ({"security_protocol": "SSL"}, "security.protocol must be one of PLAINTEXT, not 'SSL'"),
     ],
@@ -65,6 +70,12 @@ def test_a_wrong_setting_is_refused_in_one_clear_line(settings: dict[str, object
 def test_acks_may_be_a_number_as_people_write_it() -> None:
     assert producer(acks=1, enable_idempotence=False).acks_number == 1
     assert producer(acks=0).idempotent is False
+
+
+def test_transactions_are_off_until_there_is_an_id() -> None:
+    assert (producer().transactional_id, producer().transaction_timeout_ms) == (None, 60_000)
+    config = producer({"transactional.id": "t", "transaction.timeout.ms": "5000"})
+    assert (config.transactional_id, config.transaction_timeout_ms, config.idempotent) == ("t", 5_000, True)
 
 
 def test_idempotence_is_off_when_another_setting_rules_it_out() -> None:

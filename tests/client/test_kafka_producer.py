@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from odradek.client.errors import ClientError, ConfigError
+from odradek.client.errors import ClientClosed, ClientError, ConfigError
 from odradek.client.producer.client import KafkaProducer
+from odradek.client.records import ConsumerGroupMetadata
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -52,6 +53,27 @@ def test_what_cannot_be_encoded_is_refused_at_once_and_is_in_nobodys_way(
         with pytest.raises((TypeError, ConfigError), match=error):
             sending.send("t", **wrong)
         assert sending.send("t", b"good", headers=[("name", None)]).result(PATIENCE_S).offset == 0
+
+
+def test_transactions_need_their_setting(broker: Any) -> None:
+    with producer(broker) as sending:
+        for call in (
+            sending.init_transactions,
+            sending.begin_transaction,
+            sending.commit_transaction,
+            sending.abort_transaction,
+            lambda: sending.send_offsets_to_transaction({}, ConsumerGroupMetadata("g")),
+        ):
+            with pytest.raises(ClientError, match=r"_transactions?\(\) needs transactional\.id"):
+                call()
+    with pytest.raises(ClientClosed):
+        sending.begin_transaction()
+
+
+def test_a_record_before_the_first_transaction_is_refused(broker: Any) -> None:
+    said = r"transactional\.id id: no send\(\) now: call init_transactions\(\) first"
+    with producer(broker, transactional_id="id") as sending, pytest.raises(ClientError, match=said):
+        sending.send("t", b"")
 
 
 def test_a_partitioner_without_the_second_method_does_not_end_the_sending(broker: Any) -> None:
