@@ -92,7 +92,7 @@ class Transaction:
         self.confirmed = False
         """It has."""
         self.forgotten = False
-        """It does not know the producer id (any more): there is nothing to end, the abort takes a new one."""
+        """It does not know the producer id any more: the abort takes a new one."""
 
     @property
     def writing(self) -> bool:

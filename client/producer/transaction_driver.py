@@ -290,7 +290,7 @@ class TransactionDriver:
             lambda: transaction.state is State.FATAL_ERROR or not (self._batches.unsettled or self._under_way)
         )
         uncertain = transaction.forgotten or self._sequences.lost()
-        if transaction.asked and not transaction.forgotten:
+        if transaction.asked:
             error = await self._end(commit=False)
             nothing_there = error is ErrorCode.INVALID_TXN_STATE and not transaction.confirmed
             if error is not ErrorCode.NONE and error not in FORGOTTEN and not nothing_there:

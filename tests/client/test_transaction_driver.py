@@ -425,6 +425,38 @@ def test_a_failed_record_fails_the_transaction_and_the_next_one_has_a_new_epoch(
     assert (bump.producer_id, bump.producer_epoch) == (40, 0)
 
 
+def test_a_gap_that_a_retry_closes_is_no_failure(scripted_broker: Any) -> None:
+    async def work(bench: Bench) -> None:
+        await bench.one(b"before")
+        bench.refused[ProduceRequest] = [ErrorCode.NOT_ENOUGH_REPLICAS]
+        bench.driver.begin()
+        bench.send(b"first")
+        bench.send(b"second")  # out of order, until the first is there
+        await bench.driver.commit(60 * SECOND)
+
+    bench = run(scripted_broker, work, batch_size=1)
+    assert bench.model.committed[0] == [b"before", b"first", b"second"]
+    assert bench.count(ProduceRequest) > 3 and bench.epoch == 0
+
+
+@pytest.mark.parametrize("error", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
+def test_a_gap_that_nothing_closes_is_left_to_the_abort(scripted_broker: Any, error: ErrorCode) -> None:
+    """Without transactions the producer would raise its epoch by itself."""
+
+    async def work(bench: Bench) -> None:
+        bench.refused[ProduceRequest] = [error]
+        bench.driver.begin()
+        bench.send(b"bad")
+        with pytest.raises(AbortRequired, match=error.name):
+            await bench.driver.commit(60 * SECOND)
+        assert bench.count(ProduceRequest) == 1
+        await bench.driver.abort(60 * SECOND)
+        await bench.one(b"good")
+
+    bench = run(scripted_broker, work)
+    assert bench.model.committed[0] == [b"good"] and bench.epoch == 1
+
+
 def test_a_record_that_fails_while_the_commit_flushes_fails_the_commit(scripted_broker: Any) -> None:
     async def work(bench: Bench) -> None:
         bench.refused[ProduceRequest] = [ErrorCode.INVALID_RECORD]
@@ -597,6 +629,18 @@ def test_a_commit_that_takes_too_long_goes_on_and_is_called_again(scripted_broke
         await bench.one(b"y")
 
     assert run(scripted_broker, work).model.committed[0] == [b"x", b"y"]
+
+
+def test_a_commit_waits_for_offsets_that_nobody_waits_for(scripted_broker: Any) -> None:
+    async def work(bench: Bench) -> None:
+        bench.refused[TxnOffsetCommitRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 6
+        bench.driver.begin()
+        with pytest.raises(ClientTimeout, match="send_offsets_to_transaction"):
+            await bench.driver.send_offsets(OFFSETS, GROUP, 0.1 * SECOND)
+        assert bench.refused[TxnOffsetCommitRequest]
+        await bench.driver.commit(60 * SECOND)
+
+    assert run(scripted_broker, work).model.offsets == {TopicPartition("s", 0): 5}
 
 
 @pytest.mark.parametrize("error", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
