@@ -12,7 +12,7 @@ from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.consumer.embedded import encode_assignment
 from odradek.client.consumer.group_requests import Identity
 from odradek.client.consumer.listener import RebalanceListener
-from odradek.client.errors import ConfigError, DeserializationError
+from odradek.client.errors import CommitFailed, ConfigError, DeserializationError
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -210,3 +210,24 @@ def test_what_belongs_to_others_by_now_is_not_handed_out() -> None:
         assert reading.poll(0) == {}
         membership.identity = Identity("me", 1)
         assert [one.value for one in reading.poll(0)[T0]] == [b"a"]
+
+
+def test_who_it_is_for_a_transaction(broker: Any) -> None:
+    """KIP-447. Without a generation a coordinator could not tell that the offsets of a lost partition are too late."""
+    with consumer(broker, auto_offset_reset="earliest") as reading:
+        assert reading.group_metadata() == ("g", -1, "", None), "a member of nothing"
+        reading.subscribe(["t"], listener=Listener(reading.wakeup))
+        reading.poll(LONG_MS)
+        assert reading.group_metadata() == ("g", 1, "me", None)
+        assert reading._group is not None
+        reading._group._membership.identity = Identity("me")
+        with pytest.raises(CommitFailed, match="group g: the partitions belong to others by now"):
+            reading.group_metadata()
+
+
+def test_without_a_group_nobody_commits(broker: Any) -> None:
+    with (
+        KafkaConsumer(bootstrap_servers=f"127.0.0.1:{broker.port}") as reading,
+        pytest.raises(ConfigError, match=r"group\.id"),
+    ):
+        reading.group_metadata()
