@@ -13,6 +13,7 @@ from odradek.client.producer.transaction_requests import (
     Verdict,
     verdict,
 )
+from odradek.client.versions import common_version
 from odradek.client.wakeup import sleep_ms
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
@@ -42,17 +43,19 @@ class Coordinators:
         errors: Callable[[Response], ErrorCode],
         *,
         group_id: str | None = None,
+        lowest_version: int = 0,
         wanted: Callable[[], bool] = lambda: True,
     ) -> tuple[ErrorCode, Response | None]:
         """What the transaction's coordinator says, or the group's: never an error that says `come again`.
 
         `errors` gives the error of an answer. NOT_COORDINATOR, CONCURRENT_TRANSACTIONS and their like, and connections
         that break, are waited out with a growing pause, for however long; before each attempt `wanted` is asked.
-        Raises Pointless when it says no.
+        UNSUPPORTED_VERSION below `lowest_version`, where the request would say less than it must. Raises Pointless when
+        it is not wanted any more.
         """
         failures = 0
         while wanted():
-            error, answer = await self._attempt(request, response, errors, group_id)
+            error, answer = await self._attempt(request, response, errors, group_id, lowest_version)
             if error is ErrorCode.NONE or verdict(error) is not Verdict.AGAIN:
                 return error, answer
             failures += 1
@@ -66,19 +69,19 @@ class Coordinators:
         response: type[Response],
         errors: Callable[[Response], ErrorCode],
         group_id: str | None,
+        lowest_version: int,
     ) -> tuple[ErrorCode, Response | None]:
         place = (TRANSACTION_COORDINATOR, self._transactional_id)
         if group_id is not None:
             place = (GROUP_COORDINATOR, group_id)
+        highest_version = ADD_PARTITIONS_HIGHEST_VERSION if response is AddPartitionsToTxnResponse else None
         answer = None
         try:
-            answer = await self._cluster.request(
-                await self._find(place),
-                request,
-                response,
-                purpose=COORDINATOR_CONNECTION,
-                highest_version=ADD_PARTITIONS_HIGHEST_VERSION if response is AddPartitionsToTxnResponse else None,
-            )
+            connection = await self._cluster.connection(await self._find(place), COORDINATOR_CONNECTION)
+            if common_version(type(request), connection.served, connection.address, highest_version) < lowest_version:
+                return ErrorCode.UNSUPPORTED_VERSION, None
+            timeout_ms = self._cluster.config.request_timeout_ms
+            answer = await connection.request(request, response, timeout_ms, highest_version=highest_version)
             error = errors(answer)
         except BrokerUnreachable:
             error = ErrorCode.NETWORK_EXCEPTION

@@ -20,8 +20,10 @@ from odradek.client.producer.transaction import ALLOWED, Call, State, Transactio
 from odradek.client.producer.transaction_coordinators import Coordinators, Pointless
 from odradek.client.producer.transaction_queues import TransactionalSequences
 from odradek.client.producer.transaction_requests import (
+    CURRENT_PRODUCER_SINCE,
     FATAL_FOR_BATCHES,
     FORGOTTEN,
+    MEMBER_SINCE,
     Producer,
     Verdict,
     add_offsets_request,
@@ -230,6 +232,7 @@ class TransactionDriver:
                 lambda answer: worst(offset_commit_errors(answer).values()),
                 f"group {group.group_id}: offsets not committed",
                 group.group_id,
+                MEMBER_SINCE if group.member_id else 0,
             )
 
     async def _add_offsets(self, group_id: str) -> bool:
@@ -254,11 +257,17 @@ class TransactionDriver:
         errors: Callable[[Response], ErrorCode],
         what: str,
         group_id: str | None = None,
+        lowest_version: int = 0,
     ) -> bool:
         """A request that only makes sense while the transaction is written; whether it went well."""
         try:
             error, _ = await self._coordinators.ask(
-                request, response, errors, group_id=group_id, wanted=lambda: self._transaction.writing
+                request,
+                response,
+                errors,
+                group_id=group_id,
+                lowest_version=lowest_version,
+                wanted=lambda: self._transaction.writing,
             )
         except Pointless:
             return False
@@ -330,7 +339,10 @@ class TransactionDriver:
             producer_epoch=current[1],
         )
         error, answer = await self._coordinators.ask(
-            request, InitProducerIdResponse, lambda answer: error_code(answer.error_code)
+            request,
+            InitProducerIdResponse,
+            lambda answer: error_code(answer.error_code),
+            lowest_version=0 if current == NO_PRODUCER else CURRENT_PRODUCER_SINCE,
         )
         if answer is None or error is not ErrorCode.NONE:
             raise self._broken(error, f"no producer id, with transaction.timeout.ms={request.transaction_timeout_ms}")

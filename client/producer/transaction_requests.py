@@ -24,6 +24,12 @@ from odradek.protocol.messages.txn_offset_commit import (
 ADD_PARTITIONS_HIGHEST_VERSION = 3
 """Those above are for brokers among themselves (KIP-890)."""
 
+CURRENT_PRODUCER_SINCE = 3
+"""InitProducerId of an older coordinator knows nobody's present epoch: asked for a higher one it would fence the
+successor of who asks (KIP-360)."""
+MEMBER_SINCE = 3
+"""TxnOffsetCommit of an older one does not check the generation: offsets of a lost partition would count (KIP-447)."""
+
 Producer = tuple[int, int]
 """Its id and epoch."""
 

@@ -126,7 +126,7 @@ class Model:
 class Bench:
     """One engine; the brokers 0 and 1, which coordinate by turns if a test says so."""
 
-    def __init__(self, clock: VirtualClock, scripted_broker: Any, **settings: object) -> None:
+    def __init__(self, clock: VirtualClock, scripted_broker: Any, highest: dict[int, int], **settings: object) -> None:
         self.clock = clock
         self.network = VirtualNetwork(clock)
         self.model = Model()
@@ -141,6 +141,7 @@ class Bench:
         self.mischief: Callable[[type], bool] | None = None
         """Asked before each request: it may order trouble; True leaves the request unheard."""
         for node_id, broker in enumerate(self.brokers):
+            broker.highest |= highest
             broker.handlers |= {MetadataRequest: lambda _: self.metadata(), FindCoordinatorRequest: self.find}
             broker.handlers |= {kind: partial(self.answer, node_id) for kind in SERVED}
         given = {
@@ -287,11 +288,19 @@ SERVED: dict[type, Callable[[Bench, Any, ErrorCode | None], Any]] = {
 """What each request is carried out by; with an error it is refused instead."""
 
 
-def run(scripted_broker: Any, work: Callable[[Bench], Coroutine[Any, Any, None]], **settings: object) -> Bench:
-    """Initialise a producer, do the work, close. The bench as it is then."""
+def run(
+    scripted_broker: Any,
+    work: Callable[[Bench], Coroutine[Any, Any, None]],
+    highest: dict[int, int] | None = None,
+    **settings: object,
+) -> Bench:
+    """Initialise a producer, do the work, close. The bench as it is then.
+
+    `highest`: API key → the highest version that brokers serve, where it is not the newest.
+    """
 
     async def main(clock: VirtualClock) -> Bench:
-        bench = Bench(clock, scripted_broker, **settings)
+        bench = Bench(clock, scripted_broker, highest or {}, **settings)
         await bench.engine.await_topic("t", 0, 1_000)
         await bench.driver.initialise(60 * SECOND)
         await work(bench)

@@ -232,3 +232,27 @@ def test_what_was_committed_is_there_once_and_nothing_else_in_any_trouble(script
     assert bench.model.committed == {0: expected[T0], 1: expected[T1]}
     assert bench.model.offsets == last
     assert min(counted.values()) > 3, counted
+
+
+def test_an_old_coordinator_is_not_asked_for_what_it_would_misunderstand(scripted_broker: Any) -> None:
+    """Before KIP-360 a producer that has failed cannot tell whether it has a successor, which it would fence."""
+
+    async def work(bench: Bench) -> None:
+        bench.driver.begin()
+        with pytest.raises(KafkaError, match="UNSUPPORTED_VERSION"):
+            await bench.driver.send_offsets(OFFSETS, GROUP, SECOND)
+        assert bench.count(TxnOffsetCommitRequest) == 0
+
+    run(scripted_broker, work, highest={28: 2})
+
+    async def fail(bench: Bench) -> None:
+        bench.refused[ProduceRequest] = [ErrorCode.INVALID_RECORD]
+        bench.driver.begin()
+        bench.send(b"x")
+        with pytest.raises(AbortRequired):
+            await bench.driver.commit(SECOND)
+        with pytest.raises(KafkaError, match="UNSUPPORTED_VERSION"):
+            await bench.driver.abort(SECOND)
+
+    bench = run(scripted_broker, fail, highest={22: 2})
+    assert bench.count(InitProducerIdRequest) == 1
