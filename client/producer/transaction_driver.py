@@ -5,11 +5,9 @@ that was not waited for long enough goes on, and the same call again waits for i
 request here may be repeated safely, because coordinators know a producer by its epoch, and the answer they gave.
 """
 
-import asyncio
 import logging
-import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from odradek.client.cluster import Cluster
 from odradek.client.errors import ClientError, TransactionAborted
@@ -17,61 +15,27 @@ from odradek.client.producer.batch import ProducerBatch
 from odradek.client.producer.config import ProducerConfig
 from odradek.client.producer.pending_call import PendingCall
 from odradek.client.producer.transaction import ALLOWED, Call, State, Transaction
-from odradek.client.producer.transaction_coordinators import Coordinators, Pointless
+from odradek.client.producer.transaction_contents import Batches, Contents, Failures
+from odradek.client.producer.transaction_coordinators import Coordinators
 from odradek.client.producer.transaction_queues import TransactionalSequences
 from odradek.client.producer.transaction_requests import (
     CURRENT_PRODUCER_SINCE,
     FATAL_FOR_BATCHES,
     FORGOTTEN,
-    MEMBER_SINCE,
     Producer,
-    Verdict,
-    add_offsets_request,
-    add_partitions_errors,
-    add_partitions_request,
     end_request,
-    failure,
-    offset_commit_errors,
-    offset_commit_request,
-    verdict,
-    worst,
 )
 from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from odradek.client.wakeup import NEVER, WakeUp
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.fields import Message
-from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
-from odradek.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from odradek.protocol.messages.end_txn import EndTxnResponse
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 logger = logging.getLogger(__name__)
 
 Response = TypeVar("Response", bound=Message)
 NO_PRODUCER: Producer = (-1, -1)
-
-
-class Batches(Protocol):
-    """What a transaction needs of the producer's engine."""
-
-    lock: threading.Lock
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether a batch is undecided or on the wire."""
-
-    def hurry(self, more: int) -> None:
-        """Let nothing linger (1), or do again (-1)."""
-
-    def fail_queued(self, error: Exception) -> None:
-        """Fail what is not on the wire."""
-
-    def wake(self) -> None:
-        """Another round, which ends with `look`."""
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run it; another round follows."""
 
 
 class TransactionDriver:
@@ -92,10 +56,8 @@ class TransactionDriver:
         self._batches = batches
         self._coordinators = Coordinators(cluster, transaction.transactional_id)
         self._pending = PendingCall(transaction.transactional_id)
-        self._under_way: set[asyncio.Task[None]] = set()
-        """Requests of an open transaction: its end waits for them."""
-        self._naming: asyncio.Task[None] | None = None
-        self._offsets_turn = asyncio.Lock()
+        self._failures = Failures(transaction, batches)
+        self._contents = Contents(transaction, sequences, self._coordinators, self._failures, batches)
         self._changed = WakeUp(cluster.clock)
 
     # -- calls of the application --------------------------------------------------------------------------------------
@@ -132,8 +94,7 @@ class TransactionDriver:
         self._start(Call.SEND_OFFSETS)
         if not offsets:
             return
-        task = self._batches.spawn(self._send_offsets(offsets, group))
-        self._follow(task)
+        task = self._contents.send_offsets(offsets, group)
         await self._pending.wait(Call.SEND_OFFSETS, task, timeout_ms)
         if not self._transaction.writing:
             self._transaction.check(Call.SEND_OFFSETS)
@@ -167,9 +128,8 @@ class TransactionDriver:
             self._batches.fail_queued(TransactionAborted(said))
         elif transaction.state is State.FATAL_ERROR and transaction.error is not None:
             self._batches.fail_queued(transaction.error)
-        elif transaction.writing and transaction.unnamed and (self._naming is None or self._naming.done()):
-            self._naming = self._batches.spawn(self._name_partitions())
-            self._follow(self._naming)
+        elif transaction.writing:
+            self._contents.name_partitions()
         self._changed.set()
 
     def decided(self, batches: Sequence[ProducerBatch]) -> None:
@@ -186,10 +146,6 @@ class TransactionDriver:
                     self._transaction.forgotten |= code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
                     self._transaction.fail(error)
 
-    def _follow(self, task: "asyncio.Task[None]") -> None:
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Looks after every round. Raises the fatal error."""
         self._batches.wake()
@@ -200,88 +156,15 @@ class TransactionDriver:
             assert self._transaction.error is not None
             raise self._transaction.error
 
-    # -- an open transaction -------------------------------------------------------------------------------------------
-
-    async def _name_partitions(self) -> None:
-        transaction = self._transaction
-        with self._batches.lock:
-            partitions = frozenset(transaction.unnamed)
-            transaction.asking()
-        request = add_partitions_request(transaction.transactional_id, self._producer, partitions)
-        names = ", ".join(sorted(map(str, partitions)))
-        if await self._of_transaction(
-            request,
-            AddPartitionsToTxnResponse,
-            lambda answer: worst(add_partitions_errors(answer).values()),
-            f"adding {names} to the transaction",
-        ):
-            with self._batches.lock:
-                transaction.named(partitions)
-
-    async def _send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
-    ) -> None:
-        transaction = self._transaction
-        async with self._offsets_turn:
-            if group.group_id not in transaction.groups and not await self._add_offsets(group.group_id):
-                return
-            request = offset_commit_request(transaction.transactional_id, self._producer, offsets, group)
-            await self._of_transaction(
-                request,
-                TxnOffsetCommitResponse,
-                lambda answer: worst(offset_commit_errors(answer).values()),
-                f"group {group.group_id}: offsets not committed",
-                group.group_id,
-                MEMBER_SINCE if group.member_id else 0,
-            )
-
-    async def _add_offsets(self, group_id: str) -> bool:
-        transaction = self._transaction
-        with self._batches.lock:
-            transaction.asking()
-        added = await self._of_transaction(
-            add_offsets_request(transaction.transactional_id, self._producer, group_id),
-            AddOffsetsToTxnResponse,
-            lambda answer: error_code(answer.error_code),
-            f"adding group {group_id} to the transaction",
-        )
-        if added:
-            with self._batches.lock:
-                transaction.offsets_added(group_id)
-        return added
-
-    async def _of_transaction(
-        self,
-        request: Message,
-        response: type[Response],
-        errors: Callable[[Response], ErrorCode],
-        what: str,
-        group_id: str | None = None,
-        lowest_version: int = 0,
-    ) -> bool:
-        """A request that only makes sense while the transaction is written; whether it went well."""
-        try:
-            error, _ = await self._coordinators.ask(
-                request,
-                response,
-                errors,
-                group_id=group_id,
-                lowest_version=lowest_version,
-                wanted=lambda: self._transaction.writing,
-            )
-        except Pointless:
-            return False
-        if error is not ErrorCode.NONE:
-            self._refused(error, what)
-        return error is ErrorCode.NONE
-
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def _commit(self) -> None:
         transaction = self._transaction
         self._batches.hurry(1)
         try:
-            await self._until(lambda: not transaction.writing or not (self._batches.unsettled or self._under_way))
+            await self._until(
+                lambda: not transaction.writing or not (self._batches.unsettled or self._contents.under_way)
+            )
         finally:
             self._batches.hurry(-1)
         if transaction.state is State.ABORTABLE_ERROR:
@@ -289,30 +172,30 @@ class TransactionDriver:
         if transaction.asked:
             error = await self._end(commit=True)
             if error is not ErrorCode.NONE:
-                self._refused(error, "commit")
+                self._failures.refused(error, "commit")
                 transaction.check(Call.COMMIT)
         self._ready()
 
     async def _abort(self) -> None:
         transaction = self._transaction
         await self._until(
-            lambda: transaction.state is State.FATAL_ERROR or not (self._batches.unsettled or self._under_way)
+            lambda: transaction.state is State.FATAL_ERROR or not (self._batches.unsettled or self._contents.under_way)
         )
         uncertain = transaction.forgotten or self._sequences.lost()
         if transaction.asked:
             error = await self._end(commit=False)
             nothing_there = error is ErrorCode.INVALID_TXN_STATE and not transaction.confirmed
             if error is not ErrorCode.NONE and error not in FORGOTTEN and not nothing_there:
-                raise self._broken(error, "abort")
+                raise self._failures.fatal(error, "abort")
             uncertain |= error is not ErrorCode.NONE
         if uncertain:
             with self._batches.lock:
                 transaction.raise_epoch()
-            await self._identify(self._producer)
+            await self._identify(self._sequences.producer)
         self._ready()
 
     async def _end(self, *, commit: bool) -> ErrorCode:
-        request = end_request(self._transaction.transactional_id, self._producer, commit=commit)
+        request = end_request(self._transaction.transactional_id, self._sequences.producer, commit=commit)
         error, _ = await self._coordinators.ask(request, EndTxnResponse, lambda answer: error_code(answer.error_code))
         return error
 
@@ -321,10 +204,6 @@ class TransactionDriver:
             self._transaction.ready()
 
     # -- who the producer is -------------------------------------------------------------------------------------------
-
-    @property
-    def _producer(self) -> Producer:
-        return self._sequences.producer_id, self._sequences.producer_epoch
 
     async def _initialise(self) -> None:
         await self._identify(NO_PRODUCER)
@@ -345,25 +224,8 @@ class TransactionDriver:
             lowest_version=0 if current == NO_PRODUCER else CURRENT_PRODUCER_SINCE,
         )
         if answer is None or error is not ErrorCode.NONE:
-            raise self._broken(error, f"no producer id, with transaction.timeout.ms={request.transaction_timeout_ms}")
+            raise self._failures.fatal(
+                error, f"no producer id, with transaction.timeout.ms={request.transaction_timeout_ms}"
+            )
         with self._batches.lock:
             self._sequences.identify(answer.producer_id, answer.producer_epoch)
-
-    # -- failures ------------------------------------------------------------------------------------------------------
-
-    def _refused(self, error: ErrorCode, what: str) -> None:
-        """Of a request in the transaction, or of its commit."""
-        if verdict(error) is Verdict.CLOSE:
-            self._broken(error, what)
-            return
-        with self._batches.lock:
-            self._transaction.forgotten |= error in FORGOTTEN
-            self._transaction.fail(failure(self._transaction.transactional_id, error, what))
-
-    def _broken(self, error: ErrorCode, what: str) -> Exception:
-        """The producer cannot go on; what to raise."""
-        reason = failure(self._transaction.transactional_id, error, what)
-        with self._batches.lock:
-            self._transaction.fail_for_good(reason)
-        self._batches.wake()
-        return reason

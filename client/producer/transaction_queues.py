@@ -45,6 +45,11 @@ class TransactionalSequences(ProducerSequences):
         super().__init__()
         self._transaction = transaction
 
+    @property
+    def producer(self) -> tuple[int, int]:
+        """Its id and epoch now."""
+        return self.producer_id, self.producer_epoch
+
     def may_send(self, batch: ProducerBatch) -> bool:
         """Not before the coordinator knows that the partition is in the transaction (KIP-98)."""
         transaction = self._transaction

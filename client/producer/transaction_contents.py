@@ -1,0 +1,189 @@
+"""What goes into an open transaction: its partitions and offsets, as the coordinators are told. Loop-thread only."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
+
+from odradek.client.producer.transaction import Transaction
+from odradek.client.producer.transaction_coordinators import Coordinators, Pointless
+from odradek.client.producer.transaction_queues import TransactionalSequences
+from odradek.client.producer.transaction_requests import (
+    FORGOTTEN,
+    MEMBER_SINCE,
+    Verdict,
+    add_offsets_request,
+    add_partitions_errors,
+    add_partitions_request,
+    failure,
+    offset_commit_errors,
+    offset_commit_request,
+    verdict,
+    worst,
+)
+from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from odradek.protocol.errors import ErrorCode, error_code
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from odradek.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
+
+Response = TypeVar("Response", bound=Message)
+
+
+class Batches(Protocol):
+    """What a transaction needs of the producer's engine."""
+
+    lock: threading.Lock
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a batch is undecided or on the wire."""
+
+    def hurry(self, more: int) -> None:
+        """Let nothing linger (1), or do again (-1)."""
+
+    def fail_queued(self, error: Exception) -> None:
+        """Fail what is not on the wire."""
+
+    def wake(self) -> None:
+        """Another round, which ends with `look`."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run it; another round follows."""
+
+
+class Failures:
+    """What a coordinator's refusal does to the transaction."""
+
+    def __init__(self, transaction: Transaction, batches: Batches) -> None:
+        self._transaction = transaction
+        self._batches = batches
+
+    def refused(self, error: ErrorCode, what: str) -> None:
+        """Of a request in the transaction, or of its commit."""
+        if verdict(error) is Verdict.CLOSE:
+            self.fatal(error, what)
+            return
+        with self._batches.lock:
+            self._transaction.forgotten |= error in FORGOTTEN
+            self._transaction.fail(failure(self._transaction.transactional_id, error, what))
+
+    def fatal(self, error: ErrorCode, what: str) -> Exception:
+        """The producer cannot go on; what to raise."""
+        reason = failure(self._transaction.transactional_id, error, what)
+        with self._batches.lock:
+            self._transaction.fail_for_good(reason)
+        self._batches.wake()
+        return reason
+
+
+class Contents:
+    """Of one producer's transactions. The end of a transaction waits for what is `under_way`."""
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        sequences: TransactionalSequences,
+        coordinators: Coordinators,
+        failures: Failures,
+        batches: Batches,
+    ) -> None:
+        self._transaction = transaction
+        self._sequences = sequences
+        self._coordinators = coordinators
+        self._failures = failures
+        self._batches = batches
+        self.under_way: set[asyncio.Task[None]] = set()
+        self._naming: asyncio.Task[None] | None = None
+        self._offsets_turn = asyncio.Lock()
+
+    def name_partitions(self) -> None:
+        """Tell the coordinator of those that it has not heard of, if there are any."""
+        if self._transaction.unnamed and (self._naming is None or self._naming.done()):
+            self._naming = self._follow(self._name_partitions())
+
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> "asyncio.Task[None]":
+        """Those of a group, after all that came before. When it ends it is done, or the transaction has failed."""
+        return self._follow(self._send_offsets(offsets, group))
+
+    def _follow(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = self._batches.spawn(work)
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+        return task
+
+    async def _name_partitions(self) -> None:
+        transaction = self._transaction
+        with self._batches.lock:
+            partitions = frozenset(transaction.unnamed)
+            transaction.asking()
+        request = add_partitions_request(transaction.transactional_id, self._sequences.producer, partitions)
+        names = ", ".join(sorted(map(str, partitions)))
+        if await self._of_transaction(
+            request,
+            AddPartitionsToTxnResponse,
+            lambda answer: worst(add_partitions_errors(answer).values()),
+            f"adding {names} to the transaction",
+        ):
+            with self._batches.lock:
+                transaction.named(partitions)
+
+    async def _send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        transaction = self._transaction
+        async with self._offsets_turn:
+            if group.group_id not in transaction.groups and not await self._add_offsets(group.group_id):
+                return
+            request = offset_commit_request(transaction.transactional_id, self._sequences.producer, offsets, group)
+            await self._of_transaction(
+                request,
+                TxnOffsetCommitResponse,
+                lambda answer: worst(offset_commit_errors(answer).values()),
+                f"group {group.group_id}: offsets not committed",
+                group.group_id,
+                MEMBER_SINCE if group.member_id else 0,
+            )
+
+    async def _add_offsets(self, group_id: str) -> bool:
+        transaction = self._transaction
+        with self._batches.lock:
+            transaction.asking()
+        added = await self._of_transaction(
+            add_offsets_request(transaction.transactional_id, self._sequences.producer, group_id),
+            AddOffsetsToTxnResponse,
+            lambda answer: error_code(answer.error_code),
+            f"adding group {group_id} to the transaction",
+        )
+        if added:
+            with self._batches.lock:
+                transaction.offsets_added(group_id)
+        return added
+
+    async def _of_transaction(
+        self,
+        request: Message,
+        response: type[Response],
+        errors: Callable[[Response], ErrorCode],
+        what: str,
+        group_id: str | None = None,
+        lowest_version: int = 0,
+    ) -> bool:
+        """A request that only makes sense while the transaction is written; whether it went well."""
+        try:
+            error, _ = await self._coordinators.ask(
+                request,
+                response,
+                errors,
+                group_id=group_id,
+                lowest_version=lowest_version,
+                wanted=lambda: self._transaction.writing,
+            )
+        except Pointless:
+            return False
+        if error is not ErrorCode.NONE:
+            self._failures.refused(error, what)
+        return error is ErrorCode.NONE
