@@ -70,7 +70,6 @@ BEGINS = {
 """The state that a call leads to; the others leave it as it is."""
 WRITING = frozenset({State.IN_TRANSACTION, State.COMMITTING})
 """Batches, partitions and offsets of the transaction go out: before its end, and while a commit flushes."""
-FAILED = frozenset({State.ABORTABLE_ERROR, State.FATAL_ERROR})
 
 
 class Transaction:
@@ -80,7 +79,7 @@ class Transaction:
         self.transactional_id = transactional_id
         self.state = State.UNINITIALISED
         self.error: Exception | None = None
-        """Why, in a state of FAILED."""
+        """Why, in ABORTABLE_ERROR and FATAL_ERROR."""
         self.partitions: set[TopicPartition] = set()
         """In the transaction, as the coordinator has confirmed: batches may go there."""
         self.unnamed: set[TopicPartition] = set()

@@ -47,6 +47,11 @@ def producer_of(cluster: UpCluster, transactional_id: str, **settings: object) -
     return producer
 
 
+def settle(cluster: UpCluster, transactional_id: str) -> None:
+    """Until the markers of its last transaction are written: a commit is answered before, a successor after."""
+    producer_of(cluster, transactional_id).close(PATIENCE_SECONDS)
+
+
 def foreign_producer_of(cluster: UpCluster, transactional_id: str) -> Producer:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": transactional_id, "log_level": 2})
     producer.init_transactions(PATIENCE_SECONDS)
@@ -74,6 +79,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(
                 producer.commit_transaction(PATIENCE_SECONDS)
         producer.begin_transaction()
         producer.commit_transaction(PATIENCE_SECONDS)  # an empty one
+    settle(cluster, topic)
     committed = sorted(f"{number}-{at}" for number in (0, 2, 4) for at in range(7))
     assert read(cluster, topic) == committed
     assert read_ourselves(cluster, topic) == committed
@@ -91,6 +97,7 @@ def test_an_abort_at_once_leaves_nothing_and_the_next_one_is_whole(cluster: UpCl
             producer.begin_transaction()
             write(producer, topic, [f"{number}-{at}" for at in range(20)])
             producer.commit_transaction(PATIENCE_SECONDS)
+    settle(cluster, topic)
     assert read(cluster, topic) == sorted(f"{number}-{at}" for number in range(5) for at in range(20))
 
 
@@ -124,6 +131,7 @@ def test_offsets_are_committed_with_the_records(cluster: UpCluster, new_topic: N
                 else:
                     producer.commit_transaction(PATIENCE_SECONDS)
                     done += len(records)
+    settle(cluster, target)
     assert read(cluster, target) == values
 
 
@@ -177,6 +185,7 @@ def test_a_successor_fences_and_aborts_what_is_open(cluster: UpCluster, new_topi
         write(successor, topic, ["of the successor"])
         successor.commit_transaction(PATIENCE_SECONDS)
     zombie.close(PATIENCE_SECONDS)
+    settle(cluster, topic)
     assert read(cluster, topic) == read_ourselves(cluster, topic) == ["of the successor"]
 
 
@@ -196,6 +205,7 @@ def test_a_foreign_successor_fences_ours(cluster: UpCluster, new_topic: NewTopic
         successor.begin_transaction()
         successor.produce(topic, "of the successor", partition=0)
         successor.commit_transaction(PATIENCE_SECONDS)
+    settle(cluster, topic)
     assert read(cluster, topic) == ["of the successor"]
 
 
@@ -214,6 +224,7 @@ def test_our_successor_fences_a_foreign_one_and_aborts_what_it_left_open(
         successor.begin_transaction()
         write(successor, topic, ["of the successor"])
         successor.commit_transaction(PATIENCE_SECONDS)
+    settle(cluster, topic)
     assert read(cluster, topic) == ["of the successor"]
 
 
@@ -223,6 +234,7 @@ def test_close_aborts_what_is_open(cluster: UpCluster, new_topic: NewTopic) -> N
     producer.begin_transaction()
     write(producer, topic, ["a", "b", "c"])
     producer.close(PATIENCE_SECONDS)
+    settle(cluster, topic)
     assert read_ourselves(cluster, topic) == []
     assert read(cluster, topic, "read_uncommitted") == ["a", "b", "c"]
 

@@ -76,7 +76,7 @@ class Worker:
             raise
 
     def _work(self, consumer: KafkaConsumer) -> None:
-        producer = self._new_producer()
+        producer = new_producer(self._cluster, self._name)
         while not self._stop.is_set():
             records = [one for some in consumer.poll(200, RECORDS_OF_A_TRANSACTION).values() for one in some]
             if not records:
@@ -99,12 +99,7 @@ class Worker:
             error = fenced
         assert isinstance(error, KafkaError) and error.code == ErrorCode.PRODUCER_FENCED, error
         producer.close(0)
-        return self._new_producer()
-
-    def _new_producer(self) -> KafkaProducer:
-        producer = KafkaProducer(bootstrap_servers=self._cluster.bootstrap, transactional_id=self._name)
-        producer.init_transactions(PATIENCE_SECONDS)
-        return producer
+        return new_producer(self._cluster, self._name)
 
     def _one(self, consumer: KafkaConsumer, producer: KafkaProducer, records: list[ConsumerRecord]) -> None:
         producer.begin_transaction()
@@ -117,6 +112,12 @@ class Worker:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
+
+
+def new_producer(cluster: UpCluster, transactional_id: str) -> KafkaProducer:
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id=transactional_id)
+    producer.init_transactions(PATIENCE_SECONDS)
+    return producer
 
 
 def rewind(consumer: KafkaConsumer) -> None:
@@ -173,6 +174,8 @@ def test_one_broker_after_another(cluster: UpCluster, observer: Observer) -> Non
         feeder.stop()
         for worker in workers:
             worker.stop()
+    for number in range(WORKERS):
+        new_producer(cluster, f"worker-{number}").close(PATIENCE_SECONDS)  # when the last markers are written
     seen = Counter(int(value) for value in read_to_the_end(cluster.bootstrap, TARGET, PARTITIONS))
     assert sorted(seen) == list(range(feeder.sent)), "lost"
     assert {number for number, count in seen.items() if count != 1} == set(), "more than once"
