@@ -45,6 +45,11 @@ def producer_of(cluster: UpCluster, transactional_id: str, **settings: object) -
     return producer
 
 
+def settle(cluster: UpCluster, transactional_id: str) -> None:
+    """Until the markers of its last transaction are written: a commit is answered before, a successor after."""
+    producer_of(cluster, transactional_id)
+
+
 def write(producer: Producer, topic: str, values: list[str]) -> None:
     for at, value in enumerate(values):
         producer.produce(topic, value, partition=at % PARTITIONS)
@@ -62,6 +67,7 @@ def test_librdkafka_commits_and_aborts(cluster: UpCluster, new_topic: NewTopic, 
             producer.abort_transaction(PATIENCE_SECONDS)
         else:
             producer.commit_transaction(PATIENCE_SECONDS)
+    settle(cluster, topic)
     assert read(cluster, topic) == sorted(f"{number}-{at}" for number in (0, 2) for at in range(7))
     assert len(read(cluster, topic, "read_uncommitted")) == 28
 
@@ -79,6 +85,7 @@ def test_kafka_python_commits_and_aborts(cluster: UpCluster, new_topic: NewTopic
         else:
             producer.commit_transaction()
     producer.close()
+    settle(cluster, topic)
     assert read(cluster, topic) == sorted(f"{number}-{at}" for number in (0, 2) for at in range(7))
 
 
@@ -94,6 +101,7 @@ def test_aiokafka_commits_and_aborts(cluster: UpCluster, new_topic: NewTopic) ->
                 await (producer.abort_transaction() if number % 2 else producer.commit_transaction())
 
     asyncio.run(write_all())
+    settle(cluster, topic)
     assert read(cluster, topic) == sorted(f"{number}-{at}" for number in (0, 2) for at in range(7))
 
 
@@ -110,6 +118,7 @@ def test_a_successor_fences_and_aborts_what_is_open(cluster: UpCluster, new_topi
     successor.begin_transaction()
     write(successor, topic, ["of the successor"])
     successor.commit_transaction(PATIENCE_SECONDS)
+    settle(cluster, topic)
     assert read(cluster, topic) == ["of the successor"]
 
 
@@ -117,7 +126,7 @@ def test_one_that_takes_too_long_holds_nobody_back(
     cluster: UpCluster, new_topic: NewTopic, wait_until: Callable[[Callable[[], bool], str], None]
 ) -> None:
     topic = new_topic(partitions=PARTITIONS)
-    slow, other = producer_of(cluster, f"{topic}-slow", transaction_timeout_ms=2000), producer_of(cluster, topic)
+    slow, other = producer_of(cluster, f"{topic}-slow", transaction_timeout_ms=4000), producer_of(cluster, topic)
     slow.begin_transaction()
     write(slow, topic, ["slow"])
     other.begin_transaction()
@@ -161,6 +170,7 @@ def test_offsets_are_committed_with_the_records(cluster: UpCluster, new_topic: N
             producer.commit_transaction(PATIENCE_SECONDS)
             done += len(messages)
         consumer.close()
+    settle(cluster, target)
     assert read(cluster, target) == values
 
 
@@ -187,7 +197,7 @@ def test_what_administrators_see(cluster: UpCluster, admin: AdminClient, new_top
 
 
 def test_a_record_that_comes_after_its_transaction_holds_nobody_back(
-    cluster: UpCluster, admin: AdminClient, new_topic: NewTopic
+    cluster: UpCluster, admin: AdminClient, new_topic: NewTopic, wait_until: Callable[[Callable[[], bool], str], None]
 ) -> None:
     """The leader asks the coordinator: the batch is refused, as one of a partition that was not added (KIP-890)."""
     topic = new_topic(partitions=PARTITIONS)
@@ -201,7 +211,7 @@ def test_a_record_that_comes_after_its_transaction_holds_nobody_back(
     late = partial(produce, cluster, admin, topic, state.producer_id, state.producer_epoch)
     assert late(partition=1, sequence=0) == ErrorCode.INVALID_TXN_STATE
     producer.commit_transaction(PATIENCE_SECONDS)
-    assert read(cluster, topic) == ["a"]
+    wait_until(lambda: read(cluster, topic) == ["a"], "the marker")
     assert late(partition=0, sequence=1) == ErrorCode.INVALID_TXN_STATE
     assert read(cluster, topic, "read_uncommitted") == ["a"]
 

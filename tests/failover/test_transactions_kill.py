@@ -42,6 +42,7 @@ class Transactions:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+        self._new_producer()  # when the markers of the last transaction are written
 
     def goes_on(self) -> Callable[[], bool]:
         mark = len(self.committed)
