@@ -63,8 +63,13 @@ class ComposeCluster:
         self._settings.close()
 
     def container(self, service: str) -> Container:
-        """As it is now."""
-        labels = [f"com.docker.compose.project={self.project}", f"com.docker.compose.service={service}"]
+        """As it is now.
+
+        Whoever builds with compose labels the image, too, and with it every container of that image: only those that
+        compose has made have a number.
+        """
+        own = {"project": self.project, "service": service, "container-number": "1"}
+        labels = [f"com.docker.compose.{name}={value}" for name, value in own.items()]
         [one] = self._docker.containers.list(all=True, filters={"label": labels})
         return one
 

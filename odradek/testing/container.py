@@ -20,12 +20,15 @@ IMAGE = "odradek"
 ZOOKEEPER_IMAGE = "zookeeper:3.9"
 ZOOKEEPER_PORT = 2181
 INSIDE_PORT = 19092
-START_SECONDS = 60
+START_SECONDS = 120
 POLL_SECONDS = 0.1
 SETTINGS_FILE = "etc/odradek/server.properties"
 PROGRAMS = "/usr/local/lib/odradek"
 WAIT_FOR_SETTINGS = f"until [ -s /{SETTINGS_FILE} ]; do sleep 0.05; done; exec python {PROGRAMS}/entrypoint.py"
 HEALTH = ["python", f"{PROGRAMS}/health.py"]
+NOT_OF_COMPOSE = {"com.docker.compose.project": "", "com.docker.compose.service": ""}
+"""Compose labels the images that it builds, and a container has its image's labels: `docker compose down` would take it
+for one of its own."""
 
 
 class OdradekContainer(DockerContainer):
@@ -38,7 +41,7 @@ class OdradekContainer(DockerContainer):
     def __init__(
         self, image: str = IMAGE, port: int = 9093, zookeeper_image: str = ZOOKEEPER_IMAGE, **kwargs: Any
     ) -> None:
-        super().__init__(image, **kwargs)
+        super().__init__(image, **{"labels": NOT_OF_COMPOSE, **kwargs})
         self.port = port
         self.zookeeper = DockerContainer(zookeeper_image)
         self._own_network: Network | None = None

@@ -6,6 +6,7 @@ import docker
 import pytest
 from docker.models.containers import Container
 
+from odradek.testing.container import NOT_OF_COMPOSE
 from odradek.testing.load import wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("image")]
@@ -21,7 +22,7 @@ def without_zookeeper(image: None) -> Iterator[Container]:
         "KAFKA_ZOOKEEPER_CONNECTION_TIMEOUT_MS": str(NEVER_MS),
         "KAFKA_NO_SUCH_SETTING": "1",
     }
-    container = client.containers.run("odradek", detach=True, environment=settings)
+    container = client.containers.run("odradek", detach=True, environment=settings, labels=NOT_OF_COMPOSE)
     yield container
     container.remove(force=True, v=True)
     client.close()

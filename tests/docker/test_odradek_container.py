@@ -13,6 +13,8 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("image")]
 def test_round_trip() -> None:
     sent = [f"letter {number}" for number in range(100)]
     with OdradekContainer() as kafka:
+        labels = kafka.get_wrapped_container().labels
+        assert not labels["com.docker.compose.project"], "compose takes it for one of its own"
         producer = Producer({"bootstrap.servers": kafka.get_bootstrap_server(), "acks": "all"})
         for value in sent:
             producer.produce("letters", value)
