@@ -40,7 +40,9 @@ def as_leader(log: "Log", records: memoryview | bytearray, leader_epoch: int, or
     view = memoryview(records)
     append_time_ms = -1
     if log.rewrites:
-        view, append_time_ms = rewriting.rewrite(config, view, log.storage.clock.now_ms())
+        view, append_time_ms = rewriting.rewrite(
+            config, f"{log.topic}-{log.partition}", view, log.storage.clock.now_ms()
+        )
     first_offset = next_offset = log.log_end_offset
     batches: list[Batch] = []
     at, end = 0, len(view)

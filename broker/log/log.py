@@ -17,7 +17,7 @@ from odradek.broker.log.directories.checkpoints import LEADER_EPOCHS, encode_epo
 from odradek.broker.log.failure import DISK_FULL, StorageFailure
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.producers.snapshots import Snapshots
-from odradek.broker.log.producers.state import ProducerState
+from odradek.broker.log.producers.state import ProducerState, VerificationGuard
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.slices import LogSlice
 from odradek.broker.log.storage import Storage
@@ -254,6 +254,17 @@ class Log:
     def offsets_before(self, timestamp_ms: int, limit: int) -> list[int]:
         """ListOffsets version 0: starts of segments written before that time (-1 latest, -2 earliest), newest first."""
         return listing.segment_offsets_before(self, timestamp_ms, limit)
+
+    def begin_verification(self, producer_id: int) -> VerificationGuard | None:
+        """See ProducerState.begin_verification."""
+        return self.producers.begin_verification(producer_id, self.storage.clock.now_ms())
+
+    def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
+        """Return what ProducerState.is_verified says; False once the log is closed or was truncated.
+
+        A guard is not asked of the state that gave it out: a truncation puts another in its place.
+        """
+        return not self.closed and self.producers.is_verified(producer_id, guard)
 
     # changing what is there
 

@@ -4,12 +4,15 @@ A compacted topic needs keys; LogAppendTime sets the time; a forced `compression
 timestamps are checked record by record. Source: LogValidator.java of Kafka 3.9.
 """
 
+from typing import NamedTuple
+
 from odradek.broker.log.config import CREATE_TIME, LOG_APPEND_TIME, NO_LIMIT_MS, LogConfig
 from odradek.protocol.compression import codec_number
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import (
     HEADER_BYTES,
     LOG_OVERHEAD,
+    NO_TIMESTAMP,
     BatchHeader,
     CorruptBatch,
     check_crc,
@@ -22,6 +25,42 @@ PRODUCER = "producer"
 EXPANSION_MAX = 16
 """A batch whose records are looked at may decompress to so many times `max.message.bytes`: a bomb of a kilobyte would
 otherwise keep the loop busy for seconds, and its records a hundred times its memory."""
+RECORD_ERRORS_MAX = 10_000
+"""Bad records of one batch that an answer names one by one; a compressed batch of a megabyte can hold millions."""
+RECORD_ERRORS_TOLD = 3
+"""Those that the text of the error repeats."""
+
+
+class RecordError(NamedTuple):
+    """A record for which a batch is refused, by its number in the batch, and why."""
+
+    batch_index: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"RecordError(batchIndex={self.batch_index}, message='{self.message}')"
+
+
+class BadRecords(KafkaError):  # noqa: N818 - what there is in the batch
+    """A batch is refused as a whole because of some of its records, the first RECORD_ERRORS_MAX of them listed.
+
+    Code and text are those of LogValidator.processRecordErrors (KIP-467): one bad timestamp makes it INVALID_TIMESTAMP.
+    """
+
+    def __init__(self, record_errors: list[RecordError], count: int, bad_timestamp: bool) -> None:
+        if bad_timestamp:
+            code, text = ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp"
+        else:
+            told = ", ".join(map(str, record_errors[:RECORD_ERRORS_TOLD]))
+            code, text = (
+                ErrorCode.INVALID_RECORD,
+                (
+                    f"One or more records have been rejected due to {count} record errors in total, "
+                    f"and only showing the first three errors at most: [{told}]"
+                ),
+            )
+        super().__init__(code, text)
+        self.record_errors = record_errors
 
 
 def needed(config: LogConfig) -> bool:
@@ -35,11 +74,11 @@ def needed(config: LogConfig) -> bool:
     )
 
 
-def rewrite(config: LogConfig, records: memoryview, now_ms: int) -> tuple[memoryview, int]:
+def rewrite(config: LogConfig, partition: str, records: memoryview, now_ms: int) -> tuple[memoryview, int]:
     """The batches as this topic has them, and the log append time given to them or -1.
 
-    Raises KafkaError: INVALID_RECORD, INVALID_TIMESTAMP; damaged batches are CORRUPT_MESSAGE. The checks of headers
-    come after this, on the result.
+    `partition`: `topic-0`, for the texts of errors. Raises BadRecords; KafkaError INVALID_TIMESTAMP for a batch of
+    LogAppendTime, CORRUPT_MESSAGE for a damaged one. The checks of headers come after this, on the result.
     """
     append_time_ms = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
     parts: list[memoryview | bytearray] = []
@@ -49,7 +88,7 @@ def rewrite(config: LogConfig, records: memoryview, now_ms: int) -> tuple[memory
             header = read_header(records, at)
             size = header.batch_length + LOG_OVERHEAD
             check_crc(records, at, header)
-            parts.append(_rewrite_batch(config, records[at : at + size], header, now_ms, append_time_ms))
+            parts.append(_rewrite_batch(config, partition, records[at : at + size], header, now_ms, append_time_ms))
             at += size
     except CorruptBatch as bad:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(bad)) from None
@@ -57,7 +96,7 @@ def rewrite(config: LogConfig, records: memoryview, now_ms: int) -> tuple[memory
 
 
 def _rewrite_batch(
-    config: LogConfig, batch: memoryview, header: BatchHeader, now_ms: int, append_time_ms: int
+    config: LogConfig, partition: str, batch: memoryview, header: BatchHeader, now_ms: int, append_time_ms: int
 ) -> memoryview | bytearray:
     recompress = config.compression_type != PRODUCER and codec_number(config.compression_type) != header.codec
     looks = append_time_ms < 0 and (
@@ -68,7 +107,7 @@ def _rewrite_batch(
         if header.is_log_append_time and append_time_ms < 0:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
         records = decode_records(batch, decompressed_limit=EXPANSION_MAX * config.max_message_bytes)
-        _check_records(config, records, now_ms, looks)
+        _check_records(config, partition, records, now_ms, looks)
         if recompress:
             result = _recompress(codec_number(config.compression_type), header, records)
     if append_time_ms >= 0:
@@ -76,19 +115,33 @@ def _rewrite_batch(
     return result
 
 
-def _check_records(config: LogConfig, records: Columns, now_ms: int, check_timestamps: bool) -> None:
-    if config.compacts and None in records.keys:
-        index = records.keys.index(None)
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"record {index} has no key and the topic is compacted")
-    if not check_timestamps:
-        return
+def _check_records(config: LogConfig, partition: str, records: Columns, now_ms: int, check_timestamps: bool) -> None:
+    """Look at every record, so that the answer can name all that are bad. Raises BadRecords."""
     earliest, latest = now_ms - config.message_timestamp_before_max_ms, now_ms + config.message_timestamp_after_max_ms
-    for index, timestamp in enumerate(records.timestamps):
-        if not earliest <= timestamp <= latest and timestamp != -1:
-            raise KafkaError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"record {index} has timestamp {timestamp}, allowed are {earliest} to {latest}",
+    keyless = config.compacts and None in records.keys
+    untimely = check_timestamps and any(
+        not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP for timestamp in records.timestamps
+    )
+    if not keyless and not untimely:
+        return
+    errors: list[RecordError] = []
+    count = 0
+    bad_timestamp = False
+    for index, (key, timestamp) in enumerate(zip(records.keys, records.timestamps, strict=True)):
+        if keyless and key is None:
+            message = f"Compacted topic cannot accept message without key in topic partition {partition}."
+        elif untimely and not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
+            bad_timestamp = True
+            message = (
+                f"Timestamp {timestamp} of message with offset {records.offsets[index]} is out of range. "
+                f"The timestamp should be within [{earliest}, {latest}]"
             )
+        else:
+            continue
+        count += 1
+        if len(errors) < RECORD_ERRORS_MAX:
+            errors.append(RecordError(index, message))
+    raise BadRecords(errors, count, bad_timestamp)
 
 
 def _recompress(codec: int, header: BatchHeader, records: Columns) -> bytearray:

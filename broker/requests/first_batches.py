@@ -6,7 +6,8 @@ answer worthless: it may be about the transaction that has just ended.
 
 from typing import NamedTuple
 
-from odradek.broker.log.producers.state import ProducerState
+from odradek.broker.log.log import Log
+from odradek.broker.log.producers.state import VerificationGuard
 from odradek.broker.replication.manager import ReplicaManager
 from odradek.broker.tasks.transaction_verification import TransactionVerification
 from odradek.broker.transactions.transaction import Producer, TopicPartition
@@ -21,9 +22,8 @@ PRODUCER_FIELDS = slice(9, 11)
 class FirstBatch(NamedTuple):
     partition: TopicPartition
     producer: Producer
-    producers: ProducerState
-    given: object
-    """See ProducerState.begin_verification."""
+    log: Log
+    guard: VerificationGuard
 
 
 def find_first_batches(replicas: ReplicaManager, request: ProduceRequest) -> list[FirstBatch]:
@@ -35,13 +35,13 @@ def find_first_batches(replicas: ReplicaManager, request: ProduceRequest) -> lis
             if records is None or len(records) < HEADER_BYTES or not records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
                 continue
             try:
-                producers = replicas.led(topic.name, data.index).log.producers
+                log = replicas.led(topic.name, data.index).log
             except KafkaError:
                 continue
             producer = Producer(*HEADER.unpack_from(records)[PRODUCER_FIELDS])
-            given = producers.begin_verification(producer.id)
-            if given is not None:
-                found.append(FirstBatch((topic.name, data.index), producer, producers, given))
+            guard = log.begin_verification(producer.id)
+            if guard is not None:
+                found.append(FirstBatch((topic.name, data.index), producer, log, guard))
     return found
 
 
@@ -63,8 +63,8 @@ async def verify(
         refused |= await verification.ask(transactional_id, producer, partitions)
     for one in batches:
         if refused[one.partition] is not ErrorCode.NONE:
-            one.producers.end_verification(one.producer.id)
-        elif one.producers.is_verified(one.producer.id, one.given):
+            one.log.producers.end_verification(one.producer.id)
+        elif one.log.is_verified(one.producer.id, one.guard):
             del refused[one.partition]
         else:
             refused[one.partition] = ErrorCode.INVALID_TXN_STATE

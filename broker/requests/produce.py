@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Mapping
 from struct import Struct
 
+from odradek.broker.log.rewriting import BadRecords
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.replication.partition import Partition
 from odradek.broker.requests.first_batches import FirstBatch, find_first_batches, keep_records, verify
@@ -22,6 +23,7 @@ from odradek.broker.transactions.transaction import TopicPartition
 from odradek.protocol.compression import ZSTD
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
@@ -136,6 +138,14 @@ def _append_topic(
             if refused and (topic.name, data.index) in refused:
                 raise KafkaError(refused[topic.name, data.index], "the coordinator knows of no such transaction")
             appended = broker.replicas.append(partition, records, acks)
+        except BadRecords as error:
+            _fail(answer, error.code, error.message, version)
+            answer.log_start_offset = partition.log.log_start_offset
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message)
+                for one in error.record_errors
+            ]
+            continue
         except KafkaError as error:
             _fail(answer, error.code, error.message, version)
             continue

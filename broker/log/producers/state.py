@@ -12,6 +12,8 @@ BATCHES_REMEMBERED = 5
 LARGEST_SEQUENCE = 2**31 - 1
 NO_EPOCH = -1
 NO_OFFSET = -1
+VERIFICATIONS_MAX = 10_000
+"""Producers of a partition whose coordinator is being asked at the same time; the one asked for longest is given up."""
 
 
 class RememberedBatch(NamedTuple):
@@ -63,6 +65,15 @@ class Producer:
         self.last_timestamp_ms = batch.timestamp_ms
 
 
+class VerificationGuard:
+    """Given out while a transaction's coordinator is asked about it; known again by identity, not by value."""
+
+    __slots__ = ("began_ms",)
+
+    def __init__(self, began_ms: int) -> None:
+        self.began_ms = began_ms
+
+
 class CompletedTransaction(NamedTuple):
     """What a marker ended: data from `first_offset` on, marker at `last_offset`."""
 
@@ -93,8 +104,8 @@ class ProducerState:
         """First offset of each open transaction → its producer, as they began."""
         self._unreplicated: dict[int, int] = {}
         """First offset of each transaction that has ended → its marker, as they ended; to the high watermark."""
-        self._verifying: dict[int, object] = {}
-        """What was given out for each producer whose coordinator is being asked."""
+        self._verifying: dict[int, VerificationGuard] = {}
+        """The guard of each producer whose coordinator is being asked, oldest first."""
 
     def check(
         self,
@@ -128,19 +139,26 @@ class ProducerState:
             )
         return None
 
-    def begin_verification(self, producer_id: int) -> object | None:
-        """Before the first batch of a transaction the coordinator is to be asked whether it has begun (KIP-890).
+    def begin_verification(self, producer_id: int, now_ms: int) -> VerificationGuard | None:
+        """Return the guard to give to `is_verified` when the coordinator has said that the transaction has begun.
 
-        None when it is open here already; else what `is_verified` wants to see when the answer has come.
+        None when it is open here already: then nobody has to be asked (KIP-890).
         """
-        return None if self._is_open(producer_id) else self._verifying.setdefault(producer_id, object())
+        if self._is_open(producer_id):
+            return None
+        guard = self._verifying.get(producer_id)
+        if guard is None:
+            guard = self._verifying[producer_id] = VerificationGuard(now_ms)
+            if len(self._verifying) > VERIFICATIONS_MAX:
+                del self._verifying[next(iter(self._verifying))]
+        return guard
 
-    def is_verified(self, producer_id: int, given: object) -> bool:
-        """Whether no end of a transaction was written since: the answer might be about the one before."""
-        return self._is_open(producer_id) or self._verifying.get(producer_id) is given
+    def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
+        """Return whether no end of a transaction was written since: the answer might be about the one before."""
+        return self._is_open(producer_id) or self._verifying.get(producer_id) is guard
 
     def end_verification(self, producer_id: int) -> None:
-        """There is no such transaction, or nobody knows."""
+        """Forget the producer's guard: there is no such transaction, or nobody knows."""
         self._verifying.pop(producer_id, None)
 
     def _is_open(self, producer_id: int) -> bool:
@@ -257,8 +275,14 @@ class ProducerState:
         return first
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers without an open transaction that wrote nothing for that long."""
+        """Forget producers without an open transaction that wrote nothing for that long, and guards as old.
+
+        Source: ProducerStateManager.removeExpiredProducers of Kafka 3.9.
+        """
         for producer_id, producer in list(self.producers.items()):
             idle = now_ms - producer.last_timestamp_ms >= expiration_ms
             if idle and producer.transaction_first_offset < 0:
                 del self.producers[producer_id]
+        for producer_id, guard in list(self._verifying.items()):
+            if now_ms - guard.began_ms >= expiration_ms:
+                del self._verifying[producer_id]

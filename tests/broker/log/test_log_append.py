@@ -8,6 +8,7 @@ from odradek.broker.log.append import Origin
 from odradek.broker.log.config import LogConfig
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
+from odradek.broker.log.rewriting import BadRecords
 from odradek.protocol import record_batch
 from odradek.protocol.compression import LZ4, NONE
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -161,6 +162,37 @@ def test_a_compacted_topic_needs_keys() -> None:
     assert refused.value.code == ErrorCode.INVALID_RECORD
     log.append_as_leader(encode_batch(0, [1], [b"key"], [None]), 0)
     assert log.log_end_offset == 1
+
+
+def test_every_record_that_is_bad_is_named() -> None:
+    log = new_log(LogConfig(cleanup_policy=frozenset({"compact"})))
+    keys = [None, b"a", None, None, None]
+    with pytest.raises(BadRecords) as refused:
+        log.append_as_leader(encode_batch(0, [1] * 5, keys, [b"v"] * 5), 0)
+    message = "Compacted topic cannot accept message without key in topic partition topic-0."
+    assert refused.value.record_errors == [(index, message) for index in (0, 2, 3, 4)]
+    told = ", ".join(f"RecordError(batchIndex={index}, message='{message}')" for index in (0, 2, 3))
+    assert refused.value.message == (
+        "One or more records have been rejected due to 4 record errors in total, "
+        f"and only showing the first three errors at most: [{told}]"
+    )
+
+
+def test_one_untimely_record_makes_it_a_matter_of_timestamps() -> None:
+    clock = ManualClock()
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), message_timestamp_after_max_ms=5)
+    log = open_test_log(make_storage(clock=clock), config, clean=True)
+    now_ms = clock.now_ms()
+    timestamps = [now_ms, now_ms + 6, now_ms + 7]
+    with pytest.raises(BadRecords) as refused:
+        log.append_as_leader(encode_batch(0, timestamps, [b"k", None, b"k"], [b"v"] * 3), 0)
+    assert refused.value.code == ErrorCode.INVALID_TIMESTAMP
+    assert refused.value.message == "One or more records have been rejected due to invalid timestamp"
+    assert [one.batch_index for one in refused.value.record_errors] == [1, 2]
+    assert refused.value.record_errors[1].message == (
+        f"Timestamp {now_ms + 7} of message with offset 2 is out of range. The timestamp should be within "
+        f"[{now_ms - config.message_timestamp_before_max_ms}, {now_ms + 5}]"
+    )
 
 
 @pytest.mark.parametrize(("timestamp", "accepted"), [(-10, True), (-11, False), (5, True), (6, False)])

@@ -4,7 +4,7 @@ import pytest
 from crcmod.predefined import mkPredefinedCrcFun
 
 from odradek.broker.log.producers.snapshot_file import decode_snapshot, encode_snapshot
-from odradek.broker.log.producers.state import LARGEST_SEQUENCE, ProducerState, sequence_after
+from odradek.broker.log.producers.state import LARGEST_SEQUENCE, VERIFICATIONS_MAX, ProducerState, sequence_after
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 PRODUCER = 7
@@ -135,20 +135,39 @@ def test_a_snapshot_remembers_the_newest_batch() -> None:
 
 def test_a_transaction_is_verified_until_a_marker_says_that_one_has_ended() -> None:
     state = ProducerState()
-    given = state.begin_verification(7)
-    assert given is not None and state.begin_verification(7) is given and state.is_verified(7, given)
+    given = state.begin_verification(7, 0)
+    assert given is not None and state.begin_verification(7, 0) is given and state.is_verified(7, given)
     state.append_marker(7, 0, 1, 0, 0, aborted=False)
     assert not state.is_verified(7, given)
-    again = state.begin_verification(7)
+    again = state.begin_verification(7, 0)
     assert again is not None and state.is_verified(7, again) and not state.is_verified(7, given)
     state.append_data(7, 0, 0, 1, 1, 0, transactional=True)
-    assert state.begin_verification(7) is None and state.is_verified(7, again)
+    assert state.begin_verification(7, 0) is None and state.is_verified(7, again)
     state.append_marker(7, 0, 1, 2, 0, aborted=True)
     assert not state.is_verified(7, again)
 
 
 def test_a_verification_that_failed_is_forgotten() -> None:
     state = ProducerState()
-    given = state.begin_verification(7)
+    given = state.begin_verification(7, 0)
     state.end_verification(7)
     assert given is not None and not state.is_verified(7, given)
+
+
+def test_verifications_that_led_to_nothing_are_forgotten() -> None:
+    state = ProducerState()
+    guard = state.begin_verification(7, 1_000)
+    assert guard is not None
+    state.expire(1_999, 1_000)
+    assert state.is_verified(7, guard)
+    state.expire(2_000, 1_000)
+    assert not state.is_verified(7, guard)
+
+
+def test_verifications_under_way_have_a_limit() -> None:
+    state = ProducerState()
+    guards = [state.begin_verification(producer_id, 0) for producer_id in range(VERIFICATIONS_MAX + 1)]
+    first, second, last = guards[0], guards[1], guards[-1]
+    assert first is not None and second is not None and last is not None
+    assert not state.is_verified(0, first)
+    assert state.is_verified(1, second) and state.is_verified(VERIFICATIONS_MAX, last)

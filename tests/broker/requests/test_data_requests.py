@@ -10,7 +10,12 @@ from odradek.broker.network.peer import Peer
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.message_set import down_convert, up_convert
-from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from odradek.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
 from odradek.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -182,6 +187,27 @@ def test_produce_refuses() -> None:
         large = bytes(encode_batch(0, [T0], [None], [bytes(1_100_000)]))
         assert await error(large) is ErrorCode.MESSAGE_TOO_LARGE
         assert (await client.offsets(-1)).offset == 0, "nothing of it was written"
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("version", [7, 8, 11])
+def test_produce_names_each_bad_record(version: int) -> None:
+    async def scenario(client: Client) -> None:
+        compacted = CreatableTopicConfig(name="cleanup.policy", value="compact")
+        made = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, configs=[compacted])
+        await client.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)
+        good = encode_batch(0, [T0], [b"k"], [b"v"])
+        assert (await client.produce_raw(good, version)).error_code == 0
+        answer = await client.produce_raw(encode_batch(0, [T0] * 3, [None, b"k", None], [b"v"] * 3), version)
+        assert answer.error_code == ErrorCode.INVALID_RECORD
+        assert (answer.base_offset, answer.log_start_offset) == (-1, 0)
+        message = f"Compacted topic cannot accept message without key in topic partition {TOPIC}-0."
+        named = [(one.batch_index, one.batch_index_error_message) for one in answer.record_errors]
+        assert named == ([(0, message), (2, message)] if version >= 8 else [])
+        if version >= 8:
+            assert answer.error_message is not None
+            assert answer.error_message.startswith("One or more records have been rejected due to 2 record errors")
 
     with_broker(scenario)
 
