@@ -13,7 +13,9 @@ from typing import Final
 
 from odradek.broker.config import BrokerConfig
 from odradek.broker.log.config import LogConfig
+from odradek.broker.settings.catalog import TOPIC_SETTINGS, known_setting
 from odradek.broker.settings.definition import BadValue
+from odradek.broker.settings.layers import KEEP_EVERYTHING, put_instead, readable
 from odradek.broker.settings.topic_config import log_config
 from odradek.world.clock import Clock
 from odradek.zk_schema.lost_answers import repeated
@@ -76,6 +78,8 @@ class DynamicConfig:
         self._broker_changed = broker_changed
         self._topic_changed = topic_changed
         self._topics: dict[str, dict[str, str]] = {}
+        self._in_force: dict[str, dict[str, str]] = {}
+        """What counts of `_topics`: without the values that cannot be read."""
         self._seen = -1
         self._due = asyncio.Event()
         self._read_everything = False
@@ -86,12 +90,11 @@ class DynamicConfig:
         return self._topics.get(topic, {})
 
     def log_config(self, topic: str) -> LogConfig:
-        """For a topic's logs (LogManager's `config_of`). Settings that cannot be read count as not set."""
-        try:
-            return log_config(self.config, self.topic_overrides(topic))
-        except BadValue as error:
-            log.error("topic %s: %s: none of its settings count", topic, error)
-            return log_config(self.config, {})
+        """Settings of a topic's logs (LogManager's `config_of`): its own as far as they can be read, and the broker's.
+
+        Nothing is deleted or compacted of a topic whose znode could never be understood.
+        """
+        return log_config(self.config, self._in_force.get(topic, {}))
 
     async def learn(self, topics: Iterable[str]) -> None:
         """Read the settings of topics that this broker hears of for the first time; without ZooKeeper they wait."""
@@ -192,18 +195,34 @@ class DynamicConfig:
         default = await self._settings(broker_config_path(None))
         own = await self._settings(broker_config_path(self._broker_id))
         layers = self.config.layers
-        try:
-            changed = self.config.with_dynamic(
-                layers.dynamic_default if default is None else default,
-                layers.dynamic_broker if own is None else own,
-            )
-        except BadValue as error:
-            log.error("changed settings of brokers are passed over: %s", error)
-            return
+        changed = self._with_dynamic(
+            layers.dynamic_default if default is None else default,
+            layers.dynamic_broker if own is None else own,
+        )
         if changed != self.config:
             self.config = changed
             log.info("dynamic settings: %s, of this broker: %s", *self._names())
             self._broker_changed(changed)
+
+    def _with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+        """These dynamic settings, without those that cannot count: alone, or beside the others."""
+        before = self.config.layers
+        layers = []
+        for settings, counted in ((default, before.dynamic_default), (own, before.dynamic_broker)):
+            counting, wrong = readable(settings, counted, known_setting)
+            layers.append((counting, counted))
+            for error in wrong:
+                log.error("settings of brokers: %s: %s", error, _instead(counting.get(error.name)))
+        while True:
+            try:
+                return self.config.with_dynamic(layers[0][0], layers[1][0])
+            except BadValue as error:
+                log.error("settings of brokers are passed over: %s", error)
+                found = next(((some, counted) for some, counted in reversed(layers) if error.name in some), None)
+                if found is None:
+                    return self.config
+                some, counted = found
+                put_instead(some, error.name, {} if some.get(error.name) == counted.get(error.name) else counted)
 
     def _names(self) -> tuple[list[str], list[str]]:
         """Names alone: values may be secrets."""
@@ -215,14 +234,20 @@ class DynamicConfig:
             some, left = left[:READ_AT_ONCE], left[READ_AT_ONCE:]
             found = await asyncio.gather(*(self._settings(topic_config_path(topic)) for topic in some))
             for topic, settings in zip(some, found, strict=True):
-                if settings is not None and settings != self._topics.get(topic, {}):
+                if settings is None:
+                    self._in_force.setdefault(topic, dict(KEEP_EVERYTHING))
+                elif settings != self._topics.get(topic, {}) or (topic in self._in_force and topic not in self._topics):
                     self._set_topic(topic, settings)
 
     def _set_topic(self, topic: str, settings: dict[str, str]) -> None:
+        in_force, wrong = readable(settings, self._in_force.get(topic, {}), TOPIC_SETTINGS.get)
+        for error in wrong:
+            log.error("topic %s: %s: %s", topic, error, _instead(in_force.get(error.name)))
         if settings:
-            self._topics[topic] = settings
+            self._topics[topic], self._in_force[topic] = settings, in_force
         else:
-            del self._topics[topic]
+            self._topics.pop(topic, None)
+            self._in_force.pop(topic, None)
         log.info("settings of topic %s: %s", topic, settings)
         self._topic_changed(topic)
 
@@ -238,6 +263,10 @@ class DynamicConfig:
                 await self._store.delete(path)
             except NoNode:
                 continue
+
+
+def _instead(text: str | None) -> str:
+    return "it counts as not set" if text is None else f"{text or 'neither delete nor compact'} counts instead"
 
 
 async def change_entity(store: Store, entity: str, settings: Mapping[str, str]) -> None:

@@ -4,9 +4,10 @@ What was set for this broker while it ran comes before what was set for all brok
 started with, and that before the default (KIP-226).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Final
 
 from odradek.broker.settings.catalog import BROKER_SETTINGS, broker_synonyms, known_setting
 from odradek.broker.settings.definition import BadValue, Setting, Value
@@ -89,6 +90,41 @@ class Layers:
         What nobody knows stays: it is shown, so that it can be taken away again.
         """
         return replace(self, dynamic_default=changeable(default), dynamic_broker=changeable(broker))
+
+
+KEEP_EVERYTHING: Final[Mapping[str, str]] = {"cleanup.policy": "", "retention.ms": "-1", "retention.bytes": "-1"}
+"""Instead of a topic's settings that decide what is deleted and cannot be read: nothing is, until they can be."""
+_INSTEAD: Final = {**KEEP_EVERYTHING, **{f"log.{name}": text for name, text in KEEP_EVERYTHING.items()}}
+
+
+def readable(
+    settings: Mapping[str, str], before: Mapping[str, str], known: Callable[[str], Setting | None]
+) -> tuple[dict[str, str], list[BadValue]]:
+    """The settings that count, and what is wrong with each of the others.
+
+    ZooKeeper may hold what these tables do not take: another tool wrote it, or a newer Kafka. In place of such a value
+    counts the one that counted `before`; else, where the setting decides what is deleted, that nothing is; else none.
+    The other settings count whatever is wrong with one: without its cleanup.policy a compacted topic would be deleted.
+    """
+    counting, wrong = dict(settings), []
+    for name in sorted(settings):
+        setting = known(name)
+        if setting is None:
+            continue
+        try:
+            setting.read(settings[name])
+        except BadValue as error:
+            wrong.append(error)
+            put_instead(counting, name, before)
+    return counting, wrong
+
+
+def put_instead(counting: dict[str, str], name: str, before: Mapping[str, str]) -> None:
+    """In place of a value that cannot count: see `readable`."""
+    bad = counting.pop(name)
+    instead = before.get(name, _INSTEAD.get(name))
+    if instead is not None and instead != bad:
+        counting[name] = instead
 
 
 def changeable(settings: Mapping[str, str]) -> dict[str, str]:

@@ -140,13 +140,50 @@ def test_what_cannot_be_understood_changes_nothing() -> None:
             await cluster.admin.create(CONFIG_CHANGE_PREFIX, data, sequential=True)
         await cluster.settle()
         assert cluster.segment_bytes() == 1000
-        await cluster.change("topics/u", segment_bytes="1500", retention_ms="soon")
-        assert cluster.segment_bytes("u") == 5000
-        await cluster.change("brokers/3", log_retention_ms="0", log_segment_bytes="7000")
-        assert cluster.segment_bytes("v") == 5000, "log.retention.ms=0 is refused as a whole"
         await cluster.change("users/alice", producer_byte_rate="5")
         await cluster.change("topics/w", segment_bytes="1600")
         assert cluster.segment_bytes("w") == 1600
+
+    play(story)
+
+
+def test_a_bad_value_takes_no_other_with_it() -> None:
+    """A compacted topic became a deleting one when anything in its znode could not be read."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.change("topics/old", cleanup_policy="compact", segment_bytes="many")
+        await cluster.dynamic.start()
+        await cluster.change("topics/u", cleanup_policy="compact", retention_ms="soon", unheard_of="5")
+        for topic in ("old", "u"):
+            assert cluster.dynamic.log_config(topic).cleanup_policy == {"compact"}
+        assert cluster.segment_bytes("old") == 5000
+        await cluster.change("brokers/3", log_retention_ms="0", log_segment_bytes="7000")
+        assert cluster.segment_bytes("v") == 7000
+        assert cluster.dynamic.log_config("v").retention_ms == -1, "0 is no time: nothing is deleted for it"
+
+    play(story)
+
+
+def test_nothing_is_deleted_for_a_policy_that_cannot_be_read() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.change("topics/new", cleanup_policy="compact,shred", retention_bytes="few")
+        await cluster.change("topics/damaged", segment_bytes="6000")
+        await cluster.admin.set(topic_config_path("damaged"), b"not json")
+        await cluster.dynamic.start()
+        await cluster.change("topics/kept", cleanup_policy="compact")
+        await cluster.change("topics/kept", cleanup_policy="shred")
+        assert cluster.dynamic.log_config("kept").cleanup_policy == {"compact"}, "what counted before"
+        for topic in ("new", "damaged"):
+            config = cluster.dynamic.log_config(topic)
+            assert (config.cleanup_policy, config.retention_ms > 0, config.retention_bytes) == (
+                set(),
+                topic == "new",
+                -1,
+            )
+        await cluster.change("topics/damaged", segment_bytes="6000")
+        assert cluster.dynamic.log_config("damaged").cleanup_policy == {"delete"}
+        await cluster.change("brokers/<default>", log_cleanup_policy="shred")
+        assert cluster.dynamic.log_config("other").cleanup_policy == set()
 
     play(story)
 
