@@ -1,7 +1,7 @@
 """A broker's settings as typed values, and how they are read from a `.properties` file.
 
-The attributes are Kafka's names with `_` for `.`; the tables in settings/ say what each means. Only what the broker
-obeys has an attribute; everything else there is by `BrokerConfig.value`.
+The attributes stand in the classes of settings/, one for each subject, which takes a BrokerConfig under that type. Only
+what the broker obeys has an attribute; everything else there is by `BrokerConfig.value`.
 """
 
 import logging
@@ -19,10 +19,13 @@ from odradek.broker.settings.catalog import (
     known_setting,
     nearest_name,
 )
-from odradek.broker.settings.definition import HIDDEN, BadValue, Value
-from odradek.broker.settings.effects import REFUSED, Effect, effect
+from odradek.broker.settings.cluster_settings import ControllerSettings, ServerSettings
+from odradek.broker.settings.coordinator_settings import GroupSettings, TransactionSettings
+from odradek.broker.settings.definition import HIDDEN, BadValue, Effect, Value, setting_name
 from odradek.broker.settings.layers import Layers
-from odradek.broker.settings.listeners import Listener, Listeners, resolve_listeners
+from odradek.broker.settings.listeners import Listeners, resolve_listeners
+from odradek.broker.settings.log_settings import LogManagerSettings, TopicDefaults
+from odradek.broker.settings.network_settings import ConnectionSettings, FetcherSettings, ReplicationSettings
 from odradek.broker.settings.properties import BadProperties, parse_properties
 from odradek.world.files import Files
 from odradek.world.os_files import OsFiles
@@ -44,8 +47,18 @@ class Given(NamedTuple):
     origin: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig(
+    ServerSettings,
+    ControllerSettings,
+    ConnectionSettings,
+    FetcherSettings,
+    ReplicationSettings,
+    LogManagerSettings,
+    TopicDefaults,
+    GroupSettings,
+    TransactionSettings,
+):
     """Sizes in bytes, times in milliseconds unless the name says otherwise. Replaced as a whole when one changes.
 
     Settings that can be written in several units (log.retention.ms, .minutes, .hours) are here in milliseconds alone.
@@ -54,123 +67,6 @@ class BrokerConfig:
     """
 
     layers: Layers
-
-    # Server
-    broker_id: int
-    broker_id_generation_enable: bool
-    reserved_broker_max_id: int
-    broker_rack: str | None
-    zookeeper_connect: str
-    zookeeper_session_timeout_ms: int
-    zookeeper_connection_timeout_ms: int
-    controlled_shutdown_enable: bool
-    controlled_shutdown_max_retries: int
-    controlled_shutdown_retry_backoff_ms: int
-    delete_topic_enable: bool
-    max_incremental_fetch_session_cache_slots: int
-    fetch_max_bytes: int
-    # Network and replication
-    listeners: tuple[Listener, ...]
-    advertised_listeners: tuple[Listener, ...]
-    inter_broker_listener_name: str
-    socket_send_buffer_bytes: int
-    socket_receive_buffer_bytes: int
-    socket_request_max_bytes: int
-    socket_listen_backlog_size: int
-    max_connections_per_ip: int
-    max_connections_per_ip_overrides: Mapping[str, int]
-    max_connections: int
-    connections_max_idle_ms: int
-    default_replication_factor: int
-    num_replica_fetchers: int
-    num_replica_alter_log_dirs_threads: int
-    """How many replicas move between log directories at a time."""
-    replica_lag_time_max_ms: int
-    replica_fetch_max_bytes: int
-    replica_fetch_wait_max_ms: int
-    replica_fetch_backoff_ms: int
-    replica_fetch_min_bytes: int
-    replica_fetch_response_max_bytes: int
-    leader_replication_throttled_rate: int | None
-    follower_replication_throttled_rate: int | None
-    replica_alter_log_dirs_io_max_bytes_per_second: int | None
-    replication_quota_window_num: int
-    replication_quota_window_size_seconds: int
-    alter_log_dirs_replication_quota_window_num: int
-    alter_log_dirs_replication_quota_window_size_seconds: int
-    replica_high_watermark_checkpoint_interval_ms: int
-    controller_socket_timeout_ms: int
-    auto_leader_rebalance_enable: bool
-    leader_imbalance_per_broker_percentage: int
-    leader_imbalance_check_interval_seconds: int
-    unclean_leader_election_enable: bool
-    # Logs
-    log_dirs: tuple[str, ...]
-    log_segment_bytes: int
-    log_roll_ms: int
-    log_roll_jitter_ms: int
-    log_retention_ms: int
-    log_retention_bytes: int
-    log_retention_check_interval_ms: int
-    log_cleanup_policy: tuple[str, ...]
-    log_cleaner_enable: bool
-    log_cleaner_threads: int
-    log_cleaner_dedupe_buffer_size: int
-    log_cleaner_io_buffer_load_factor: float
-    log_cleaner_io_max_bytes_per_second: float
-    log_cleaner_backoff_ms: int
-    log_cleaner_min_cleanable_ratio: float
-    log_cleaner_delete_retention_ms: int
-    log_cleaner_min_compaction_lag_ms: int
-    log_cleaner_max_compaction_lag_ms: int
-    log_index_size_max_bytes: int
-    log_index_interval_bytes: int
-    log_flush_interval_messages: int
-    log_flush_interval_ms: int
-    log_flush_scheduler_interval_ms: int
-    log_flush_offset_checkpoint_interval_ms: int
-    log_flush_start_offset_checkpoint_interval_ms: int
-    log_segment_delete_delay_ms: int
-    log_preallocate: bool
-    log_message_timestamp_type: str
-    log_message_timestamp_difference_max_ms: int
-    log_message_timestamp_before_max_ms: int
-    log_message_timestamp_after_max_ms: int
-    log_message_downconversion_enable: bool
-    log_initial_task_delay_ms: int
-    num_recovery_threads_per_data_dir: int
-    background_threads: int
-    num_partitions: int
-    auto_create_topics_enable: bool
-    min_insync_replicas: int
-    message_max_bytes: int
-    compression_type: str
-    # Groups and transactions
-    group_min_session_timeout_ms: int
-    group_max_session_timeout_ms: int
-    group_initial_rebalance_delay_ms: int
-    group_max_size: int
-    offset_metadata_max_bytes: int
-    offsets_load_buffer_size: int
-    offsets_topic_replication_factor: int
-    offsets_topic_num_partitions: int
-    offsets_topic_segment_bytes: int
-    offsets_topic_compression_codec: int
-    offsets_retention_minutes: int
-    offsets_retention_check_interval_ms: int
-    offsets_commit_timeout_ms: int
-    transaction_state_log_min_isr: int
-    transaction_state_log_load_buffer_size: int
-    transaction_state_log_replication_factor: int
-    transaction_state_log_num_partitions: int
-    transaction_state_log_segment_bytes: int
-    transaction_partition_verification_enable: bool
-    transactional_id_expiration_ms: int
-    transaction_max_timeout_ms: int
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
-    transaction_remove_expired_transaction_cleanup_interval_ms: int
-    producer_id_expiration_ms: int
-    producer_id_expiration_check_interval_ms: int
 
     @classmethod
     def of(cls, layers: Layers) -> "BrokerConfig":
@@ -192,11 +88,6 @@ class BrokerConfig:
     def value(self, name: str) -> Value:
         """Any setting of the tables, by Kafka's name."""
         return self.layers.value(name)
-
-
-def setting_name(attribute: str) -> str:
-    """Kafka's name of an attribute."""
-    return attribute.replace("_", ".")
 
 
 def _given_listener(layers: Layers, name: str) -> str | None:
@@ -288,10 +179,10 @@ def _look_at(given: Given) -> None:
         raise _config_error(error, given) from None
     if is_default:
         return
-    match effect(name):
+    match setting.effect:
         case Effect.REFUSED:
-            raise ConfigError(f"{given.origin}: {name}={_shown(given)}: refused, {REFUSED[name]}")
-        case Effect.ACCEPTED:
+            raise ConfigError(f"{given.origin}: {name}={_shown(given)}: refused, {setting.refusal}")
+        case Effect.NONE:
             log.warning("%s: %s has no effect here", given.origin, name)
 
 

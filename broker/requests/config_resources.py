@@ -10,9 +10,8 @@ from typing import Any, Final, Protocol, TypeVar
 from odradek.broker.dynamic_config import change_entity, stored_settings
 from odradek.broker.services import Services
 from odradek.broker.settings.catalog import LISTENER_PREFIX, known_setting
+from odradek.broker.settings.checks import check_live_change
 from odradek.broker.settings.definition import BadValue, UpdateMode
-from odradek.broker.settings.effects import changes_live
-from odradek.broker.settings.live_changes import check_live_change
 from odradek.broker.settings.topic_config import validate_topic_config
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.zk_schema.store import StoreError
@@ -120,7 +119,7 @@ def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, s
     """Raises KafkaError INVALID_REQUEST: Kafka's own code here (KAFKA-13609). Names nobody knows are let through."""
     known = {one: setting for one in settings if (setting := known_setting(one)) is not None}
     _refuse_some(
-        "Cannot update these configs dynamically", (one for one, setting in known.items() if not changes_live(setting))
+        "Cannot update these configs dynamically", (one for one, setting in known.items() if not setting.changes_live)
     )
     if not name:
         _refuse_some(

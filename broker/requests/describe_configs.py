@@ -15,10 +15,8 @@ from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.broker.settings.catalog import BROKER_SETTINGS, TOPIC_SETTINGS, known_setting
 from odradek.broker.settings.definition import BadValue, Setting, ValueType
-from odradek.broker.settings.effects import changes_live
 from odradek.broker.settings.layers import Layers, Source
 from odradek.broker.settings.topic_config import topic_value
-from odradek.broker.settings.topics import BROKER_SYNONYMS
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -105,8 +103,8 @@ def topic_entries(broker: Services, overrides: Mapping[str, str]) -> list[Descri
         setting = TOPIC_SETTINGS.get(name)
         text = None if setting is None else setting.write(topic_value(broker.config, overrides, name))
         sources: Sources = []
-        if name in BROKER_SYNONYMS:
-            sources = broker.config.layers.sources(BROKER_SYNONYMS[name][0])
+        if setting is not None and setting.broker_names:
+            sources = broker.config.layers.sources(setting.broker_names[0])
         if name in overrides:
             sources.insert(0, (name, text or "", Source.TOPIC))
         found.append(_entry(name, setting, text, sources, read_only=False))
@@ -137,7 +135,7 @@ def _broker_entry(layers: Layers, name: str, only: Source | None = None) -> Desc
     if setting is None:
         return _entry(name, None, None, sources, read_only=True)
     text = setting.write(layers.value(name)) if only is None else layers.dynamic_default[name]
-    return _entry(name, setting, text, sources, read_only=not changes_live(setting))
+    return _entry(name, setting, text, sources, read_only=not setting.changes_live)
 
 
 def _entry(

@@ -2,27 +2,49 @@
 
 import difflib
 import re
+from collections.abc import Sequence
 from typing import Final
 
-from odradek.broker.settings.definition import Setting
+from odradek.broker.settings.cluster_settings import (
+    OTHER_CLUSTER_SETTINGS,
+    ControllerSettings,
+    InterBrokerListener,
+    ServerSettings,
+)
+from odradek.broker.settings.coordinator_settings import (
+    OTHER_COORDINATOR_SETTINGS,
+    GroupSettings,
+    TransactionSettings,
+)
+from odradek.broker.settings.definition import Setting, settings_in
 from odradek.broker.settings.elsewhere import ELSEWHERE
-from odradek.broker.settings.groups import GROUPS
-from odradek.broker.settings.logs import LOGS
-from odradek.broker.settings.network import NETWORK
-from odradek.broker.settings.security import SECURITY
-from odradek.broker.settings.server import SERVER
-from odradek.broker.settings.topics import TOPICS, UNIT_MS
+from odradek.broker.settings.log_settings import OTHER_LOG_SETTINGS, LogManagerSettings, TopicDefaults
+from odradek.broker.settings.network_settings import (
+    OTHER_NETWORK_SETTINGS,
+    ConnectionSettings,
+    FetcherSettings,
+    ReplicationSettings,
+)
+from odradek.broker.settings.security_settings import SECURITY_SETTINGS
+from odradek.broker.settings.topic_settings import OTHER_TOPIC_SETTINGS, LogConfig
+
+
+def _theme(holders: Sequence[type], others: tuple[Setting, ...]) -> tuple[Setting, ...]:
+    return tuple(one for holder in holders for one in settings_in(holder)) + others
+
 
 THEMES: Final[dict[str, tuple[Setting, ...]]] = {
-    "Server": SERVER,
-    "Network and replication": NETWORK,
-    "Logs": LOGS,
-    "Groups and transactions": GROUPS,
-    "Security": SECURITY,
-    "KRaft, remote storage, share groups": ELSEWHERE,
+    "Cluster": _theme((ServerSettings, InterBrokerListener, ControllerSettings), OTHER_CLUSTER_SETTINGS),
+    "Network and replication": _theme(
+        (ConnectionSettings, FetcherSettings, ReplicationSettings), OTHER_NETWORK_SETTINGS
+    ),
+    "Logs": _theme((LogManagerSettings, TopicDefaults), OTHER_LOG_SETTINGS),
+    "Groups and transactions": _theme((GroupSettings, TransactionSettings), OTHER_COORDINATOR_SETTINGS),
+    "Security": SECURITY_SETTINGS,
 }
-BROKER_SETTINGS: Final[dict[str, Setting]] = {one.name: one for theme in THEMES.values() for one in theme}
-TOPIC_SETTINGS: Final[dict[str, Setting]] = {one.name: one for one in TOPICS}
+"""What docs/settings.md shows of brokers, in its order."""
+BROKER_SETTINGS: Final[dict[str, Setting]] = {one.name: one for theme in (*THEMES.values(), ELSEWHERE) for one in theme}
+TOPIC_SETTINGS: Final[dict[str, Setting]] = {one.name: one for one in _theme((LogConfig,), OTHER_TOPIC_SETTINGS)}
 
 LEGACY_NAMES: Final[frozenset[str]] = frozenset({"host.name", "port", "advertised.host.name", "advertised.port"})
 """Listeners as they were written before Kafka 3.0; still understood here."""
@@ -70,6 +92,3 @@ def nearest_name(name: str) -> str | None:
     """The known setting that looks most like `name`; None when none does."""
     found = difflib.get_close_matches(name, [*BROKER_SETTINGS, *LEGACY_NAMES], n=1, cutoff=0.7)
     return found[0] if found else None
-
-
-assert UNIT_MS.keys() <= BROKER_SETTINGS.keys()

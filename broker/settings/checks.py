@@ -1,16 +1,25 @@
 """Rules over several settings, and values that are more than their type says.
 
-Source: KafkaConfig.validateValues of Kafka 3.9.
+Sources: KafkaConfig.validateValues, and for changes while the broker runs the Reconfigurables of DynamicBrokerConfig
+(DynamicThreadPool, SocketServer, LogCleaner), of Kafka 3.9.
 """
 
 import os.path
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from odradek.broker.settings.definition import BadValue
 from odradek.broker.settings.layers import Layers
 
-LEAST_MAP_BYTES = 1024 * 1024
+THREADS: Final = (
+    "num.io.threads",
+    "num.network.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "log.cleaner.threads",
+)
+"""At most doubled and at most halved by one change."""
+LEAST_MAP_BYTES: Final = 1024 * 1024
 """What the map of keys needs to be worth a child process."""
 
 
@@ -51,6 +60,19 @@ def check(layers: Layers, values: Mapping[str, Any]) -> None:
         refuse("offsets.topic.compression.codec", "is no codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd")
     if values["max_connections_per_ip"] == 0 and not values["max_connections_per_ip_overrides"]:
         refuse("max.connections.per.ip", "may be 0 only with max.connections.per.ip.overrides")
+
+
+def check_live_change(before: Layers, after: Layers) -> None:
+    """Refuse what a running broker does not take although its file might say so. Raises BadValue."""
+    for name in THREADS:
+        old, new = before.value(name), after.value(name)
+        assert isinstance(old, int) and isinstance(new, int), (name, old, new)
+        if new > old * 2:
+            raise BadValue(name, str(new), f"value should not be greater than double the current value {old}")
+        if new < old // 2:
+            raise BadValue(name, str(new), f"value should be at least half the current value {old}")
+    if after.value("max.connections") == 0:
+        raise BadValue("max.connections", "0", "nobody could connect any more")
 
 
 def log_directories(layers: Layers) -> tuple[str, ...]:

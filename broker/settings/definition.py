@@ -1,20 +1,27 @@
-"""What a setting is: name, type, default, allowed values, importance, how it may be changed, what it means.
+"""What a setting is: name, type, default, allowed values, importance, how it may be changed, what it means and does.
 
-A table has two lines for each setting, the second one indented:
+A setting that the broker obeys is an attribute of a dataclass, made by `setting`, and written nowhere else:
 
-    log.segment.bytes int 1073741824 >=14 high cluster-wide
-        A segment is closed before it would grow larger.
+    max_connections: int = setting("int 2147483647 >=0 medium cluster-wide", "Connections of …", live="sockets")
 
-Default: `-` is null, `""` empty. Allowed: `any`, `>=1`, `0..1`, several of these with `|` between, or `{a,b}`, which
-for a list holds for each element. The sixth column is how it may be changed: read-only, per-broker, cluster-wide or
-topic; `internal` behind it means that DescribeConfigs does not show it.
+Its name is Kafka's with `_` for `.`; the columns are type, default, allowed values, importance, and how it may be
+changed: read-only, per-broker, cluster-wide or topic; `internal` behind that means that DescribeConfigs does not show
+it. Default: `-` is null, `''` empty. Allowed: `any`, `>=1`, `0..1`, several of these with `|` between, or `{a,b}`,
+which for a list holds for each element. `live` names who applies a change while the broker runs (live_settings.py).
+
+All others stand in tables of text with two lines for each, the second one indented; the column after the fifth says
+what the setting does here, `works` (in the attribute of another one), `none` or `refused`, with the reason after `|`;
+a topic's may end with the broker's settings that stand for it, `broker=log.roll.ms,log.roll.hours`:
+
+    zookeeper.set.acl boolean false any high read-only refused
+        Whether znodes are created with access lists. | access lists of znodes are not built
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, field, fields, replace
 from decimal import Decimal
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 Value = bool | int | float | str | tuple[str, ...] | None
 HIDDEN: Final = "[hidden]"
@@ -43,6 +50,18 @@ class UpdateMode(Enum):
     TOPIC = "topic"
 
 
+class Effect(Enum):
+    """What a setting does here."""
+
+    WORKS = "works"
+    """It is obeyed."""
+    NONE = "accepted, no effect"
+    """Setting it to something else than its default is a warning."""
+    REFUSED = "refused"
+    """A broker whose file sets it to something else does not start, a request that does fails: going on without it
+    would not be what was asked for."""
+
+
 INTEGER_BITS: Final = {ValueType.SHORT: 16, ValueType.INT: 32, ValueType.LONG: 64}
 
 
@@ -58,7 +77,7 @@ class BadValue(ValueError):  # noqa: N818 - it names what was given
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of a table."""
+    """One setting: see the head of this module."""
 
     name: str
     type: ValueType
@@ -68,6 +87,20 @@ class Setting:
     update_mode: UpdateMode
     internal: bool
     documentation: str
+    effect: Effect = Effect.WORKS
+    refusal: str = ""
+    """Why it is refused."""
+    live: str = ""
+    """Who applies a change while the broker runs; empty: nobody."""
+    broker_names: tuple[str, ...] = ()
+    """Of a topic's setting: the broker's that stand for it; the first of them that is set counts."""
+
+    @property
+    def changes_live(self) -> bool:
+        """Whether a broker's setting may be changed while it runs: one that works only if somebody applies it."""
+        if self.update_mode in (UpdateMode.READ_ONLY, UpdateMode.TOPIC):
+            return False
+        return bool(self.live) or self.effect is not Effect.WORKS
 
     @property
     def is_sensitive(self) -> bool:
@@ -181,21 +214,60 @@ def java_double(value: float) -> str:
     return f"{'-' * sign}{text[0]}.{text[1:] or '0'}E{exponent + len(digits) - 1}"
 
 
+def setting(columns: str, documentation: str, *, live: str = "", broker: str = "", value: object = None) -> Any:
+    """An attribute of a dataclass that is a setting: see the head of this module.
+
+    `broker`: of a topic's setting, the broker's that stand for it. `value`: the default, where it is more than the
+    reading of its text.
+    """
+    made = _setting(["", *columns.split()], documentation, live=live, broker_names=tuple(broker.split()))
+    default = made.read(made.default) if value is None else value
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata={"setting": made})
+    return field(default=default, metadata={"setting": made})
+
+
+def settings_in(holder: type) -> tuple[Setting, ...]:
+    """The settings that are a dataclass's own attributes, without those of its bases."""
+    own = holder.__annotations__
+    return tuple(_named(one) for one in fields(holder) if one.name in own and "setting" in one.metadata)
+
+
+def setting_name(attribute: str) -> str:
+    """Kafka's name of an attribute."""
+    return attribute.replace("_", ".")
+
+
+def _named(attribute: Field[Any]) -> Setting:
+    unnamed: Setting = attribute.metadata["setting"]
+    return replace(unnamed, name=setting_name(attribute.name))
+
+
 def read_table(text: str) -> tuple[Setting, ...]:
     """The settings of a table, in their order."""
     lines = text.strip().split("\n")
-    return tuple(_setting(lines[at].split(), lines[at + 1].strip()) for at in range(0, len(lines), 2))
+    return tuple(_row(lines[at].split(), lines[at + 1].strip()) for at in range(0, len(lines), 2))
 
 
-def _setting(columns: Sequence[str], documentation: str) -> Setting:
+def _row(columns: Sequence[str], text: str) -> Setting:
+    documentation, _, refusal = text.partition(" | ")
+    broker_names: tuple[str, ...] = ()
+    if columns[-1].startswith("broker="):
+        broker_names, columns = tuple(columns[-1][len("broker=") :].split(",")), columns[:-1]
+    effect = {"works": Effect.WORKS, "none": Effect.NONE, "refused": Effect.REFUSED}[columns[-1]]
+    return _setting(columns[:-1], documentation, effect=effect, refusal=refusal, broker_names=broker_names)
+
+
+def _setting(columns: Sequence[str], documentation: str, **others: Any) -> Setting:
     name, kind, default, allowed, importance, mode = columns[:6]
     return Setting(
         name=name,
         type=ValueType(kind),
-        default={"-": None, '""': ""}.get(default, default),
+        default={"-": None, "''": ""}.get(default, default),
         allowed=allowed,
         importance=importance,
         update_mode=UpdateMode(mode),
         internal="internal" in columns[6:],
         documentation=documentation,
+        **others,
     )

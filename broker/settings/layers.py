@@ -11,8 +11,7 @@ from typing import Final
 
 from odradek.broker.settings.catalog import BROKER_SETTINGS, broker_synonyms, known_setting
 from odradek.broker.settings.definition import BadValue, Setting, Value
-from odradek.broker.settings.effects import changes_live
-from odradek.broker.settings.topics import UNIT_MS
+from odradek.broker.settings.topic_settings import UNIT_MS
 
 
 class Source(IntEnum):
@@ -135,7 +134,7 @@ def changeable(settings: Mapping[str, str]) -> dict[str, str]:
 def _counts(setting: Setting | None, text: str) -> bool:
     if setting is None:
         return True
-    if not changes_live(setting):
+    if not setting.changes_live:
         return False
     try:
         setting.read(text)

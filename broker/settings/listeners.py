@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from odradek.broker.settings.definition import BadValue
-from odradek.broker.settings.effects import SERVED_PROTOCOLS
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED_PROTOCOLS: Final = frozenset({"PLAINTEXT"})
+"""Those that a listener may speak here; the others are refused with a clear error."""
 MAX_PORT: Final = 65535
 META_ADDRESS: Final = "0.0.0.0"
 _ENDPOINT: Final = re.compile(r"([A-Za-z0-9_.-]+)://(\[([0-9a-fA-F:.%]*)\]|[0-9A-Za-z_.-]*|[0-9a-fA-F:]*):(-?\d+)")

@@ -9,11 +9,9 @@ from dataclasses import fields
 from typing import Any, Final
 
 from odradek.broker.config import BrokerConfig
-from odradek.broker.log.config import NO_LIMIT_MS, LogConfig
 from odradek.broker.settings.catalog import TOPIC_SETTINGS
-from odradek.broker.settings.definition import BadValue, Value
-from odradek.broker.settings.effects import TOPIC_REFUSED
-from odradek.broker.settings.topics import BROKER_SYNONYMS, UNIT_MS
+from odradek.broker.settings.definition import BadValue, Effect, Value, setting_name
+from odradek.broker.settings.topic_settings import NO_LIMIT_MS, UNIT_MS, LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 THROTTLED_REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -34,8 +32,8 @@ def validate_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) ->
             value = setting.read(text)
         except BadValue as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
-        if name in TOPIC_REFUSED and value != setting.read(setting.default):
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: {TOPIC_REFUSED[name]}")
+        if setting.effect is Effect.REFUSED and value != setting.read(setting.default):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: {setting.refusal}")
         if name in THROTTLED_REPLICAS:
             _check_replicas(name, value)
         if name == "message.format.version" and not _KAFKA_VERSION.fullmatch(str(value)):
@@ -66,8 +64,8 @@ def topic_value(config: BrokerConfig, overrides: Mapping[str, str], name: str) -
     setting = TOPIC_SETTINGS[name]
     if name in overrides:
         return setting.read(overrides[name])
-    synonyms = BROKER_SYNONYMS.get(name)
-    if synonyms is None:
+    synonyms = setting.broker_names
+    if not synonyms:
         return setting.read(setting.default)
     if synonyms[0] == "log.retention.ms":
         return config.log_retention_ms
@@ -82,9 +80,7 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
     """The settings of a topic's logs. Raises BadValue; overrides of unknown names are left out of account."""
     values: dict[str, Any] = {}
     for one in fields(LogConfig):
-        name = one.name.replace("_", ".")
-        if name in TOPIC_SETTINGS:
-            values[one.name] = topic_value(config, overrides, name)
+        values[one.name] = topic_value(config, overrides, setting_name(one.name))
     values["cleanup_policy"] = frozenset(values["cleanup_policy"])
     difference = topic_value(config, overrides, "message.timestamp.difference.max.ms")
     for attribute in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.config import BrokerConfig, setting_name
-from odradek.broker.log.config import LogConfig
-from odradek.broker.settings import effects
+from odradek.broker.config import BrokerConfig
 from odradek.broker.settings.catalog import BROKER_SETTINGS, THEMES, TOPIC_SETTINGS, broker_synonyms, nearest_name
-from odradek.broker.settings.definition import BadValue, java_double
-from odradek.broker.settings.table import render
-from odradek.broker.settings.topics import BROKER_SYNONYMS, UNIT_MS
+from odradek.broker.settings.definition import BadValue, Effect, java_double, setting_name
+from odradek.broker.settings.elsewhere import ELSEWHERE
+from odradek.broker.settings.page import render
+from odradek.broker.settings.topic_settings import UNIT_MS, LogConfig
 
 WITHOUT_ATTRIBUTE = {
     "log.dir",
@@ -31,47 +30,40 @@ def test_the_page_of_settings_is_current() -> None:
 
 
 def test_every_setting_is_named_once_and_its_default_can_be_read() -> None:
-    assert len(BROKER_SETTINGS) == sum(len(theme) for theme in THEMES.values())
+    assert len(BROKER_SETTINGS) == sum(map(len, THEMES.values())) + len(ELSEWHERE)
     for setting in [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()]:
         assert setting.documentation.endswith(".")
         assert setting.write(setting.read(setting.default)) == setting.default, setting.name
+        assert bool(setting.refusal) == (setting.effect is Effect.REFUSED)
 
 
 def test_what_works_has_an_attribute_and_what_has_an_attribute_works() -> None:
     attributes = {setting_name(one.name) for one in fields(BrokerConfig)} - {"layers"}
-    assert attributes | WITHOUT_ATTRIBUTE == effects.WORKS
+    works = {one.name for one in BROKER_SETTINGS.values() if one.effect is Effect.WORKS}
+    assert attributes | WITHOUT_ATTRIBUTE == works
     assert attributes.isdisjoint(WITHOUT_ATTRIBUTE)
-
-
-def test_effects_are_about_settings_that_exist() -> None:
-    assert BROKER_SETTINGS.keys() >= effects.WORKS
-    assert effects.REFUSED.keys() <= BROKER_SETTINGS.keys() - effects.WORKS
-    assert effects.NOT_LIVE <= effects.WORKS
-    assert TOPIC_SETTINGS.keys() >= effects.TOPIC_WORKS
-    assert effects.TOPIC_REFUSED.keys() <= TOPIC_SETTINGS.keys() - effects.TOPIC_WORKS
 
 
 def test_topics_and_brokers_agree() -> None:
     """A topic's default is the broker's default, in the topic's unit."""
-    assert BROKER_SYNONYMS.keys() <= TOPIC_SETTINGS.keys()
-    for name, synonyms in BROKER_SYNONYMS.items():
-        assert synonyms == broker_synonyms(synonyms[0]), name
-        topic = TOPIC_SETTINGS[name]
-        last = BROKER_SETTINGS[synonyms[-1]]
+    for name, topic in TOPIC_SETTINGS.items():
+        if not topic.broker_names:
+            continue
+        assert topic.broker_names == broker_synonyms(topic.broker_names[0]), name
+        last = BROKER_SETTINGS[topic.broker_names[-1]]
         value = last.read(last.default)
-        if synonyms[-1] in UNIT_MS:
+        if last.name in UNIT_MS:
             assert isinstance(value, int)
-            value *= UNIT_MS[synonyms[-1]]
+            value *= UNIT_MS[last.name]
         assert topic.read(topic.default) == value, name
 
 
 def test_logs_have_the_defaults_of_the_table() -> None:
     config = LogConfig()
     for one in fields(LogConfig):
-        setting = TOPIC_SETTINGS.get(setting_name(one.name))
-        if setting is not None:
-            value = setting.read(setting.default)
-            assert getattr(config, one.name) == (frozenset(value) if one.name == "cleanup_policy" else value)  # type: ignore[arg-type]
+        setting = TOPIC_SETTINGS[setting_name(one.name)]
+        value = setting.read(setting.default)
+        assert getattr(config, one.name) == (frozenset(value) if one.name == "cleanup_policy" else value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

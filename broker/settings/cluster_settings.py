@@ -1,0 +1,162 @@
+"""Settings of the broker as a member of its cluster: identity, ZooKeeper, shutdown, controller, metrics, quotas."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.broker.settings.definition import read_table, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """Identity of a broker, its ZooKeeper session, and its shutdown."""
+
+    broker_id: int = setting(
+        "int -1 any high read-only",
+        "Number of this broker in the cluster; -1 takes the one in meta.properties, or a generated one.",
+    )
+    broker_id_generation_enable: bool = setting(
+        "boolean true any medium read-only",
+        "Whether a broker without a number may have one generated from ZooKeeper's sequence.",
+    )
+    reserved_broker_max_id: int = setting("int 1000 >=0 medium read-only", "Generated numbers begin above this one.")
+    broker_rack: str | None = setting(
+        "string - any medium read-only",
+        "Where the broker stands; replicas are spread over racks.",
+    )
+    zookeeper_connect: str = setting(
+        "string - any high read-only",
+        "host:port of ZooKeeper's servers with commas between, and perhaps a chroot path at the end.",
+    )
+    zookeeper_session_timeout_ms: int = setting(
+        "int 18000 any high read-only",
+        "How long ZooKeeper waits for a silent broker before it takes it for dead.",
+    )
+    zookeeper_connection_timeout_ms: int = setting(
+        "int - any high read-only",
+        "How long the start waits for ZooKeeper; the session's timeout when not set.",
+        value=18000,
+    )
+    controlled_shutdown_enable: bool = setting(
+        "boolean true any medium read-only",
+        "Whether a broker hands its partitions over before it stops.",
+    )
+    controlled_shutdown_max_retries: int = setting(
+        "int 3 any medium read-only",
+        "How often it asks the controller to take them, when that fails.",
+    )
+    controlled_shutdown_retry_backoff_ms: int = setting(
+        "long 5000 any medium read-only",
+        "Pause between two such attempts.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterBrokerListener:
+    """Listener of the broker that other brokers use."""
+
+    inter_broker_listener_name: str = setting(
+        "string - any medium read-only",
+        "Listener that brokers reach each other by; by its protocol when not set.",
+        value="PLAINTEXT",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControllerSettings(InterBrokerListener):
+    """Settings that the active controller obeys."""
+
+    delete_topic_enable: bool = setting("boolean true any high read-only", "Whether topics may be deleted.")
+    unclean_leader_election_enable: bool = setting(
+        "boolean false any high cluster-wide",
+        "Whether a replica that is not in sync may lead when no other lives: records may be lost.",
+        live="controller",
+    )
+    auto_leader_rebalance_enable: bool = setting(
+        "boolean true any high read-only",
+        "Whether the controller gives leadership back to preferred replicas from time to time.",
+    )
+    leader_imbalance_per_broker_percentage: int = setting(
+        "int 10 any high read-only",
+        "Percentage of a broker's partitions led elsewhere that makes it do so.",
+    )
+    leader_imbalance_check_interval_seconds: int = setting("long 300 >=1 high read-only", "How often it looks.")
+    controller_socket_timeout_ms: int = setting(
+        "int 30000 any medium read-only",
+        "How long the controller waits for a broker's answer.",
+    )
+
+
+OTHER_CLUSTER_SETTINGS: Final = read_table("""
+zookeeper.set.acl boolean false any high read-only refused
+    Whether znodes are created with access lists for the broker's identity only. | access lists of znodes are not built
+zookeeper.max.in.flight.requests int 10 >=1 high read-only none
+    Requests that may be on their way to ZooKeeper at once.
+zookeeper.ssl.client.enable boolean false any medium read-only refused
+    Whether ZooKeeper is spoken to through TLS. | TLS towards ZooKeeper is not built
+zookeeper.clientCnxnSocket string - any medium read-only none
+    Class name of the Java client's socket, for TLS.
+zookeeper.ssl.keystore.location string - any medium read-only none
+    Key store for a certificate of our own towards ZooKeeper.
+zookeeper.ssl.keystore.password password - any medium read-only none
+    Password of that key store.
+zookeeper.ssl.keystore.type string - any medium read-only none
+    Type of that key store; found by the file's name when not set.
+zookeeper.ssl.truststore.location string - any medium read-only none
+    Trust store that ZooKeeper's certificate is checked with.
+zookeeper.ssl.truststore.password password - any medium read-only none
+    Password of that trust store.
+zookeeper.ssl.truststore.type string - any medium read-only none
+    Type of that trust store; found by the file's name when not set.
+zookeeper.ssl.protocol string TLSv1.2 any low read-only none
+    TLS version offered to ZooKeeper.
+zookeeper.ssl.enabled.protocols list - any low read-only none
+    TLS versions allowed towards ZooKeeper; the one of zookeeper.ssl.protocol when not set.
+zookeeper.ssl.cipher.suites list - any low read-only none
+    Cipher suites allowed towards ZooKeeper.
+zookeeper.ssl.endpoint.identification.algorithm string HTTPS any low read-only none
+    HTTPS checks ZooKeeper's host name against its certificate; empty does not.
+zookeeper.ssl.crl.enable boolean false any low read-only none
+    Whether revocation lists are looked at for ZooKeeper's certificate.
+zookeeper.ssl.ocsp.enable boolean false any low read-only none
+    Whether revocation is asked for online for ZooKeeper's certificate.
+num.io.threads int 8 >=1 high cluster-wide none
+    Threads that handle requests; here one loop does it all.
+request.timeout.ms int 30000 any high read-only none
+    How long a request of this broker to another waits for its answer.
+socket.connection.setup.timeout.ms long 10000 any medium read-only none
+    How long a connection to another broker may take to come up, at first.
+socket.connection.setup.timeout.max.ms long 30000 any medium read-only none
+    What that time grows to when connecting goes on failing.
+authorizer.class.name string '' any low read-only refused
+    Class that decides who may do what; empty: everybody may do everything. | access control is not built
+early.start.listeners string - any high read-only none
+    Listeners that open before the others, as soon as the broker's own work can be done.
+max.request.partition.size.limit int 2000 >=1 medium read-only none
+    The most partitions in an answer to DescribeTopicPartitions.
+metrics.num.samples int 2 >=1 low read-only none
+    Samples that a measured rate is made of.
+metrics.sample.window.ms long 30000 >=1 low read-only none
+    Length of one such sample.
+metric.reporters list '' any low cluster-wide none
+    Classes that metrics are handed to.
+auto.include.jmx.reporter boolean true any low read-only none
+    Whether Java's JMX reporter is one of them without being named.
+metrics.recording.level string INFO any low read-only none
+    How fine metrics are recorded.
+kafka.metrics.reporters list '' any low read-only none
+    Classes that the server's own metrics are handed to.
+kafka.metrics.polling.interval.secs int 10 >=1 low read-only none
+    How often those are handed over.
+telemetry.max.bytes int 1048576 >=1 low read-only none
+    The most that a client may push in metrics at once, compressed.
+quota.window.num int 11 >=1 low read-only none
+    Samples kept for client quotas.
+quota.window.size.seconds int 1 >=1 low read-only none
+    Length of one sample of client quotas.
+controller.quota.window.num int 11 >=1 low read-only none
+    Samples kept for quotas of controller mutations.
+controller.quota.window.size.seconds int 1 >=1 low read-only none
+    Length of one sample of those.
+client.quota.callback.class class - any low read-only refused
+    Class that decides which quota a client gets. | Java classes cannot be loaded
+""")

@@ -1,0 +1,187 @@
+"""Settings of listeners, sockets and replication: how brokers talk, with clients and with each other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.broker.settings.cluster_settings import InterBrokerListener
+from odradek.broker.settings.definition import read_table, setting
+from odradek.broker.settings.listeners import Listener
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionSettings(InterBrokerListener):
+    """Listeners, sockets, and what one connection and all together may take."""
+
+    listeners: tuple[Listener, ...] = setting(
+        "string PLAINTEXT://:9092 any high per-broker",
+        "What to listen on: NAME://host:port with commas between; an empty host is every interface.",
+        value=(),
+    )
+    advertised_listeners: tuple[Listener, ...] = setting(
+        "string - any high per-broker",
+        "What clients and brokers are told to connect to; the same as listeners when not set.",
+        value=(),
+    )
+    socket_send_buffer_bytes: int = setting(
+        "int 102400 any high read-only",
+        "Kernel's send buffer of a connection; -1 leaves it to the system.",
+    )
+    socket_receive_buffer_bytes: int = setting(
+        "int 102400 any high read-only",
+        "Kernel's receive buffer of a connection; -1 leaves it to the system.",
+    )
+    socket_request_max_bytes: int = setting(
+        "int 104857600 >=1 high read-only",
+        "The largest request; a larger one closes its connection.",
+    )
+    socket_listen_backlog_size: int = setting(
+        "int 50 >=1 medium read-only",
+        "Connections that may wait to be accepted.",
+    )
+    max_connections_per_ip: int = setting(
+        "int 2147483647 >=0 medium cluster-wide",
+        "Connections from one address; more are closed at once.",
+        live="sockets",
+    )
+    max_connections_per_ip_overrides: Mapping[str, int] = setting(
+        "string '' any medium cluster-wide",
+        "Other limits for some addresses: host:number with commas between.",
+        live="sockets",
+        value={},
+    )
+    max_connections: int = setting(
+        "int 2147483647 >=0 medium cluster-wide",
+        "Connections of the broker, or of one listener with its prefix.",
+        live="sockets",
+    )
+    connections_max_idle_ms: int = setting(
+        "long 600000 any medium read-only",
+        "A connection that is silent for so long is closed.",
+    )
+
+    def connections_of_address_max(self, host: str) -> int:
+        """How many connections that address may have."""
+        return self.max_connections_per_ip_overrides.get(host, self.max_connections_per_ip)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetcherSettings:
+    """What a follower asks its leaders for."""
+
+    replica_fetch_max_bytes: int = setting(
+        "int 1048576 >=0 medium read-only",
+        "Bytes a follower asks for of each partition; a larger first batch comes whole.",
+    )
+    replica_fetch_wait_max_ms: int = setting(
+        "int 500 any high read-only",
+        "How long a leader may hold a follower's fetch back while there is little to send.",
+    )
+    replica_fetch_backoff_ms: int = setting(
+        "int 1000 >=0 medium read-only",
+        "Pause of a follower's partition after an error.",
+    )
+    replica_fetch_min_bytes: int = setting(
+        "int 1 any high read-only",
+        "Bytes that a leader should wait for before it answers a follower.",
+    )
+    replica_fetch_response_max_bytes: int = setting(
+        "int 10485760 >=0 medium read-only",
+        "Bytes a follower asks for altogether.",
+    )
+    num_replica_fetchers: int = setting(
+        "int 1 any high cluster-wide",
+        "Connections that a follower fetches from each leader with.",
+        live="fetchers",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicationSettings:
+    """In-sync replicas, fetch sessions, throttled replication, moves between directories."""
+
+    fetch_max_bytes: int = setting(
+        "int 57671680 >=1024 medium read-only",
+        "The most that one fetch is answered with, whatever the client allows.",
+    )
+    max_incremental_fetch_session_cache_slots: int = setting(
+        "int 1000 >=0 medium read-only",
+        "Incremental fetch sessions kept at once.",
+    )
+    replica_lag_time_max_ms: int = setting(
+        "long 30000 any high read-only",
+        "A follower that has not caught up for so long leaves the in-sync replicas.",
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = setting(
+        "long 5000 any high read-only",
+        "How often high watermarks are written to disk.",
+    )
+    num_replica_alter_log_dirs_threads: int = setting(
+        "int - any high read-only",
+        "Threads that move replicas between directories; one for each directory when not set.",
+        value=1,
+    )
+    leader_replication_throttled_rate: int | None = setting(
+        "long - >=0 medium cluster-wide internal",
+        "Bytes per second that followers of throttled replicas may read from this broker; set by reassignments.",
+        live="throttles",
+    )
+    follower_replication_throttled_rate: int | None = setting(
+        "long - >=0 medium cluster-wide internal",
+        "Bytes per second that throttled replicas of this broker may fetch; set by reassignments.",
+        live="throttles",
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int | None = setting(
+        "long - >=0 medium cluster-wide internal",
+        "Bytes per second that moves between directories may copy; set by reassignments.",
+        live="throttles",
+    )
+    replication_quota_window_num: int = setting("int 11 >=1 low read-only", "Samples kept for replication quotas.")
+    replication_quota_window_size_seconds: int = setting(
+        "int 1 >=1 low read-only",
+        "Length of one sample of replication quotas.",
+    )
+    alter_log_dirs_replication_quota_window_num: int = setting(
+        "int 11 >=1 low read-only",
+        "Samples kept for the quota of moves between directories.",
+    )
+    alter_log_dirs_replication_quota_window_size_seconds: int = setting(
+        "int 1 >=1 low read-only",
+        "Length of one sample of that quota.",
+    )
+
+
+OTHER_NETWORK_SETTINGS: Final = read_table("""
+listener.security.protocol.map string \
+    SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT \
+    any low per-broker works
+    Which security protocol each listener name speaks: NAME:PROTOCOL with commas between.
+control.plane.listener.name string - any high read-only refused
+    Listener for the controller's requests alone. | a listener for the controller alone is not built
+security.inter.broker.protocol string PLAINTEXT {PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL} medium read-only works
+    Protocol between brokers, when no listener is named for them.
+inter.broker.protocol.version string 3.9-IV0 any medium read-only none
+    Kafka release whose requests brokers speak among themselves.
+max.connection.creation.rate int 2147483647 >=0 medium cluster-wide none
+    New connections a second, of the broker or of one listener with its prefix.
+connection.failed.authentication.delay.ms int 100 >=0 low read-only none
+    Pause before a connection is closed that could not authenticate.
+queued.max.requests int 500 >=1 high read-only none
+    Requests that may wait to be handled; here they wait in their connections.
+queued.max.request.bytes long -1 any medium read-only none
+    Bytes of requests that may wait; -1 is no limit.
+num.network.threads int 3 >=1 high cluster-wide none
+    Threads for sockets; here one loop does it all.
+replica.socket.timeout.ms int 30000 any high read-only none
+    How long a follower waits for the answer to a fetch; more than replica.fetch.wait.max.ms.
+replica.socket.receive.buffer.bytes int 65536 any high read-only none
+    Kernel's receive buffer of a follower's connection.
+replica.selector.class string - any medium read-only refused
+    Class that chooses the replica a consumer reads from; not set: the leader. | Java classes cannot be loaded
+fetch.purgatory.purge.interval.requests int 1000 any medium read-only none
+    Finished waiting fetches that may lie about before they are swept.
+producer.purgatory.purge.interval.requests int 1000 any medium read-only none
+    Finished waiting produce requests that may lie about before they are swept.
+delete.records.purgatory.purge.interval.requests int 1 any medium read-only none
+    The same of DeleteRecords.
+""")

@@ -1,0 +1,148 @@
+"""Settings of TLS, SASL, tokens and secrets. None of them works yet."""
+
+from typing import Final
+
+from odradek.broker.settings.definition import read_table
+
+SECURITY_SETTINGS: Final = read_table("""
+connections.max.reauth.ms long 0 any medium read-only none
+    A SASL session lasts so long before the client must authenticate again; 0 for ever.
+sasl.server.max.receive.size int 524288 any medium read-only none
+    The largest packet of an authentication.
+security.providers string - any low read-only none
+    Java classes of security providers.
+principal.builder.class class \
+    org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder \
+    any medium per-broker none
+    Class that makes a principal of a connection.
+ssl.client.auth string none {required,requested,none} medium per-broker none
+    Whether clients must show a certificate.
+ssl.principal.mapping.rules string DEFAULT any low read-only none
+    How a certificate's name becomes a user's.
+ssl.allow.dn.changes boolean false any low read-only none
+    Whether a renewed certificate may have another distinguished name.
+ssl.allow.san.changes boolean false any low read-only none
+    Whether a renewed certificate may lack alternative names of the old.
+ssl.protocol string TLSv1.3 any medium per-broker none
+    TLS version to begin with.
+ssl.provider string - any medium per-broker none
+    Java's provider of TLS.
+ssl.enabled.protocols list TLSv1.2,TLSv1.3 any medium per-broker none
+    TLS versions allowed.
+ssl.keystore.type string JKS any medium per-broker none
+    Type of the key store.
+ssl.keystore.location string - any medium per-broker none
+    File of the key store.
+ssl.keystore.password password - any medium per-broker none
+    Password of the key store.
+ssl.key.password password - any medium per-broker none
+    Password of the private key.
+ssl.keystore.key password - any medium per-broker none
+    Private key as PEM text.
+ssl.keystore.certificate.chain password - any medium per-broker none
+    Certificates as PEM text.
+ssl.truststore.type string JKS any medium per-broker none
+    Type of the trust store.
+ssl.truststore.location string - any medium per-broker none
+    File of the trust store.
+ssl.truststore.password password - any medium per-broker none
+    Password of the trust store.
+ssl.truststore.certificates password - any medium per-broker none
+    Trusted certificates as PEM text.
+ssl.keymanager.algorithm string SunX509 any medium per-broker none
+    Java's algorithm for keys.
+ssl.trustmanager.algorithm string PKIX any medium per-broker none
+    Java's algorithm for trust.
+ssl.endpoint.identification.algorithm string https any low per-broker none
+    How a server's name is checked against its certificate.
+ssl.secure.random.implementation string - any low per-broker none
+    Java's random numbers for TLS.
+ssl.cipher.suites list '' any medium per-broker none
+    Cipher suites allowed.
+ssl.engine.factory.class class - any low per-broker refused
+    Class that makes TLS engines. | Java classes cannot be loaded
+sasl.mechanism.inter.broker.protocol string GSSAPI any medium per-broker none
+    Mechanism between brokers.
+sasl.enabled.mechanisms list GSSAPI any medium per-broker none
+    Mechanisms that clients may use.
+sasl.server.callback.handler.class class - any medium read-only refused
+    Class that answers a mechanism's questions on the server. | Java classes cannot be loaded
+sasl.kerberos.principal.to.local.rules list DEFAULT any medium per-broker none
+    How a Kerberos name becomes a user's.
+sasl.jaas.config password - any medium per-broker none
+    Login of the broker in JAAS form.
+sasl.client.callback.handler.class class - any medium read-only none
+    Class that answers a mechanism's questions on the client.
+sasl.login.class class - any medium read-only none
+    Class that logs in.
+sasl.login.callback.handler.class class - any medium read-only none
+    Class that answers the login's questions.
+sasl.kerberos.service.name string - any medium per-broker none
+    Kerberos name that brokers run as.
+sasl.kerberos.kinit.cmd string /usr/bin/kinit any medium per-broker none
+    Path of kinit.
+sasl.kerberos.ticket.renew.window.factor double 0.8 any medium per-broker none
+    Part of a ticket's life after which it is renewed.
+sasl.kerberos.ticket.renew.jitter double 0.05 any medium per-broker none
+    Random part of that time.
+sasl.kerberos.min.time.before.relogin long 60000 any medium per-broker none
+    The least time between two renewals.
+sasl.login.refresh.window.factor double 0.8 any medium per-broker none
+    Part of a token's life after which it is renewed.
+sasl.login.refresh.window.jitter double 0.05 any medium per-broker none
+    Random part of that time.
+sasl.login.refresh.min.period.seconds short 60 any medium per-broker none
+    The least time between two renewals of a token.
+sasl.login.refresh.buffer.seconds short 300 any medium per-broker none
+    Time before its end by which a token is renewed.
+sasl.login.connect.timeout.ms int - any low read-only none
+    How long a connection to the token's issuer may take.
+sasl.login.read.timeout.ms int - any low read-only none
+    How long an answer of the token's issuer may take.
+sasl.login.retry.backoff.max.ms long 10000 any low read-only none
+    Longest pause between two attempts to log in.
+sasl.login.retry.backoff.ms long 100 any low read-only none
+    First pause between two attempts to log in.
+sasl.oauthbearer.scope.claim.name string scope any low read-only none
+    Claim that holds a token's scope.
+sasl.oauthbearer.sub.claim.name string sub any low read-only none
+    Claim that holds a token's subject.
+sasl.oauthbearer.token.endpoint.url string - any medium read-only none
+    Address of the token's issuer.
+sasl.oauthbearer.jwks.endpoint.url string - any medium read-only none
+    Address of the issuer's keys.
+sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000 any low read-only none
+    How often those keys are fetched.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100 any low read-only none
+    First pause when that fails.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000 any low read-only none
+    Longest pause when that fails.
+sasl.oauthbearer.clock.skew.seconds int 30 any low read-only none
+    How far clocks may differ.
+sasl.oauthbearer.expected.audience list - any low read-only none
+    Audience that a token must name.
+sasl.oauthbearer.expected.issuer string - any low read-only none
+    Issuer that a token must name.
+delegation.token.secret.key password - any medium read-only refused
+    Key that delegation tokens are signed with; the same on every broker. | delegation tokens are not built
+delegation.token.master.key password - any medium read-only refused
+    Old name of that key. | delegation tokens are not built
+delegation.token.max.lifetime.ms long 604800000 >=1 medium read-only none
+    Longest life of a token.
+delegation.token.expiry.time.ms long 86400000 >=1 medium read-only none
+    Life of a token that is not renewed.
+delegation.token.expiry.check.interval.ms long 3600000 >=1 low read-only none
+    How often expired tokens are looked for.
+password.encoder.secret password - any medium read-only none
+    Secret that passwords in ZooKeeper are encrypted with.
+password.encoder.old.secret password - any medium read-only none
+    The secret before, while it is being changed.
+password.encoder.keyfactory.algorithm string - any low read-only none
+    Algorithm that makes the key.
+password.encoder.cipher.algorithm string AES/CBC/PKCS5Padding any low read-only none
+    Cipher.
+password.encoder.key.length int 128 >=8 low read-only none
+    Length of the key in bits.
+password.encoder.iterations int 4096 >=1024 low read-only none
+    Rounds that make the key.
+""")
