@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from odradek.controller.assignment import assign_replicas, check_assignment, check_numbering, random_start
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.primitives import ZERO_UUID
 from odradek.zk_schema.lost_answers import create_if_missing, repeated
 from odradek.zk_schema.store import (
     BadVersion,
@@ -94,19 +95,27 @@ def zookeeper_away() -> Iterator[None]:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, str(away)) from away
 
 
+def name_fault(topic: str) -> str | None:
+    """What is wrong with a topic's name, in the words of Kafka's Topic.validate; None when it is legal."""
+    if not topic:
+        return "Topic name is invalid: the empty string is not allowed"
+    if topic in (".", ".."):
+        return f"Topic name is invalid: '{topic}' is not allowed"
+    if len(topic) > NAME_LENGTH_MAX:
+        return f"Topic name is invalid: the length of '{topic}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    if LEGAL_NAME.fullmatch(topic) is None:
+        return (
+            f"Topic name is invalid: '{topic}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        )
+    return None
+
+
 def check_name(topic: str) -> None:
     """Raises KafkaError: INVALID_TOPIC_EXCEPTION."""
-    if not topic:
-        why = "the empty string is not allowed"
-    elif topic in (".", ".."):
-        why = f"'{topic}' is not allowed"
-    elif len(topic) > NAME_LENGTH_MAX:
-        why = f"the length of '{topic}' is longer than the max allowed length {NAME_LENGTH_MAX}"
-    elif LEGAL_NAME.fullmatch(topic) is None:
-        why = f"'{topic}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-    else:
-        return
-    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
+    fault = name_fault(topic)
+    if fault is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
 
 
 def collide(one: str, other: str) -> bool:
@@ -132,7 +141,8 @@ async def create_topic(
     *,
     validate_only: bool = False,
 ) -> Created:
-    """Check everything, then write the settings and the assignment in one transaction.
+    """Check everything, then write the settings and the assignment in one transaction. `validate_only` writes nothing
+    and answers with the zero id.
 
     Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG.
@@ -142,7 +152,7 @@ async def create_topic(
         await _check_is_new(store, new.name)
     settings = _settings(new, check_settings)
     assignment = _assignment(new, racks, defaults, randomness)
-    topic_id = new_topic_id(randomness)
+    topic_id = ZERO_UUID if validate_only else new_topic_id(randomness)
     if not validate_only:
         data = TopicAssignment(
             {partition: PartitionReplicas(tuple(replicas)) for partition, replicas in assignment.items()}, topic_id

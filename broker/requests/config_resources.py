@@ -107,16 +107,22 @@ async def replace_settings(
     broker: Services, kind: int, name: str, settings: Mapping[str, str], validate_only: bool
 ) -> None:
     """Check a topic's or a broker's new settings as a whole, and write them. Raises KafkaError and StoreError."""
-    if kind == ResourceType.TOPIC:
-        validate_topic_config(broker.config, settings)
-    else:
-        _check_broker_settings(broker, name, settings)
+    try:
+        if kind == ResourceType.TOPIC:
+            validate_topic_config(broker.config, settings)
+        else:
+            _check_broker_settings(broker, name, settings)
+    except BadValue as error:
+        resource = f"ConfigResource(type={ResourceType(kind).name}, name='{name}')"
+        code = ErrorCode.INVALID_CONFIG if kind == ResourceType.TOPIC else ErrorCode.INVALID_REQUEST
+        raise refuse(code, f"Invalid config value for resource {resource}: {error}") from None
     if not validate_only:
         await change_entity(broker.zookeeper, entity(kind, name), settings)
 
 
 def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, str]) -> None:
-    """Raises KafkaError INVALID_REQUEST: Kafka's own code here (KAFKA-13609). Names nobody knows are let through."""
+    """Raises BadValue, or KafkaError INVALID_REQUEST: Kafka's own code here (KAFKA-13609). Names nobody knows are let
+    through."""
     known = {one: setting for one in settings if (setting := known_setting(one)) is not None}
     _refuse_some(
         "Cannot update these configs dynamically", (one for one, setting in known.items() if not setting.changes_live)
@@ -135,16 +141,13 @@ def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, s
         (one for one, setting in known.items() if setting.is_sensitive),
     )
     layers = broker.config.layers
-    try:
-        for one, setting in known.items():
-            setting.read(settings[one])
-        if name:
-            changed = broker.config.with_dynamic(layers.dynamic_default, settings)
-        else:
-            changed = broker.config.with_dynamic(settings, layers.dynamic_broker)
-        check_live_change(layers, changed.layers)
-    except BadValue as error:
-        raise refuse(ErrorCode.INVALID_REQUEST, str(error)) from None
+    for one, setting in known.items():
+        setting.read(settings[one])
+    if name:
+        changed = broker.config.with_dynamic(layers.dynamic_default, settings)
+    else:
+        changed = broker.config.with_dynamic(settings, layers.dynamic_broker)
+    check_live_change(layers, changed.layers)
 
 
 def _refuse_some(reason: str, names: Iterable[str]) -> None:

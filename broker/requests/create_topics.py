@@ -1,11 +1,16 @@
 """CreateTopics (key 19), versions 0 to 7: to the controller; answered when this broker knows the leaders, or in time.
 
-Each topic is checked and written by itself. Not done: quotas on topic creation (KIP-599), create.topic.policy.
+Each topic is checked and written by itself. From version 5 the answer has all settings of the topic and where each
+comes from. Stricter than Kafka: an assignment with an empty list of replicas, or of the same partition twice, is
+INVALID_REPLICA_ASSIGNMENT; Kafka makes a partition that nobody holds, or takes the last of the two. Not done: quotas on
+topic creation (KIP-599), create.topic.policy.
 """
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
+from odradek.broker.config import BrokerConfig
 from odradek.broker.requests.admin_services import (
     AdminServices,
     defaults,
@@ -14,7 +19,9 @@ from odradek.broker.requests.admin_services import (
     require_controller,
     until_metadata,
 )
+from odradek.broker.requests.describe_configs import topic_entries
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.settings.definition import BadValue
 from odradek.broker.settings.topic_config import validate_topic_config
 from odradek.controller.topic_admin import NewTopic, create_topic
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -29,8 +36,7 @@ from odradek.protocol.messages.create_topics import (
 REQUEST = CreateTopicsRequest
 VERSIONS = (0, 7)
 
-TOPIC_CONFIG = 1
-"""Config source: the topic's own."""
+FIRST_VERSION_WITH_CONFIGS = 5
 
 
 def handle(broker: AdminServices, request: CreateTopicsRequest, context: RequestContext) -> Outcome:
@@ -43,6 +49,8 @@ async def _create(broker: AdminServices, request: CreateTopicsRequest, context: 
     for topic in request.topics:
         if topic.name not in results:
             results[topic.name] = await _create_one(broker, topic, request.validate_only, times[topic.name])
+            if results[topic.name].error_code == ErrorCode.NONE and context.api_version >= FIRST_VERSION_WITH_CONFIGS:
+                results[topic.name].configs = _configs(broker.config, topic)
     if not request.validate_only:
         await _wait(broker, results, request.timeout_ms)
     return Reply(CreateTopicsResponse(topics=list(results.values())))
@@ -62,7 +70,7 @@ async def _create_one(
             racks(broker),
             defaults(broker),
             broker.random,
-            lambda settings: validate_topic_config(broker.config, settings),
+            partial(_check_settings, broker.config),
             validate_only=validate_only,
         )
     except KafkaError as error:
@@ -72,11 +80,28 @@ async def _create_one(
         topic_id=created.topic_id,
         num_partitions=created.partitions,
         replication_factor=created.replication_factor,
-        configs=[
-            CreatableTopicConfigs(name=name, value=value, config_source=TOPIC_CONFIG)
-            for name, value in settings.items()
-        ],
+        error_message=None,
     )
+
+
+def _configs(config: BrokerConfig, topic: CreatableTopic) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.config_source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in topic_entries(config, {one.name: one.value for one in topic.configs if one.value is not None})
+    ]
+
+
+def _check_settings(config: BrokerConfig, settings: Mapping[str, str]) -> None:
+    try:
+        validate_topic_config(config, settings)
+    except BadValue as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def _new_topic(topic: CreatableTopic, settings: Mapping[str, str | None]) -> NewTopic:

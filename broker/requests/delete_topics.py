@@ -1,10 +1,9 @@
 """DeleteTopics (key 20), versions 0 to 6: to the controller; answered when this broker has forgotten the topics.
 
-Version 6 names topics by name or by id. With delete.topic.enable=false the answer is TOPIC_DELETION_DISABLED, below
+Version 6 names topics by name or by id; with neither the answer is TOPIC_AUTHORIZATION_FAILED, as Kafka's. A topic
+named twice is deleted, and answered twice. With delete.topic.enable=false the answer is TOPIC_DELETION_DISABLED, below
 version 3 INVALID_REQUEST. A topic with a replica out of reach stays marked: REQUEST_TIMED_OUT. Not done: quotas.
 """
-
-from collections import Counter
 
 from odradek.broker.requests.admin_services import AdminServices, require_controller, until_metadata
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
@@ -34,17 +33,12 @@ async def _delete(broker: AdminServices, request: DeleteTopicsRequest, version: 
         asked = request.topics
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    times = Counter((topic.name, topic.topic_id) for topic in asked)
-    results: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
-    for topic in asked:
-        key = (topic.name, topic.topic_id)
-        if key not in results:
-            results[key] = await _mark(broker, topic, version, times[key])
-    await _wait(broker, list(results.values()), request.timeout_ms)
-    return Reply(DeleteTopicsResponse(responses=list(results.values())))
+    results = [await _mark(broker, topic, version) for topic in asked]
+    await _wait(broker, results, request.timeout_ms)
+    return Reply(DeleteTopicsResponse(responses=results))
 
 
-async def _mark(broker: AdminServices, topic: DeleteTopicState, version: int, times: int) -> DeletableTopicResult:
+async def _mark(broker: AdminServices, topic: DeleteTopicState, version: int) -> DeletableTopicResult:
     result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
     try:
         require_controller(broker)
@@ -52,8 +46,10 @@ async def _mark(broker: AdminServices, topic: DeleteTopicState, version: int, ti
             disabled = version >= FIRST_VERSION_WITH_DELETION_DISABLED
             code = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST
             raise KafkaError(code, "delete.topic.enable is false")
-        if times > 1 or (topic.name is not None) == (topic.topic_id != ZERO_UUID):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Each topic once, by its name or by its id")
+        if topic.name is None and topic.topic_id == ZERO_UUID:
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if topic.name is not None and topic.topic_id != ZERO_UUID:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified.")
         result.name, result.topic_id = _resolve(broker, topic)
         await mark_for_deletion(broker.zookeeper, result.name)
     except KafkaError as error:

@@ -1,5 +1,9 @@
-"""DescribeCluster (key 60), versions 0 and 1: the live brokers and the controller (KIP-700)."""
+"""DescribeCluster (key 60), versions 0 and 1: the live brokers and the controller (KIP-700).
 
+The operations that a client is authorized to are all there are: access control is not built.
+"""
+
+from odradek.broker.requests.authorized_operations import ALL_OF_CLUSTER
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -24,11 +28,12 @@ def handle(broker: Services, request: DescribeClusterRequest, context: RequestCo
             )
         )
     nodes = broker.metadata.nodes(context.listener)
-    return Reply(
-        DescribeClusterResponse(
-            endpoint_type=BROKERS,
-            cluster_id=broker.identity.cluster_id,
-            controller_id=broker.metadata.controller_id,
-            brokers=[DescribeClusterBroker(broker_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
-        )
+    response = DescribeClusterResponse(
+        endpoint_type=BROKERS,
+        cluster_id=broker.identity.cluster_id,
+        controller_id=broker.metadata.controller_id,
+        brokers=[DescribeClusterBroker(broker_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ALL_OF_CLUSTER
+    return Reply(response)

@@ -9,6 +9,7 @@ type of. Version 3 adds types and documentation. Not done: groups, client metric
 from collections.abc import Mapping
 from typing import Final
 
+from odradek.broker.config import BrokerConfig
 from odradek.broker.requests import loggers
 from odradek.broker.requests.config_resources import ResourceType, refuse, settings_of
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
@@ -17,6 +18,7 @@ from odradek.broker.settings.catalog import BROKER_SETTINGS, TOPIC_SETTINGS, kno
 from odradek.broker.settings.definition import BadValue, Setting, ValueType
 from odradek.broker.settings.layers import Layers, Source
 from odradek.broker.settings.topic_config import topic_value
+from odradek.controller.topic_admin import check_name
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -82,9 +84,10 @@ async def _describe(
 
 async def _entries(broker: Services, kind: int, name: str) -> list[DescribeConfigsResourceResult]:
     if kind == ResourceType.TOPIC:
+        check_name(name)
         if name not in broker.metadata.topics:
             raise refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        return topic_entries(broker, await settings_of(broker, kind, name))
+        return topic_entries(broker.config, await settings_of(broker, kind, name))
     if kind == ResourceType.BROKER:
         return _broker_entries(broker, name)
     if kind == ResourceType.BROKER_LOGGER:
@@ -96,15 +99,15 @@ async def _entries(broker: Services, kind: int, name: str) -> list[DescribeConfi
     raise refuse(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
 
 
-def topic_entries(broker: Services, overrides: Mapping[str, str]) -> list[DescribeConfigsResourceResult]:
+def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[DescribeConfigsResourceResult]:
     """All settings of a topic that has these of its own, by name. Raises BadValue for one that cannot be read."""
     found = []
     for name in sorted({*TOPIC_SETTINGS, *overrides}):
         setting = TOPIC_SETTINGS.get(name)
-        text = None if setting is None else setting.write(topic_value(broker.config, overrides, name))
+        text = None if setting is None else setting.write(topic_value(config, overrides, name))
         sources: Sources = []
         if setting is not None and setting.broker_names:
-            sources = broker.config.layers.sources(setting.broker_names[0])
+            sources = config.layers.sources(setting.broker_names[0])
         if name in overrides:
             sources.insert(0, (name, text or "", Source.TOPIC))
         found.append(_entry(name, setting, text, sources, read_only=False))

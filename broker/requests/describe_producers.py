@@ -5,6 +5,7 @@ Clients ask the leader unless they name a broker; kafka-transactions --broker-id
 
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
+from odradek.controller.topic_admin import name_fault
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -32,6 +33,10 @@ def handle(broker: Services, request: DescribeProducersRequest, context: Request
 
 def _partition(broker: Services, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
+    answer.error_message = name_fault(topic)
+    if answer.error_message is not None:
+        answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return answer
     partition = broker.replicas.partition(topic, index)
     if isinstance(partition, ErrorCode):
         answer.error_code = partition

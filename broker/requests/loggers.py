@@ -1,5 +1,7 @@
 """A broker's loggers as a resource of the requests about settings: Python's loggers, with Kafka's names of levels.
 
+Kafka's own loggers are known by their names, each standing for the one of ours that tells the same.
+
 Source: Log4jController and RuntimeLoggerManager of Kafka 3.9.
 """
 
@@ -19,10 +21,46 @@ LEVELS: Final[dict[str, int]] = {
 }
 
 
+KAFKAS: Final[dict[str, str]] = {
+    "kafka": "odradek.broker",
+    "kafka.authorizer.logger": "odradek.broker.security",
+    "kafka.cluster.Partition": "odradek.broker.replication.partition",
+    "kafka.controller": "odradek.controller",
+    "kafka.controller.ControllerChannelManager": "odradek.controller.channels",
+    "kafka.controller.KafkaController": "odradek.controller.loop",
+    "kafka.coordinator.group": "odradek.broker.groups",
+    "kafka.coordinator.group.GroupCoordinator": "odradek.broker.groups.coordinator",
+    "kafka.coordinator.transaction": "odradek.broker.transactions",
+    "kafka.coordinator.transaction.TransactionCoordinator": "odradek.broker.transactions.coordinator",
+    "kafka.log": "odradek.broker.log",
+    "kafka.log.LogCleaner": "odradek.broker.log.compaction",
+    "kafka.log.LogManager": "odradek.broker.log.manager",
+    "kafka.log.UnifiedLog": "odradek.broker.log.log",
+    "kafka.network": "odradek.broker.network",
+    "kafka.network.RequestChannel$": "odradek.broker.network",
+    "kafka.request.logger": "odradek.broker.requests.dispatch",
+    "kafka.server": "odradek.broker.server",
+    "kafka.server.DynamicBrokerConfig": "odradek.broker.dynamic_config",
+    "kafka.server.KafkaApis": "odradek.broker.requests",
+    "kafka.server.KafkaServer": "odradek.broker.server",
+    "kafka.server.ReplicaFetcherThread": "odradek.broker.replication",
+    "kafka.server.ReplicaManager": "odradek.broker.replication.manager",
+    "kafka.zookeeper.ZooKeeperClient": "odradek.zk_schema",
+    "org.apache.kafka": "odradek",
+    "org.apache.zookeeper": "kazoo",
+    "state.change.logger": "odradek.controller.state_changes",
+}
+"""Kafka's loggers by which its log4j.properties and its users set levels, and which of ours each stands for."""
+
+
 def levels() -> dict[str, str]:
-    """The level that holds for each logger that there is."""
-    names = [name for name, logger in logging.root.manager.loggerDict.items() if isinstance(logger, logging.Logger)]
-    return {ROOT: _level(logging.root)} | {name: _level(logging.getLogger(name)) for name in sorted(names)}
+    """The level that holds for each logger that there is, ours and those of Kafka's that stand for one."""
+    ours = {name for name, logger in logging.root.manager.loggerDict.items() if isinstance(logger, logging.Logger)}
+    return {ROOT: _level(logging.root)} | {name: _level(_logger(name)) for name in sorted(ours | KAFKAS.keys())}
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.root if name == ROOT else logging.getLogger(KAFKAS.get(name, name))
 
 
 def _level(logger: logging.Logger) -> str:
@@ -39,8 +77,12 @@ def check_broker(own: int, name: str) -> None:
 
 
 def check(name: str, level: str | None) -> None:
-    """Whether a logger's level may be set so; None takes it away. Raises KafkaError."""
-    if name != ROOT and not isinstance(logging.root.manager.loggerDict.get(name), logging.Logger):
+    """Check that a logger's level may be set so; None takes it away. Raises KafkaError."""
+    if (
+        name != ROOT
+        and name not in KAFKAS
+        and not isinstance(logging.root.manager.loggerDict.get(name), logging.Logger)
+    ):
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
     if level is None:
         if name == ROOT:
@@ -55,5 +97,4 @@ def check(name: str, level: str | None) -> None:
 
 def set_level(name: str, level: str | None) -> None:
     """Both must have been checked."""
-    logger = logging.root if name == ROOT else logging.getLogger(name)
-    logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
+    _logger(name).setLevel(logging.NOTSET if level is None else LEVELS[level])

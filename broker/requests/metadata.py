@@ -3,14 +3,17 @@
 Version 0: no topics named means all; from version 1 null means all and an empty list none. A topic that does not exist
 is created when `auto.create.topics.enable` is set and the client allows it (always below version 4), and answered with
 LEADER_NOT_AVAILABLE until it has a leader. Version 10 and 11 carry topic ids in answers, version 12 also in requests.
-Never an error code of 0 with no partitions. Not done: authorized operations (INT32_MIN, or 0 when they are asked for).
+Never an error code of 0 with no partitions. The operations that a client is authorized to are all there are: access
+control is not built. A topic with neither name nor id is UNKNOWN_SERVER_ERROR, as Kafka says.
 """
 
 from collections.abc import Sequence
 
 from odradek.broker.metadata import INTERNAL_TOPICS
+from odradek.broker.requests.authorized_operations import ALL_OF_CLUSTER, ALL_OF_TOPIC
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
+from odradek.controller.topic_admin import name_fault
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
@@ -76,10 +79,10 @@ def _response(
         topics=list(topics),
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = 0
+        response.cluster_authorized_operations = ALL_OF_CLUSTER
     if request.include_topic_authorized_operations:
         for topic in response.topics:
-            topic.topic_authorized_operations = 0
+            topic.topic_authorized_operations = ALL_OF_TOPIC
     return response
 
 
@@ -88,6 +91,8 @@ def _answer(broker: Services, asked: MetadataRequestTopic, context: RequestConte
     if asked.topic_id != ZERO_UUID or name is None:
         if context.api_version < FIRST_VERSION_BY_ID:
             return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=asked.topic_id)
+        if asked.topic_id == ZERO_UUID:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, name="")
         name = broker.metadata.names.names_by_id.get(asked.topic_id)
         if name is None:
             return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id)
@@ -98,7 +103,8 @@ def _known(broker: Services, name: str, context: RequestContext) -> MetadataResp
     answer = MetadataResponseTopic(name=name, is_internal=name in INTERNAL_TOPICS)
     partitions = broker.metadata.topics.get(name)
     if partitions is None:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        legal = name_fault(name) is None
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
         return answer
     answer.topic_id = broker.metadata.topic_id(name)
     answer.partitions = [_partition(broker, state, context) for _, state in sorted(partitions.items())]

@@ -23,22 +23,19 @@ _REPLICA: Final = re.compile(r"\d+:\d+")
 
 
 def validate_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Raises KafkaError INVALID_CONFIG with Kafka's message, for the first thing that is wrong."""
+    """Check what somebody wants to set. For the first thing that is wrong raises BadValue or, when it is no single
+    value, KafkaError INVALID_CONFIG, with Kafka's messages."""
     for name, text in overrides.items():
         setting = TOPIC_SETTINGS.get(name)
         if setting is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
-        try:
-            value = setting.read(text)
-        except BadValue as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        value = setting.read(text)
         if setting.effect is Effect.REFUSED and value != setting.read(setting.default):
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: {setting.refusal}")
         if name in THROTTLED_REPLICAS:
             _check_replicas(name, value)
         if name == "message.format.version" and not _KAFKA_VERSION.fullmatch(str(value)):
-            reason = f"Invalid value {value} for configuration {name}: Version {value} is not a valid version"
-            raise KafkaError(ErrorCode.INVALID_CONFIG, reason)
+            raise BadValue(name, str(value), f"Version {value} is not a valid version")
     least, most = (topic_value(config, overrides, f"{bound}.compaction.lag.ms") for bound in ("min", "max"))
     assert isinstance(least, int) and isinstance(most, int)
     if least > most:
@@ -52,10 +49,11 @@ def _check_replicas(name: str, value: Value) -> None:
     assert isinstance(value, tuple)
     if value == ("*",) or all(_REPLICA.fullmatch(part) for part in value):
         return
-    raise KafkaError(
-        ErrorCode.INVALID_CONFIG,
-        f"Invalid value [{', '.join(value)}] for configuration {name}: {name} must be the literal '*' or a list of "
-        "replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+    raise BadValue(
+        name,
+        f"[{', '.join(value)}]",
+        f"{name} must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
     )
 
 

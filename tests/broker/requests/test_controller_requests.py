@@ -23,6 +23,8 @@ from odradek.broker.requests import (
     list_partition_reassignments,
 )
 from odradek.broker.requests.outcome import RequestContext
+from odradek.broker.settings.catalog import TOPIC_SETTINGS
+from odradek.broker.settings.layers import Source
 from odradek.controller.channels import OnResponse
 from odradek.controller.config import ControllerConfig
 from odradek.controller.loop import Controller
@@ -170,7 +172,14 @@ def test_create_then_delete(version: int) -> None:
         assert broker.metadata.partition_count("t") == 3, "known here when it is answered"
         if version >= 5:
             assert (topic.num_partitions, topic.replication_factor) == (3, 2)
-            assert [(config.name, config.value) for config in topic.configs] == [("retention.ms", "1000")]
+            sources = {config.name: (config.value, config.config_source) for config in topic.configs}
+            assert sources.keys() == TOPIC_SETTINGS.keys()
+            assert (sources["retention.ms"], sources["segment.ms"]) == (
+                ("1000", Source.TOPIC),
+                ("604800000", Source.DEFAULT),
+            )
+        if version >= 1:
+            assert topic.error_message is None
         if version >= 7:
             assert topic.topic_id == broker.metadata.topic_id("t") != ZERO_UUID
         written = (await broker.zookeeper.get(topic_config_path("t")))[0]
@@ -252,6 +261,7 @@ def test_validate_only_defaults_and_doubles() -> None:
         broker = await start(clock)
         answer = await ask(create_topics, broker, creation(counted("t"), validate_only=True))
         assert (answer.topics[0].num_partitions, answer.topics[0].replication_factor) == (2, 2)
+        assert answer.topics[0].topic_id == ZERO_UUID
         assert not await broker.zookeeper.children("/brokers/topics")
         answer = await ask(create_topics, broker, creation(counted("t"), counted("t")))
         assert [topic.error_code for topic in answer.topics] == [ErrorCode.INVALID_REQUEST]
@@ -284,10 +294,14 @@ def test_deletion_by_id_and_refusals() -> None:
                 DeleteTopicState(name="unknown"),
                 DeleteTopicState(topic_id=b"x" * 16),
                 DeleteTopicState(topic_id=topic_id),
+                DeleteTopicState(name="t"),
+                DeleteTopicState(name=None),
             ],
             timeout_ms=5000,
         )
-        both, unknown, unknown_id, gone = (await ask(delete_topics, broker, request)).responses
+        both, unknown, unknown_id, gone, again, neither = (await ask(delete_topics, broker, request)).responses
+        assert (again.error_code, again.name, again.topic_id) == (0, "t", topic_id), "each time it was named"
+        assert neither.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert both.error_code == ErrorCode.INVALID_REQUEST
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert unknown_id.error_code == ErrorCode.UNKNOWN_TOPIC_ID

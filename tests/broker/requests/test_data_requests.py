@@ -18,6 +18,7 @@ from odradek.protocol.messages.create_topics import (
 )
 from odradek.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
+from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from odradek.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -381,6 +382,41 @@ def test_metadata() -> None:
         unknown = MetadataRequestTopic(topic_id=b"?" * 16, name=None)
         (missing,) = (await client.ask(MetadataRequest(topics=[unknown]), 12)).topics
         assert (missing.error_code, missing.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
+        nothing = MetadataRequestTopic(name=None)
+        (neither,) = (await client.ask(MetadataRequest(topics=[nothing]), 12)).topics
+        assert (neither.error_code, neither.name) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
+
+    with_broker(scenario)
+
+
+def test_everything_is_allowed_where_nobody_is_kept_from_anything() -> None:
+    """8096 and 3576 are what Apache Kafka 3.9.1 answers without an authorizer."""
+
+    async def scenario(client: Client) -> None:
+        await client.create()
+        names = [MetadataRequestTopic(name=TOPIC), MetadataRequestTopic(name="unknown")]
+        request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+        assert (await client.ask(request, 10)).cluster_authorized_operations == -(2**31), "it was not asked for"
+        request.include_cluster_authorized_operations = request.include_topic_authorized_operations = True
+        answer = await client.ask(request, 10)
+        assert answer.cluster_authorized_operations == 8096
+        assert [topic.topic_authorized_operations for topic in answer.topics] == [3576, 3576]
+        cluster = await client.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
+        assert cluster.cluster_authorized_operations == 8096
+        assert (await client.ask(DescribeClusterRequest(), 1)).cluster_authorized_operations == -(2**31)
+
+    with_broker(scenario)
+
+
+def test_an_illegal_topic_name_is_called_so() -> None:
+    async def scenario(client: Client) -> None:
+        request = DescribeProducersRequest(topics=[TopicRequest(name="a b", partition_indexes=[0])])
+        (partition,) = (await client.ask(request, 0)).topics[0].partitions
+        assert partition.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        resource = DescribeConfigsResource(resource_type=2, resource_name="a b", configuration_keys=None)
+        (result,) = (await client.ask(DescribeConfigsRequest(resources=[resource]), 4)).results
+        assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert result.error_message.startswith("Topic name is invalid: 'a b' contains")
 
     with_broker(scenario)
 
@@ -392,6 +428,7 @@ def test_metadata_creates_topics() -> None:
             return int((await client.ask(request, 9)).topics[0].error_code)
 
         assert await error("new", allow=False) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await error("no/good", allow=False) == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert await error("new") == ErrorCode.LEADER_NOT_AVAILABLE
         await asyncio.sleep(1)
         assert await error("new") == ErrorCode.NONE
