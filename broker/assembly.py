@@ -15,16 +15,16 @@ from odradek.broker.network.peer import Peer
 from odradek.broker.network.server import SocketServer
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
-from odradek.broker.replication.control import ReplicaControl
-from odradek.broker.replication.following import FollowingLimits
-from odradek.broker.replication.manager import ReplicaManager
-from odradek.broker.replication.sessions import FetchSessionCache
+from odradek.broker.replication.alter_partition_manager import AlterPartitionManager
+from odradek.broker.replication.controller_requests import ControllerRequests
+from odradek.broker.replication.fetch_sessions import FetchSessionCache
+from odradek.broker.replication.fetcher import FetcherLimits
+from odradek.broker.replication.fetcher_manager import FetcherManager, PeerFactory
+from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.replication.throttling import Throttling, Windows
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.registry import HANDLERS, SERVED
 from odradek.broker.services import Services
-from odradek.broker.tasks.altering import PartitionAltering
-from odradek.broker.tasks.fetching import FollowerFetching, PeerFactory
 from odradek.broker.tasks.producer_ids import ProducerIds
 from odradek.broker.tasks.topic_creation import TopicCreation
 from odradek.broker.tasks.transaction_markers import TransactionMarkers
@@ -44,9 +44,9 @@ class Assembly:
 
     services: Services
     connect: PeerFactory
-    followings: FollowerFetching
+    fetchers: FetcherManager
     throttling: Throttling
-    altering: PartitionAltering
+    altering: AlterPartitionManager
     markers: TransactionMarkers
     sockets: SocketServer
 
@@ -72,15 +72,15 @@ def assemble(
 
     throttling = _throttling(config, world)
     replicas = _replica_manager(config, world, identity, logs, metadata, sockets.purgatory, throttling)
-    followings = FollowerFetching(
-        identity.broker_id, metadata, world.clock, connect, listener, _following_limits(config),
+    fetchers = FetcherManager(
+        identity.broker_id, metadata, world.clock, connect, listener, _fetcher_limits(config),
         throttling.following, broker_epoch, config.num_replica_fetchers,
     )  # fmt: skip
-    altering = PartitionAltering(replicas, metadata, world.clock, connect, listener, broker_epoch)
-    replicas.proposals = altering
+    altering = AlterPartitionManager(replicas, metadata, world.clock, connect, listener, broker_epoch)
+    replicas.alter_partition = altering
     internal_topics = InternalTopics()
-    control = ReplicaControl(
-        replicas, logs, metadata, followings, internal_topics, world.clock,
+    control = ControllerRequests(
+        replicas, logs, metadata, fetchers, internal_topics, world.clock,
         lambda: identity.least_epoch, logs.checkpointing.read_high_watermarks(),
     )  # fmt: skip
     groups = _group_coordinator(config, world, replicas, metadata)
@@ -110,7 +110,7 @@ def assemble(
         learn_topic_settings=dynamic.learn,
         auto_create_topic=creation.create,
     )
-    return Assembly(services, connect, followings, throttling, altering, markers, sockets)
+    return Assembly(services, connect, fetchers, throttling, altering, markers, sockets)
 
 
 def make_sockets(config: BrokerConfig, world: World) -> SocketServer:
@@ -131,8 +131,8 @@ def dispatcher(services: Services) -> Dispatcher:
     return Dispatcher(services, HANDLERS)
 
 
-def _following_limits(config: BrokerConfig) -> FollowingLimits:
-    return FollowingLimits(
+def _fetcher_limits(config: BrokerConfig) -> FetcherLimits:
+    return FetcherLimits(
         max_wait_ms=config.replica_fetch_wait_max_ms,
         min_bytes=config.replica_fetch_min_bytes,
         max_bytes=config.replica_fetch_max_bytes,

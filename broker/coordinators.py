@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from odradek.broker.replication.manager import ReplicaManager
 from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.files import FileRange
 

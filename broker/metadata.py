@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from odradek.broker.replication.sessions import TopicNames
+from odradek.broker.replication.fetch_sessions import TopicNames
 from odradek.protocol.messages.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,

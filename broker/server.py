@@ -296,7 +296,7 @@ class BrokerServer:
         if self._assembly is not None:
             self._assembly.services.groups.stop()
             self._assembly.services.transactions.stop()
-            self._assembly.followings.close()
+            self._assembly.fetchers.close()
             self._assembly.altering.close()
             self._assembly.markers.close()
             self._assembly.services.verification.close()

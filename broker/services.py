@@ -9,9 +9,9 @@ from odradek.broker.groups.coordinator import GroupCoordinator
 from odradek.broker.identity import Identity
 from odradek.broker.log.manager import LogManager
 from odradek.broker.metadata import MetadataCache
-from odradek.broker.replication.control import ReplicaControl
-from odradek.broker.replication.manager import ReplicaManager
-from odradek.broker.replication.sessions import FetchSessionCache
+from odradek.broker.replication.controller_requests import ControllerRequests
+from odradek.broker.replication.fetch_sessions import FetchSessionCache
+from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.tasks.producer_ids import ProducerIds
 from odradek.broker.tasks.transaction_verification import TransactionVerification
 from odradek.broker.transactions.coordinator import TransactionCoordinator
@@ -33,7 +33,7 @@ class Services:
     logs: LogManager
     metadata: MetadataCache
     replicas: ReplicaManager
-    control: ReplicaControl
+    control: ControllerRequests
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
     groups: GroupCoordinator

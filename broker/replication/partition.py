@@ -33,7 +33,7 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True)
-class IsrProposal:
+class PendingIsr:
     """A change of the in-sync replicas that the leader wants and the controller must write (AlterPartition)."""
 
     topic: str
@@ -52,15 +52,32 @@ class IsrProposal:
 class Partition:
     """A replica of one partition.
 
-    `committed_isr` is what ZooKeeper holds; `proposal` is the one change in flight. The high watermark waits for both
-    (`maximal_isr`), since nobody knows yet which of the two the controller will have written; `min.insync.replicas`
-    counts the committed one only (Kafka: PartitionState in Partition.scala).
+    `committed_isr` is what ZooKeeper holds; `pending_isr` is the one change in flight. The high watermark waits for
+    both (`maximal_isr`), since nobody knows yet which of the two the controller will have written;
+    `min.insync.replicas` counts the committed one only (Kafka: PartitionState in Partition.scala).
     """
 
     __slots__ = (
-        "advanced", "appended", "committed_isr", "followers", "high_watermark", "index", "is_leader", "leader",
-        "leader_epoch", "leader_epoch_start_offset", "local_id", "log", "offline", "partition_epoch", "proposal",
-        "recovering", "replicas", "topic", "topic_id", "trimmed",
+        "advanced",
+        "appended",
+        "committed_isr",
+        "followers",
+        "high_watermark",
+        "index",
+        "is_leader",
+        "leader",
+        "leader_epoch",
+        "leader_epoch_start_offset",
+        "local_id",
+        "log",
+        "low_watermark_moved",
+        "offline",
+        "partition_epoch",
+        "pending_isr",
+        "recovering",
+        "replicas",
+        "topic",
+        "topic_id",
     )  # fmt: skip
 
     def __init__(self, topic: str, index: int, local_id: int, log: Log, high_watermark: int = 0) -> None:
@@ -73,11 +90,11 @@ class Partition:
         self.leader_epoch_start_offset = -1
         self.replicas: tuple[int, ...] = ()
         self.committed_isr: frozenset[int] = frozenset()
-        self.proposal: IsrProposal | None = None
+        self.pending_isr: PendingIsr | None = None
         self.recovering = False
         self.followers: dict[int, FollowerProgress] = {}
         self.offline = False
-        self.appended, self.advanced, self.trimmed = object(), object(), object()
+        self.appended, self.advanced, self.low_watermark_moved = object(), object(), object()
         """Keys of the purgatory: the log has grown; the high watermark has moved; a follower's log start has moved.
         All are touched when the role changes."""
 
@@ -113,23 +130,23 @@ class Partition:
         """Become a follower; the ISR is the leader's affair from now on."""
         self._adopt(view)
         self.is_leader = False
-        self.proposal = None
+        self.pending_isr = None
         self.followers = {}
 
-    def fence(self) -> None:
+    def stop_leading(self) -> None:
         """Stop leading, without a word from a controller: our session is gone, so another may lead by now (C16).
 
         The epochs stay, so that only news may wake the partition.
         """
         self.is_leader = False
         self.leader = NO_LEADER
-        self.proposal = None
+        self.pending_isr = None
         self.followers = {}
 
     def _adopt(self, view: PartitionView) -> None:
         told_again = (view.leader_epoch, view.partition_epoch) == (self.leader_epoch, self.partition_epoch)
         if not (told_again and self.is_leader):
-            self.proposal = None  # else it is as open as before: the controller's answer may be on its way
+            self.pending_isr = None  # else it is as open as before: the controller's answer may be on its way
         self.leader, self.leader_epoch = view.leader, view.leader_epoch
         self.partition_epoch = view.partition_epoch
         self.replicas = view.replicas
@@ -231,7 +248,7 @@ class Partition:
     @property
     def maximal_isr(self) -> frozenset[int]:
         """Committed, plus what may be committed by now."""
-        return self.committed_isr if self.proposal is None else self.committed_isr | self.proposal.broker_ids
+        return self.committed_isr if self.pending_isr is None else self.committed_isr | self.pending_isr.broker_ids
 
     @property
     def under_min_isr(self) -> bool:
@@ -259,7 +276,7 @@ class Partition:
 
     def follower_fetched(
         self, broker_id: int, offset: int, log_start: int, broker_epoch: int, now_ms: float
-    ) -> tuple[bool, IsrProposal | None]:
+    ) -> tuple[bool, PendingIsr | None]:
         """Note a follower's fetch: whether the high watermark moved, and the ISR change that follows from it.
 
         Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION for a broker that is no replica of this partition.
@@ -270,7 +287,7 @@ class Partition:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"broker {broker_id} is no replica of {self.topic}-{self.index}"
             )
         progress.fetched(offset, log_start, broker_epoch, now_ms, self.log.log_end_offset)
-        proposal = self._propose_joining(progress) if broker_id not in self.maximal_isr else None
+        proposal = self._propose_expand(progress) if broker_id not in self.maximal_isr else None
         return self.advance_high_watermark(), proposal
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
@@ -278,16 +295,16 @@ class Partition:
         starts = [follower.log_start for broker, follower in self.followers.items() if is_alive(broker)]
         return min([self.log.log_start_offset, *starts])
 
-    def _propose_joining(self, progress: FollowerProgress) -> IsrProposal | None:
+    def _propose_expand(self, progress: FollowerProgress) -> PendingIsr | None:
         """A follower may join when it has all that may have been acknowledged: up to the high watermark, and up to
         the start of this leader's epoch, below which the watermark is hearsay (KAFKA-7128)."""
-        if self.proposal is not None or progress.log_end < max(self.high_watermark, self.leader_epoch_start_offset):
+        if self.pending_isr is not None or progress.log_end < max(self.high_watermark, self.leader_epoch_start_offset):
             return None
         return self._propose(self.committed_isr | {progress.broker_id})
 
-    def propose_without_laggards(self, now_ms: float, lag_time_ms_max: int) -> IsrProposal | None:
+    def propose_shrink(self, now_ms: float, lag_time_ms_max: int) -> PendingIsr | None:
         """The ISR less those followers that have not caught up for too long; None while all is well."""
-        if not self.is_leader or self.proposal is not None:
+        if not self.is_leader or self.pending_isr is not None:
             return None
         log_end = self.log.log_end_offset
         lagging = {
@@ -298,31 +315,29 @@ class Partition:
         }
         return self._propose(self.committed_isr - lagging) if lagging else None
 
-    def _propose(self, isr: Iterable[int]) -> IsrProposal:
+    def _propose(self, isr: Iterable[int]) -> PendingIsr:
         followers = self.followers
         members = tuple(
             (broker, followers[broker].broker_epoch if broker in followers else NO_EPOCH) for broker in sorted(isr)
         )
-        self.proposal = IsrProposal(
+        self.pending_isr = PendingIsr(
             self.topic, self.topic_id, self.index, self.leader_epoch, self.partition_epoch, members
         )
-        return self.proposal
+        return self.pending_isr
 
-    def proposal_accepted(
-        self, proposal: IsrProposal, isr: Sequence[int], partition_epoch: int, *, recovering: bool
-    ) -> bool:
+    def isr_accepted(self, proposal: PendingIsr, isr: Sequence[int], partition_epoch: int, *, recovering: bool) -> bool:
         """The controller has written it (or more): whether the high watermark moved. An old answer changes nothing."""
-        if self.proposal is not proposal or partition_epoch < self.partition_epoch:
+        if self.pending_isr is not proposal or partition_epoch < self.partition_epoch:
             return False
         self.committed_isr = frozenset(isr)
         self.partition_epoch = partition_epoch
         self.recovering = recovering
-        self.proposal = None
+        self.pending_isr = None
         return self.advance_high_watermark()
 
-    def proposal_refused(self, proposal: IsrProposal) -> bool:
-        """The controller has not written it and will not: the committed ISR holds. As `proposal_accepted`."""
-        if self.proposal is not proposal:
+    def isr_refused(self, proposal: PendingIsr) -> bool:
+        """The controller has not written it and will not: the committed ISR holds. As `isr_accepted`."""
+        if self.pending_isr is not proposal:
             return False
-        self.proposal = None
+        self.pending_isr = None
         return self.advance_high_watermark()

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from odradek.broker.log.slices import LogSlice
 from odradek.broker.replication import conversion
+from odradek.broker.replication.fetch_sessions import CachedPartition
 from odradek.broker.replication.partition import NO_EPOCH, Partition
-from odradek.broker.replication.sessions import WantedPartition
 from odradek.broker.replication.throttling import Throttle
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
@@ -45,7 +45,7 @@ class FetchParameters(NamedTuple):
 class PartitionsRead(NamedTuple):
     """One round over the partitions."""
 
-    answers: list[tuple[WantedPartition, PartitionData]]
+    answers: list[tuple[CachedPartition, PartitionData]]
     total_bytes: int
     failed: bool
     """Some partition has an error or a diverging epoch: to be answered at once."""
@@ -53,7 +53,7 @@ class PartitionsRead(NamedTuple):
 
 def read_partitions(
     partition_of: Callable[[str, int], Partition | ErrorCode],
-    wanted: Iterable[WantedPartition],
+    wanted: Iterable[CachedPartition],
     parameters: FetchParameters,
     throttle: Throttle,
 ) -> PartitionsRead:
@@ -84,7 +84,7 @@ def read_partitions(
 
 def _read_one(
     partition_of: Callable[[str, int], Partition | ErrorCode],
-    wanted: WantedPartition,
+    wanted: CachedPartition,
     parameters: FetchParameters,
     throttle: Throttle,
     left: int,
@@ -118,7 +118,7 @@ def _read_one(
 
 
 def _records(
-    partition: Partition, wanted: WantedPartition, parameters: FetchParameters, max_bytes: int, whole_first_batch: bool
+    partition: Partition, wanted: CachedPartition, parameters: FetchParameters, max_bytes: int, whole_first_batch: bool
 ) -> tuple[FileRange | bytes, list[AbortedTransaction] | None]:
     """In a format that the reader knows; and which transactions in them were aborted. Raises KafkaError."""
     offset, as_follower, committed = wanted.fetch_offset, parameters.as_follower, parameters.committed
@@ -161,7 +161,7 @@ def _answer(
 
 
 def _refusal(
-    wanted: WantedPartition, error: ErrorCode, version: int = 0, partition: Partition | None = None
+    wanted: CachedPartition, error: ErrorCode, version: int = 0, partition: Partition | None = None
 ) -> PartitionData:
     """Records are empty, never null: clients trip over null (KAFKA-18646)."""
     if error is ErrorCode.KAFKA_STORAGE_ERROR and version <= LAST_VERSION_WITHOUT_STORAGE_ERROR:

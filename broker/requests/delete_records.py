@@ -47,7 +47,7 @@ def handle(broker: Services, request: DeleteRecordsRequest, context: RequestCont
     def start(respond: Respond) -> DelayedDeletion:
         return DelayedDeletion(awaited, broker.metadata.is_alive, lambda: respond(response))
 
-    return Wait(start, [partition.trimmed for _, partition, _ in awaited], request.timeout_ms)
+    return Wait(start, [partition.low_watermark_moved for _, partition, _ in awaited], request.timeout_ms)
 
 
 def _delete(

@@ -14,8 +14,8 @@ Not done: rack-aware replica selection (the preferred replica is always -1).
 from collections.abc import Iterable
 
 from odradek.broker.replication.delayed import DelayedFetch
+from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession, OpenedFetch, replica_of
 from odradek.broker.replication.reading import CONSUMER, FetchParameters, PartitionsRead
-from odradek.broker.replication.sessions import FetchSession, OpenedFetch, WantedPartition, replica_of
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -91,7 +91,7 @@ def _response(
 
 def _told(
     broker: Services, session: FetchSession, read: PartitionsRead, incremental: bool
-) -> list[tuple[WantedPartition, PartitionData]]:
+) -> list[tuple[CachedPartition, PartitionData]]:
     """What a session is answered: everything the first time, then only news."""
     answers = []
     partitions = broker.replicas.partitions
@@ -106,10 +106,10 @@ def _told(
     return answers
 
 
-def _by_topic(answers: Iterable[tuple[WantedPartition, PartitionData]]) -> list[FetchableTopicResponse]:
+def _by_topic(answers: Iterable[tuple[CachedPartition, PartitionData]]) -> list[FetchableTopicResponse]:
     """Grouped where neighbours are of one topic: the order of partitions matters to clients (KIP-74)."""
     topics: list[FetchableTopicResponse] = []
-    last: WantedPartition | None = None
+    last: CachedPartition | None = None
     for wanted, answer in answers:
         if last is None or wanted.topic != last.topic or wanted.topic_id != last.topic_id:
             topics.append(FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id))
@@ -119,7 +119,7 @@ def _by_topic(answers: Iterable[tuple[WantedPartition, PartitionData]]) -> list[
 
 
 def _leaders_named(
-    broker: Services, answers: Iterable[tuple[WantedPartition, PartitionData]], listener: str
+    broker: Services, answers: Iterable[tuple[CachedPartition, PartitionData]], listener: str
 ) -> list[NodeEndpoint]:
     """Addresses of the leaders that refusals point to (KIP-951), so that a client need not ask for metadata."""
     leaders = {a.current_leader.leader_id for _, a in answers if a.current_leader is not None}

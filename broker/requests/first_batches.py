@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from odradek.broker.log.log import Log
 from odradek.broker.log.producers.state import VerificationGuard
-from odradek.broker.replication.manager import ReplicaManager
+from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.tasks.transaction_verification import TransactionVerification
 from odradek.broker.transactions.transaction import Producer, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError

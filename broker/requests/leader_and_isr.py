@@ -6,7 +6,7 @@ says of one partition is applied whole; the epochs of the request are checked ag
 
 import asyncio
 
-from odradek.broker.replication.control import partition_states
+from odradek.broker.replication.controller_requests import partition_states
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode

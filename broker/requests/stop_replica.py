@@ -5,7 +5,7 @@ In slices of `SLICE_MS`, as LeaderAndIsr; the epochs of the request are checked 
 
 import asyncio
 
-from odradek.broker.replication.control import stopped_replicas
+from odradek.broker.replication.controller_requests import stopped_replicas
 from odradek.broker.requests.leader_and_isr import SLICE_MS
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services

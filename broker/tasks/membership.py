@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from odradek.broker.identity import Identity
-from odradek.broker.replication.control import ReplicaControl
+from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.store import Connected, Expired, Store, StoreEvent, Suspended
 
@@ -23,7 +23,7 @@ class Membership:
         self,
         store: Store,
         identity: Identity,
-        control: ReplicaControl,
+        control: ControllerRequests,
         registrar: Registrar,
         lost: Callable[[BrokerIdInUse], object],
     ) -> None:

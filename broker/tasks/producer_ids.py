@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from odradek.broker.metadata import MetadataCache
-from odradek.broker.tasks.fetching import PeerFactory
+from odradek.broker.replication.fetcher_manager import PeerFactory
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 

@@ -4,8 +4,8 @@ import asyncio
 import logging
 
 from odradek.broker.config import BrokerConfig
+from odradek.broker.replication.fetcher_manager import PeerFactory
 from odradek.broker.services import Services
-from odradek.broker.tasks.fetching import PeerFactory
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from odradek.world.clock import Clock

@@ -13,7 +13,7 @@ from functools import partial
 
 from odradek.broker.metadata import MetadataCache, Node
 from odradek.broker.network.peer import Peer
-from odradek.broker.tasks.fetching import PeerFactory
+from odradek.broker.replication.fetcher_manager import PeerFactory
 from odradek.broker.transactions.ending import Ending
 from odradek.broker.transactions.transaction import TopicPartition
 from odradek.protocol.errors import ErrorCode

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from odradek.broker.metadata import TRANSACTION_STATE, MetadataCache, Node
 from odradek.broker.network.peer import Peer
-from odradek.broker.tasks.fetching import PeerFactory
+from odradek.broker.replication.fetcher_manager import PeerFactory
 from odradek.broker.transactions.coordinator import TransactionCoordinator
 from odradek.broker.transactions.transaction import Producer, TopicPartition
 from odradek.protocol.errors import ErrorCode

@@ -11,9 +11,9 @@ from odradek.broker.log.directories.directory_files import decode_partition_meta
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
-from odradek.broker.replication.following import FollowingLimits, LeaderFollowing
+from odradek.broker.replication.fetch_sessions import FetchSessionCache, TopicNames
+from odradek.broker.replication.fetcher import FetcherCore, FetcherLimits
 from odradek.broker.replication.partition import Partition, PartitionView
-from odradek.broker.replication.sessions import FetchSessionCache, TopicNames
 from odradek.broker.replication.throttling import Throttling
 from odradek.client.consumer.positions import Positions
 from odradek.client.records import TopicPartition
@@ -91,7 +91,7 @@ def test_all_five_batches_are_known_again_after_a_clean_shutdown() -> None:
 
 def test_a_partition_left_while_a_fetch_is_under_way_is_forgotten() -> None:
     """Else it stays in the leader's session, is answered with an error at once, and the two spin."""
-    following = LeaderFollowing(1, 0, FollowingLimits(500, 1, 1 << 20, 1 << 20, 1_000), THROTTLING.following)
+    following = FetcherCore(1, 0, FetcherLimits(500, 1, 1 << 20, 1 << 20, 1_000), THROTTLING.following)
     kept, left = (Partition("t", index, 1, open_test_log(make_storage(), LogConfig())) for index in range(2))
     for partition in (kept, left):
         partition.topic_id = TOPIC_ID
@@ -119,12 +119,12 @@ def test_a_repeated_leader_and_isr_leaves_the_proposal_open() -> None:
     told = PartitionView(0, 0, (0, 1), 0, (0, 1))
     partition.lead(told, 0.0)
     partition.append_as_leader(make_batch([b"x"]), 1)
-    proposal = partition.propose_without_laggards(10_000.0, 5_000)
+    proposal = partition.propose_shrink(10_000.0, 5_000)
     assert proposal is not None
     partition.lead(told, 10_001.0)
-    partition.proposal_accepted(proposal, (0,), 1, recovering=False)
-    assert (partition.committed_isr, partition.partition_epoch, partition.proposal) == ({0}, 1, None)
+    partition.isr_accepted(proposal, (0,), 1, recovering=False)
+    assert (partition.committed_isr, partition.partition_epoch, partition.pending_isr) == ({0}, 1, None)
     partition.follower_fetched(1, 1, 0, -1, 10_002.0)
-    assert partition.proposal is not None
+    assert partition.pending_isr is not None
     partition.lead(replace(told, partition_epoch=2), 0.0)
-    assert partition.proposal is None, "the controller has decided otherwise"
+    assert partition.pending_isr is None, "the controller has decided otherwise"

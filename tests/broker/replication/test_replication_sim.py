@@ -17,10 +17,10 @@ from odradek.broker.log.storage import Storage
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.delayed import AwaitedAppend
-from odradek.broker.replication.following import FollowingLimits, LeaderFollowing
-from odradek.broker.replication.partition import IsrProposal, Partition, PartitionView
+from odradek.broker.replication.fetch_sessions import FetchSessionCache, TopicNames
+from odradek.broker.replication.fetcher import FetcherCore, FetcherLimits
+from odradek.broker.replication.partition import Partition, PartitionView, PendingIsr
 from odradek.broker.replication.reading import FetchParameters, read_partitions
-from odradek.broker.replication.sessions import FetchSessionCache, TopicNames
 from odradek.broker.replication.throttling import Throttling
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -34,7 +34,7 @@ from odradek.world.files import FileRange
 
 TOPIC, TOPIC_ID = "t", b"t" * 16
 NAMES = TopicNames({TOPIC: TOPIC_ID}, {TOPIC_ID: TOPIC})
-LIMITS = FollowingLimits(max_wait_ms=500, min_bytes=1, max_bytes=300, response_max_bytes=10_000, backoff_ms=1000)
+LIMITS = FetcherLimits(max_wait_ms=500, min_bytes=1, max_bytes=300, response_max_bytes=10_000, backoff_ms=1000)
 LAG_MS = 2_000
 BROKERS = (0, 1, 2)
 
@@ -58,8 +58,8 @@ class Replica:
         self.partition = Partition(TOPIC, 0, self.id, replica_log, self.checkpoint)
         self.partition.topic_id = TOPIC_ID
         self.sessions = FetchSessionCache(4, self.world.random, self.world.purgatory)
-        self.following: LeaderFollowing | None = None
-        self.asking: LeaderFollowing | None = None
+        self.following: FetcherCore | None = None
+        self.asking: FetcherCore | None = None
         """One question is under way at a time, as on a connection."""
 
     def kill(self) -> None:
@@ -86,7 +86,7 @@ class Replica:
             mine.follow(view)
             self.following = None
             if view.leader >= 0:
-                self.following = LeaderFollowing(self.id, view.leader, LIMITS, self.world.throttling.following)
+                self.following = FetcherCore(self.id, view.leader, LIMITS, self.world.throttling.following)
                 self.following.broker_epoch = self.epoch
                 self.following.follow(mine)
 
@@ -109,7 +109,7 @@ class Adversary:
         self.replicas = [Replica(broker, self) for broker in BROKERS]
         self.mail: list[Callable[[], None]] = []
         self.sent: list[Sent] = []
-        self.proposals: list[tuple[Replica, IsrProposal]] = []
+        self.proposals: list[tuple[Replica, PendingIsr]] = []
         self.watermarks: dict[tuple[int, int, int], int] = {}
         self.written = 0
         self.announce()
@@ -140,7 +140,7 @@ class Adversary:
     def post(self, message: Callable[[], None]) -> None:
         self.mail.append(message)
 
-    def propose(self, replica: Replica, proposal: IsrProposal | None) -> None:
+    def propose(self, replica: Replica, proposal: PendingIsr | None) -> None:
         if proposal is not None:
             self.proposals.append((replica, proposal))
 
@@ -150,7 +150,7 @@ class Adversary:
             return
         replica, proposal = self.random.choice(self.proposals)
         view, isr = self.view, tuple(broker for broker, _ in proposal.isr)
-        if replica.partition.proposal is not proposal or not replica.alive:
+        if replica.partition.pending_isr is not proposal or not replica.alive:
             self.proposals.remove((replica, proposal))
             return
         alive = all(
@@ -163,12 +163,12 @@ class Adversary:
         elif proposal.partition_epoch != view.partition_epoch:
             answer = None
         elif not alive:
-            replica.partition.proposal_refused(proposal)
+            replica.partition.isr_refused(proposal)
             return
         else:
             answer = self.view = replace(view, isr=isr, partition_epoch=view.partition_epoch + 1)
         if answer is not None and self.random.random() < 0.4:
-            replica.partition.proposal_accepted(proposal, answer.isr, answer.partition_epoch, recovering=False)
+            replica.partition.isr_accepted(proposal, answer.isr, answer.partition_epoch, recovering=False)
 
     # what brokers and clients do
 
@@ -214,7 +214,7 @@ class Adversary:
             question = encode(request, 17)
             self.post(lambda: self.serve(replica, following, question))
 
-    def serve(self, replica: Replica, following: LeaderFollowing, question: bytes) -> None:
+    def serve(self, replica: Replica, following: FetcherCore, question: bytes) -> None:
         leader = self.replicas[following.leader_id]
         if not leader.alive or replica.following is not following:
             self.lose(replica, following)
@@ -257,7 +257,7 @@ class Adversary:
             self.lose(replica, following)
 
     @staticmethod
-    def lose(replica: Replica, following: LeaderFollowing) -> None:
+    def lose(replica: Replica, following: FetcherCore) -> None:
         """The connection breaks."""
         following.disconnected()
         if replica.asking is following:
@@ -281,7 +281,7 @@ class Adversary:
     def shrink(self) -> None:
         for replica in self.replicas:
             if replica.alive:
-                self.propose(replica, replica.partition.propose_without_laggards(self.clock.monotonic_ms(), LAG_MS))
+                self.propose(replica, replica.partition.propose_shrink(self.clock.monotonic_ms(), LAG_MS))
 
     def deliver(self, *, in_order: bool = False) -> None:
         if self.mail:

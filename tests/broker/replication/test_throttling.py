@@ -3,9 +3,9 @@
 import pytest
 
 from odradek.broker.log.config import LogConfig
+from odradek.broker.replication.fetch_sessions import CachedPartition
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.reading import FetchParameters, read_partitions
-from odradek.broker.replication.sessions import WantedPartition
 from odradek.broker.replication.throttling import RateLimit, Throttle, Throttling, Windows
 from odradek.protocol.messages.fetch import FetchPartition
 from odradek.testing.log_storage import make_batch, make_storage, open_test_log
@@ -70,7 +70,7 @@ def test_only_a_follower_that_is_behind_is_held_back(reader: int, is_served: boo
     throttle.limit.bytes_per_second = 10
 
     def read() -> tuple[bool, int]:
-        wanted = WantedPartition("t", partition.topic_id, FetchPartition(fetch_offset=0, partition_max_bytes=1000))
+        wanted = CachedPartition("t", partition.topic_id, FetchPartition(fetch_offset=0, partition_max_bytes=1000))
         parameters = FetchParameters(12, reader, -1, 500, 1, 1000)
         found = read_partitions(lambda topic, index: partition, [wanted], parameters, throttle)
         ((_, answer),) = found.answers

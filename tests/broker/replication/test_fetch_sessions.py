@@ -7,8 +7,7 @@ import pytest
 from odradek.broker.log.config import LogConfig
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
-from odradek.broker.replication.partition import Partition, PartitionView
-from odradek.broker.replication.sessions import (
+from odradek.broker.replication.fetch_sessions import (
     EPOCH_MAX,
     LOOK_AT_ALL_MS,
     MIN_EVICTION_MS,
@@ -18,6 +17,7 @@ from odradek.broker.replication.sessions import (
     TopicNames,
     session_key,
 )
+from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import (
     EpochEndOffset,
@@ -205,7 +205,7 @@ def test_a_partition_is_due_again_when_it_moves(
     assert asked(opened) == [("b", 1, 7)]
     waiting = Waiting()
     purgatory.watch(waiting, [session], 1e6)
-    purgatory.touch(partition.trimmed)
+    purgatory.touch(partition.low_watermark_moved)
     assert asked(opened) == [("b", 1, 7)] and waiting.tried == 1
     purgatory.touch(getattr(partition, wakes))
     assert asked(opened) == [("b", 1, 7), ("a", 0, 3)] and waiting.tried == 2

@@ -9,9 +9,9 @@ from odradek.broker.log.manager import LogManager
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.replication.directory_moves import DirectoryMoves
-from odradek.broker.replication.partition import IsrProposal, Partition
+from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession, OpenedFetch
+from odradek.broker.replication.partition import Partition, PendingIsr
 from odradek.broker.replication.reading import FetchParameters, PartitionsRead, read_partitions
-from odradek.broker.replication.sessions import FetchSession, OpenedFetch, WantedPartition
 from odradek.broker.replication.throttling import Throttling
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import PartitionData
@@ -21,10 +21,10 @@ from odradek.world.files import Buffer
 log = logging.getLogger(__name__)
 
 
-class IsrProposals(Protocol):
+class IsrSubmitter(Protocol):
     """Where a leader's wishes for its ISR go (AlterPartition)."""
 
-    def submit(self, proposal: IsrProposal) -> None:
+    def submit(self, proposal: PendingIsr) -> None:
         """Have the controller write it; the answer comes back to `ReplicaManager.proposal_answered`."""
 
 
@@ -60,7 +60,7 @@ class ReplicaManager:
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.serving = throttling.serving
         self.moves = DirectoryMoves(self.partitions, logs, clock, throttling.moving)
-        self.proposals: IsrProposals | None = None
+        self.alter_partition: IsrSubmitter | None = None
         self.exists: Callable[[str, int], bool] = lambda topic, index: False
         """Whether the cluster has that partition, here or elsewhere."""
 
@@ -123,7 +123,7 @@ class ReplicaManager:
         """What there is by now, for a request that has waited."""
         return read_partitions(self.partition, opened.partitions, parameters, self.serving)
 
-    def served(self, answers: Iterable[tuple[WantedPartition, PartitionData]]) -> None:
+    def served(self, answers: Iterable[tuple[CachedPartition, PartitionData]]) -> None:
         """These are sent to a follower now."""
         if self.serving.limit.bytes_per_second is not None:
             for wanted, answer in answers:
@@ -162,7 +162,7 @@ class ReplicaManager:
             if advanced:
                 moved.append(partition.advanced)
             if trimmed:
-                moved.append(partition.trimmed)
+                moved.append(partition.low_watermark_moved)
             if proposal is not None:
                 self._submit(proposal)
         for key in moved:
@@ -171,7 +171,7 @@ class ReplicaManager:
 
     def role_changed(self, partition: Partition) -> None:
         """Wake all that wait for a partition: its answer may be an error now."""
-        for key in (partition.appended, partition.advanced, partition.trimmed):
+        for key in (partition.appended, partition.advanced, partition.low_watermark_moved):
             self.purgatory.touch(key)
 
     # ---- in-sync replicas
@@ -180,34 +180,32 @@ class ReplicaManager:
         """Propose the removal of followers that lag (called every half `replica.lag.time.max.ms`)."""
         now_ms = self.clock.monotonic_ms()
         for partition in list(self.partitions.values()):
-            proposal = partition.propose_without_laggards(now_ms, self.lag_time_ms_max)
+            proposal = partition.propose_shrink(now_ms, self.lag_time_ms_max)
             if proposal is not None:
                 log.info("%s: proposing the ISR %s, the others lag", partition, sorted(proposal.broker_ids))
                 self._submit(proposal)
 
-    def _submit(self, proposal: IsrProposal) -> None:
-        assert self.proposals is not None, "a leader before the broker has started"
-        self.proposals.submit(proposal)
+    def _submit(self, proposal: PendingIsr) -> None:
+        assert self.alter_partition is not None, "a leader before the broker has started"
+        self.alter_partition.submit(proposal)
 
-    def proposal_accepted(
-        self, proposal: IsrProposal, isr: Sequence[int], partition_epoch: int, *, recovering: bool
-    ) -> None:
+    def isr_accepted(self, proposal: PendingIsr, isr: Sequence[int], partition_epoch: int, *, recovering: bool) -> None:
         partition = self.partitions.get((proposal.topic, proposal.index))
-        if partition is not None and partition.proposal_accepted(proposal, isr, partition_epoch, recovering=recovering):
+        if partition is not None and partition.isr_accepted(proposal, isr, partition_epoch, recovering=recovering):
             self.purgatory.touch(partition.advanced)
 
-    def proposal_refused(self, proposal: IsrProposal) -> None:
+    def isr_refused(self, proposal: PendingIsr) -> None:
         partition = self.partitions.get((proposal.topic, proposal.index))
-        if partition is not None and partition.proposal_refused(proposal):
+        if partition is not None and partition.isr_refused(proposal):
             self.purgatory.touch(partition.advanced)
 
     # ---- this broker's own health
 
-    def fence(self) -> list[Partition]:
+    def stop_leading_all(self) -> list[Partition]:
         """Our session with ZooKeeper is over: lead nothing until a controller says so again. Returns what we led."""
         led = [partition for partition in self.partitions.values() if partition.is_leader]
         for partition in led:
-            partition.fence()
+            partition.stop_leading()
             self.role_changed(partition)
         return led
 
@@ -220,7 +218,7 @@ class ReplicaManager:
         failed = [partition for key in keys if (partition := self.partitions.get(key)) is not None]
         for partition in failed:
             partition.offline = True
-            partition.fence()
+            partition.stop_leading()
             self.role_changed(partition)
         return failed
 

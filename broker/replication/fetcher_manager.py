@@ -3,11 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from odradek.broker.metadata import MetadataCache, Node
-from odradek.broker.network.peer import Peer
-from odradek.broker.replication.following import FETCH_VERSION, Followed, FollowingLimits, LeaderFollowing
+from odradek.broker.replication.fetcher import FETCH_VERSION, FetcherCore, FetcherLimits, PartitionFetchState
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttle
 from odradek.protocol.errors import ErrorCode
@@ -21,6 +20,9 @@ from odradek.protocol.messages.list_offsets import (
 )
 from odradek.world.clock import Clock
 
+if TYPE_CHECKING:
+    from odradek.broker.network.peer import Peer
+
 log = logging.getLogger(__name__)
 
 LIST_OFFSETS_VERSION = 7
@@ -31,13 +33,13 @@ REQUEST_TIMEOUT_MS = 30_000.0
 class PeerFactory(Protocol):
     """Makes connections to other brokers."""
 
-    def __call__(self, node: Node, client_id: str) -> Peer: ...
+    def __call__(self, node: Node, client_id: str) -> "Peer": ...
 
 
 class FetcherTask:
     """One connection to one leader, and the partitions copied over it."""
 
-    def __init__(self, core: LeaderFollowing, name: str, owner: "FollowerFetching") -> None:
+    def __init__(self, core: FetcherCore, name: str, owner: "FetcherManager") -> None:
         self.core, self.name, self._owner = core, name, owner
         self._work = asyncio.Event()
         self._peer: Peer | None = None
@@ -80,12 +82,12 @@ class FetcherTask:
                 self._unreachable(error)
                 await self._pause(self._owner.limits.backoff_ms)
 
-    async def _fetch(self, peer: Peer, request: FetchRequest) -> None:
+    async def _fetch(self, peer: "Peer", request: FetchRequest) -> None:
         response = await peer.request(request, FETCH_VERSION, request.max_wait_ms + REQUEST_TIMEOUT_MS)
         assert isinstance(response, FetchResponse)
         self.core.answered(response, self._owner.clock.monotonic_ms())
 
-    def _connection(self) -> Peer:
+    def _connection(self) -> "Peer":
         """Raises OSError while the leader's address is not known."""
         node = self._owner.metadata.node(self.core.leader_id, self._owner.listener)
         if node is None:
@@ -101,7 +103,7 @@ class FetcherTask:
             self._told_unreachable = True
         self._disconnect()
 
-    async def _ask_leader_offsets(self, peer: Peer, followed: Followed) -> None:
+    async def _ask_leader_offsets(self, peer: "Peer", followed: PartitionFetchState) -> None:
         partition = followed.partition
         found = []
         for timestamp in (EARLIEST, LATEST):
@@ -143,7 +145,7 @@ class FetcherTask:
             timer.cancel()
 
 
-class FollowerFetching:
+class FetcherManager:
     """All fetcher tasks: `fetchers_per_leader` for each leader (Kafka: num.replica.fetchers)."""
 
     def __init__(
@@ -153,7 +155,7 @@ class FollowerFetching:
         clock: Clock,
         connect: PeerFactory,
         listener: str,
-        limits: FollowingLimits,
+        limits: FetcherLimits,
         throttle: Throttle,
         broker_epoch: Callable[[], int],
         fetchers_per_leader: int = 1,
@@ -173,7 +175,7 @@ class FollowerFetching:
         key = (partition.leader, lane)
         task = self._tasks.get(key)
         if task is None:
-            core = LeaderFollowing(self.broker_id, partition.leader, self.limits, self._throttle)
+            core = FetcherCore(self.broker_id, partition.leader, self.limits, self._throttle)
             task = self._tasks[key] = FetcherTask(
                 core, f"fetcher-{self.broker_id}-from-{partition.leader}-{lane}", self
             )

@@ -7,12 +7,12 @@ controller that was just deposed) is sent again: the controller answers a repeat
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from odradek.broker.metadata import MetadataCache, Node
-from odradek.broker.network.peer import Peer
-from odradek.broker.replication.manager import ReplicaManager
-from odradek.broker.replication.partition import IsrProposal
-from odradek.broker.tasks.fetching import PeerFactory
+from odradek.broker.replication.fetcher_manager import PeerFactory
+from odradek.broker.replication.partition import PendingIsr
+from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -22,6 +22,9 @@ from odradek.protocol.messages.alter_partition import (
     TopicData,
 )
 from odradek.world.clock import Clock
+
+if TYPE_CHECKING:
+    from odradek.broker.network.peer import Peer
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +47,7 @@ OVERTAKEN = frozenset(
 """The controller knows something newer and will tell us by LeaderAndIsr: the proposal stays open until then."""
 
 
-class PartitionAltering:
+class AlterPartitionManager:
     """The queue of proposals and the task that empties it."""
 
     def __init__(
@@ -58,12 +61,12 @@ class PartitionAltering:
     ) -> None:
         self._replicas, self._metadata, self._clock = replicas, metadata, clock
         self._connect, self._listener, self._broker_epoch = connect, listener, broker_epoch
-        self._waiting: dict[tuple[str, int], IsrProposal] = {}
+        self._waiting: dict[tuple[str, int], PendingIsr] = {}
         self._work = asyncio.Event()
         self._peer: Peer | None = None
         self._task = asyncio.get_running_loop().create_task(self._run(), name="alter-partition")
 
-    def submit(self, proposal: IsrProposal) -> None:
+    def submit(self, proposal: PendingIsr) -> None:
         """A newer proposal for a partition takes the place of the one before it."""
         self._waiting[(proposal.topic, proposal.index)] = proposal
         self._work.set()
@@ -86,7 +89,7 @@ class PartitionAltering:
     def _drop_obsolete(self) -> None:
         for key, proposal in list(self._waiting.items()):
             partition = self._replicas.partitions.get(key)
-            if partition is None or partition.proposal is not proposal:
+            if partition is None or partition.pending_isr is not proposal:
                 del self._waiting[key]
 
     async def _send(self) -> bool:
@@ -106,14 +109,14 @@ class PartitionAltering:
         self._answered(sent, response)
         return True
 
-    def _connection(self, node: Node) -> Peer:
+    def _connection(self, node: Node) -> "Peer":
         if self._peer is None or (self._peer.host, self._peer.port) != (node.host, node.port):
             if self._peer is not None:
                 self._peer.close()
             self._peer = self._connect(node, f"alter-partition-{self._replicas.broker_id}")
         return self._peer
 
-    def _request(self, proposals: dict[tuple[str, int], IsrProposal]) -> AlterPartitionRequest:
+    def _request(self, proposals: dict[tuple[str, int], PendingIsr]) -> AlterPartitionRequest:
         topics: dict[bytes, TopicData] = {}
         for proposal in proposals.values():
             topic = topics.setdefault(proposal.topic_id, TopicData(topic_id=proposal.topic_id))
@@ -129,7 +132,7 @@ class PartitionAltering:
             broker_id=self._replicas.broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
         )
 
-    def _answered(self, sent: dict[tuple[str, int], IsrProposal], response: AlterPartitionResponse) -> None:
+    def _answered(self, sent: dict[tuple[str, int], PendingIsr], response: AlterPartitionResponse) -> None:
         by_id = {(proposal.topic_id, proposal.index): proposal for proposal in sent.values()}
         for topic in response.topics:
             for answer in topic.partitions:
@@ -142,10 +145,10 @@ class PartitionAltering:
                 if self._waiting.get((proposal.topic, proposal.index)) is proposal:
                     del self._waiting[(proposal.topic, proposal.index)]
                 if error is ErrorCode.NONE:
-                    self._replicas.proposal_accepted(
+                    self._replicas.isr_accepted(
                         proposal, answer.isr, answer.partition_epoch, recovering=answer.leader_recovery_state != 0
                     )
                 elif error in REFUSED:
-                    self._replicas.proposal_refused(proposal)
+                    self._replicas.isr_refused(proposal)
                 else:
                     log.info("%s-%d: the controller refused the ISR: %s", proposal.topic, proposal.index, error.name)

@@ -1,11 +1,11 @@
 """What a follower asks for: the partitions that moved, and all of them when something else may have changed."""
 
 from odradek.broker.log.config import LogConfig
-from odradek.broker.replication.following import (
+from odradek.broker.replication.fetcher import (
     LOOK_AT_ALL_MS,
     THROTTLED_PAUSE_MS,
-    FollowingLimits,
-    LeaderFollowing,
+    FetcherCore,
+    FetcherLimits,
 )
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.throttling import Throttling
@@ -15,15 +15,15 @@ from odradek.testing.log_storage import make_batch, make_storage, open_test_log
 from odradek.testing.virtual_clock import ManualClock
 
 TOPIC_ID = b"t" * 16
-LIMITS = FollowingLimits(500, 1, 1 << 20, 1 << 20, 1_000)
+LIMITS = FetcherLimits(500, 1, 1 << 20, 1 << 20, 1_000)
 SESSION = 5
 
 
 def following(
     count: int, throttling: Throttling | None = None, config: LogConfig = LogConfig()
-) -> tuple[LeaderFollowing, list[Partition]]:
+) -> tuple[FetcherCore, list[Partition]]:
     """After the first fetch, which named all."""
-    core = LeaderFollowing(1, 0, LIMITS, (throttling or Throttling(ManualClock())).following)
+    core = FetcherCore(1, 0, LIMITS, (throttling or Throttling(ManualClock())).following)
     partitions = [Partition("t", index, 1, open_test_log(make_storage(), config)) for index in range(count)]
     for partition in partitions:
         partition.topic_id = TOPIC_ID
@@ -39,7 +39,7 @@ def named(request: FetchRequest | None) -> list[int]:
     return [one.partition for topic in request.topics for one in topic.partitions]
 
 
-def answer(core: LeaderFollowing, *data: PartitionData, now_ms: float = 0.0) -> None:
+def answer(core: FetcherCore, *data: PartitionData, now_ms: float = 0.0) -> None:
     topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(data))] if data else []
     core.answered(FetchResponse(session_id=SESSION, responses=topics), now_ms)
 

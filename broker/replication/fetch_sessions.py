@@ -33,7 +33,7 @@ LOOK_AT_ALL_MS = 1000
 SessionKey = tuple[str | bytes, int]
 
 
-class WantedPartition:
+class CachedPartition:
     """A partition that is to be read, with what the fetcher was last told of it."""
 
     __slots__ = (
@@ -85,11 +85,11 @@ class FetchSession:
         self.id, self.purgatory, self.last_used_ms = session_id, purgatory, now_ms
         self.by_topic_id, self.replica_id = by_topic_id, replica_id
         self.epoch = 1
-        self.partitions: dict[SessionKey, WantedPartition] = {}
-        self.due: dict[WantedPartition, None] = {}
+        self.partitions: dict[SessionKey, CachedPartition] = {}
+        self.due: dict[CachedPartition, None] = {}
         self.look_at_all_ms = now_ms + LOOK_AT_ALL_MS
 
-    def add(self, wanted: WantedPartition) -> None:
+    def add(self, wanted: CachedPartition) -> None:
         """The fetcher asks for one more."""
         self.partitions[session_key(wanted, self.by_topic_id)] = wanted
         self.due[wanted] = None
@@ -109,18 +109,18 @@ class FetchSession:
             for wanted in self.partitions.values():
                 self.due.setdefault(wanted)
 
-    def holds(self, wanted: WantedPartition) -> bool:
+    def holds(self, wanted: CachedPartition) -> bool:
         """Whether it is still asked for: another connection may have changed or ended the session since."""
         return self.partitions.get(session_key(wanted, self.by_topic_id)) is wanted
 
-    def served(self, wanted: WantedPartition) -> None:
+    def served(self, wanted: CachedPartition) -> None:
         """Move it behind the others, so that a small `max_bytes` does not starve them."""
         key = session_key(wanted, self.by_topic_id)
         self.partitions[key] = self.partitions.pop(key)
         self.due.pop(wanted, None)
         self.due[wanted] = None
 
-    def answered(self, wanted: WantedPartition, answer: PartitionData, partition: Partition) -> None:
+    def answered(self, wanted: CachedPartition, answer: PartitionData, partition: Partition) -> None:
         """When that was all there is to say, it is due again only when the partition moves or when it is named.
 
         A follower that is not in the ISR yet stays due: its next fetch may be the one that takes it in.
@@ -135,13 +135,13 @@ class FetchSession:
         if nothing_left:
             self._settled(wanted, partition)
 
-    def _settled(self, wanted: WantedPartition, partition: Partition) -> None:
+    def _settled(self, wanted: CachedPartition, partition: Partition) -> None:
         if wanted.heard is not partition:
             self._stop_listening(wanted)
             self._listen(wanted, partition)
         self.due.pop(wanted, None)
 
-    def _listen(self, wanted: WantedPartition, partition: Partition) -> None:
+    def _listen(self, wanted: CachedPartition, partition: Partition) -> None:
         """A follower reads up to the log's end, and is told of the high watermark with the next records."""
         note, wake = partial(self.due.setdefault, wanted), partial(self._moved, wanted)
         advanced, appended = partition.advanced, partition.appended
@@ -150,12 +150,12 @@ class FetchSession:
         for key, listener in wanted.listeners:
             self.purgatory.listen(key, listener)
 
-    def _stop_listening(self, wanted: WantedPartition) -> None:
+    def _stop_listening(self, wanted: CachedPartition) -> None:
         for key, listener in wanted.listeners:
             self.purgatory.unlisten(key, listener)
         wanted.heard, wanted.listeners = None, []
 
-    def _moved(self, wanted: WantedPartition) -> None:
+    def _moved(self, wanted: CachedPartition) -> None:
         """The session is the key under which its fetch waits."""
         self.due.setdefault(wanted)
         self.purgatory.touch(self)
@@ -172,11 +172,11 @@ class OpenedFetch(NamedTuple):
 
     error: ErrorCode
     session: FetchSession | None = None
-    named: Iterable[WantedPartition] = ()
+    named: Iterable[CachedPartition] = ()
     incremental: bool = False
 
     @property
-    def partitions(self) -> Iterable[WantedPartition]:
+    def partitions(self) -> Iterable[CachedPartition]:
         """Those to read at this moment; while the fetch waits, or a disk fails under a read, more may become due."""
         return tuple(self.session.due) if self.session is not None and self.incremental else self.named
 
@@ -188,16 +188,16 @@ class TopicNames(NamedTuple):
     names_by_id: dict[bytes, str]
 
 
-def session_key(wanted: WantedPartition, by_topic_id: bool) -> SessionKey:
+def session_key(wanted: CachedPartition, by_topic_id: bool) -> SessionKey:
     return (wanted.topic_id if by_topic_id else wanted.topic, wanted.index)
 
 
-def wanted_partitions(request: FetchRequest, version: int, names: TopicNames) -> Iterator[WantedPartition]:
+def wanted_partitions(request: FetchRequest, version: int, names: TopicNames) -> Iterator[CachedPartition]:
     """The partitions that a request names, in its order (which is the order of service, KIP-74)."""
     for topic in request.topics:
         name, topic_id = identity_of(topic, version, names)
         for asked in topic.partitions:
-            yield WantedPartition(name, topic_id, asked)
+            yield CachedPartition(name, topic_id, asked)
 
 
 def identity_of(topic: FetchTopic, version: int, names: TopicNames) -> tuple[str, bytes]:
@@ -239,7 +239,7 @@ class FetchSessionCache:
         return self._continue(request, version, names, now_ms)
 
     def _create(
-        self, wanted: list[WantedPartition], request: FetchRequest, version: int, now_ms: float
+        self, wanted: list[CachedPartition], request: FetchRequest, version: int, now_ms: float
     ) -> FetchSession | None:
         if not wanted or not self._make_room(now_ms):
             return None
@@ -284,7 +284,7 @@ class FetchSessionCache:
             for asked in topic.partitions:
                 known = session.partitions.get((topic_id if session.by_topic_id else name, asked.partition))
                 if known is None:
-                    session.add(WantedPartition(name, topic_id, asked))
+                    session.add(CachedPartition(name, topic_id, asked))
                 else:
                     known.update(asked)
                     session.due.setdefault(known)

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 from odradek.broker.log.failure import NoRoom
 from odradek.broker.log.manager import LogManager
 from odradek.broker.metadata import MetadataCache
-from odradek.broker.replication.manager import Coordinators, ReplicaManager
 from odradek.broker.replication.partition import NO_LEADER, Partition, PartitionView
+from odradek.broker.replication.replica_manager import Coordinators, ReplicaManager
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
@@ -28,7 +28,7 @@ EPOCH_DURING_DELETE = -2
 """The leader epoch of a StopReplica that deletes a topic: always obeyed."""
 
 
-class Followings(Protocol):
+class Fetchers(Protocol):
     """The tasks that copy partitions from their leaders."""
 
     def follow(self, partition: Partition) -> None:
@@ -47,7 +47,7 @@ class StoppedReplica(NamedTuple):
     delete: bool
 
 
-class ReplicaControl:
+class ControllerRequests:
     """What controllers have told this broker."""
 
     def __init__(
@@ -55,14 +55,14 @@ class ReplicaControl:
         replicas: ReplicaManager,
         logs: LogManager,
         metadata: MetadataCache,
-        followings: Followings,
+        fetchers: Fetchers,
         coordinators: Coordinators,
         clock: Clock,
         least_broker_epoch: Callable[[], int],
         high_watermarks: dict[tuple[str, int], int],
     ) -> None:
         self._replicas, self._logs, self._metadata = replicas, logs, metadata
-        self._followings, self._coordinators, self._clock = followings, coordinators, clock
+        self._followings, self._coordinators, self._clock = fetchers, coordinators, clock
         self._least_broker_epoch = least_broker_epoch
         self._checkpointed = high_watermarks
         self.controller_epoch = 0
@@ -178,7 +178,7 @@ class ReplicaControl:
             return ErrorCode.FENCED_LEADER_EPOCH
         self._followings.leave(partition)
         was_leader = partition.is_leader
-        partition.fence()
+        partition.stop_leading()
         if was_leader:
             self._coordinators.on_resigned(stopped.topic, stopped.partition_index)
         if stopped.delete:
@@ -199,7 +199,7 @@ class ReplicaControl:
 
         Whoever coordinates meanwhile writes what our coordinators do not know: they read all of it when we lead again.
         """
-        led = self._replicas.fence()
+        led = self._replicas.stop_leading_all()
         for partition in led:
             self._coordinators.on_resigned(partition.topic, partition.index)
         return led

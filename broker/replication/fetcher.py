@@ -1,6 +1,6 @@
 """What a follower asks one leader for next, and what it does with the answer.
 
-Pure: builds Fetch requests and takes answers; `broker/tasks/fetching.py` carries them. One `LeaderFollowing` holds the
+Pure: builds Fetch requests and takes answers; `broker/tasks/fetching.py` carries them. One `FetcherCore` holds the
 partitions that one fetcher task copies from one leader, and its fetch session, so that a round trip names only the
 partitions that have moved. Truncation rides on the fetch itself (KIP-595): we say the epoch of our last record, and
 the leader says where our histories part.
@@ -10,8 +10,8 @@ import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from odradek.broker.replication.fetch_sessions import EPOCH_MAX, INITIAL_EPOCH, NO_SESSION
 from odradek.broker.replication.partition import Partition
-from odradek.broker.replication.sessions import EPOCH_MAX, INITIAL_EPOCH, NO_SESSION
 from odradek.broker.replication.throttling import Throttle
 from odradek.broker.replication.truncation import truncation_offset
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -41,7 +41,7 @@ Asked = tuple[int, int, int, int]
 """Fetch offset, last fetched epoch, leader epoch, log start offset: what a session remembers of a partition."""
 
 
-class FollowingLimits(NamedTuple):
+class FetcherLimits(NamedTuple):
     """Kafka's replica.fetch.* settings, in bytes and milliseconds."""
 
     max_wait_ms: int
@@ -51,7 +51,7 @@ class FollowingLimits(NamedTuple):
     backoff_ms: int
 
 
-class Followed:
+class PartitionFetchState:
     """A partition that is being copied."""
 
     __slots__ = ("caught_up", "needs_leader_offsets", "not_before_ms", "partition", "stopped")
@@ -74,14 +74,14 @@ NOTHING_ASKED: Asked = (-1, -1, -1, -1)
 """Unlike anything that is asked for: the partition is in the session and will be named, or forgotten, next time."""
 
 
-class LeaderFollowing:
+class FetcherCore:
     """All that one fetcher task copies from the leader `leader_id`."""
 
-    def __init__(self, local_id: int, leader_id: int, limits: FollowingLimits, throttle: Throttle) -> None:
+    def __init__(self, local_id: int, leader_id: int, limits: FetcherLimits, throttle: Throttle) -> None:
         self.local_id, self.leader_id, self.limits = local_id, leader_id, limits
         self._throttle = throttle
         self.broker_epoch = -1
-        self._followed: dict[PartitionKey, Followed] = {}
+        self._followed: dict[PartitionKey, PartitionFetchState] = {}
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
         self._in_session: dict[PartitionKey, Asked] = {}
         self._grown: set[PartitionKey] = set()
@@ -93,7 +93,7 @@ class LeaderFollowing:
 
     def follow(self, partition: Partition) -> None:
         self._look_at_all_ms = 0.0
-        self._followed[(partition.topic_id, partition.index)] = Followed(partition)
+        self._followed[(partition.topic_id, partition.index)] = PartitionFetchState(partition)
 
     def leave(self, partition: Partition) -> None:
         self._look_at_all_ms = 0.0
@@ -106,7 +106,7 @@ class LeaderFollowing:
         self._session_id, self._session_epoch, self._in_session = NO_SESSION, INITIAL_EPOCH, {}
         self._look_at_all_ms = 0.0
 
-    def out_of_range(self) -> list[Followed]:
+    def out_of_range(self) -> list[PartitionFetchState]:
         """Those that wait for `leader_offsets` to be told."""
         if self._look_at_all_ms:
             return []
@@ -216,7 +216,7 @@ class LeaderFollowing:
             and not partition.offline
         )
 
-    def _take(self, followed: Followed, data: PartitionData, now_ms: float) -> bool:
+    def _take(self, followed: PartitionFetchState, data: PartitionData, now_ms: float) -> bool:
         """Whether all is well: nothing but the end and the start of the log may have changed."""
         partition = followed.partition
         error = data.error_code
@@ -258,7 +258,7 @@ class LeaderFollowing:
         )  # fmt: skip
         partition.truncate_to(offset)
 
-    def leader_offsets(self, followed: Followed, log_start: int, log_end: int) -> None:
+    def leader_offsets(self, followed: PartitionFetchState, log_start: int, log_end: int) -> None:
         """Our end was out of the leader's range [log_start, log_end] (Kafka: handleOffsetOutOfRange).
 
         Above its end: an unclean election took place, our surplus goes. Below its start: the leader has deleted what
