@@ -3,7 +3,8 @@
 Power failed, the old session has just ended, and with it perhaps the controller. If we registered in that moment, the
 next controller would find us alive, in the ISR and maybe leading, and elect nobody: acknowledged records that our disk
 has lost would be gone, though others have them. So we wait until a controller has seen that we were away and has taken
-us out of each ISR that has another registered member. Where nobody else is left there is nobody better than us.
+us out of each ISR that has another registered member. Where nobody else is left there is nobody better than us. Topics
+that are being deleted do not count: nobody wants their records, and a controller leaves their ISRs as they are.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from odradek.broker.tasks.shutdown import sleep
 from odradek.world.clock import Clock
 from odradek.zk_schema.store import NoNode, Store, StoreError
+from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
 from odradek.zk_schema.znodes.json_data import BadZnode
 from odradek.zk_schema.znodes.topics import PartitionState, state_path
@@ -51,9 +53,11 @@ async def until_not_counted_on(
 
 
 async def _counting_on(store: Store, broker_id: int, partitions: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Those whose ISR holds us and another registered broker. Raises StoreError."""
+    """Those whose ISR holds us and another registered broker, without topics to be deleted. Raises StoreError."""
     registered = {int(name) for name in await store.children(BROKER_IDS_PATH) if name.isdigit()}
     others = registered - {broker_id}
+    to_delete = set(await store.children(DELETE_TOPICS_PATH))
+    partitions = [partition for partition in partitions if partition[0] not in to_delete]
     found: list[tuple[str, int]] = []
     for begin in range(0, len(partitions) if others else 0, CALLS_IN_FLIGHT):
         some = partitions[begin : begin + CALLS_IN_FLIGHT]

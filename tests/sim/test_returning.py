@@ -10,6 +10,7 @@ from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.history import History
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.zk_schema.znodes.admin import delete_topic_path
 from odradek.zk_schema.znodes.topics import PartitionState, state_path
 
 
@@ -36,6 +37,33 @@ def test_a_controller_without_power_leads_nothing_when_it_is_back_at_once() -> N
             await asyncio.sleep(5)
             for old, new in zip(before, states(cluster), strict=True):
                 assert len(new.isr) == 3 and new.leader_epoch > old.leader_epoch
+
+    run_virtual(main)
+
+
+def test_a_topic_that_is_being_deleted_holds_nobody_up() -> None:
+    """Of such a topic no controller takes a broker out of an ISR, and nobody wants its records."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, brokers=3) as cluster:
+            administrator = Administrator(cluster, History(clock), random.Random(0), "t", [])
+            while not any(active(broker) for broker in cluster.brokers):
+                await asyncio.sleep(0.1)
+            made = CreatableTopic(name="t", num_partitions=3, replication_factor=3)
+            await administrator.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=5_000), 7)
+            await asyncio.sleep(1)
+            store = cluster.zookeeper.connect()
+            await store.start(1_000)
+            broker = next(broker for broker in cluster.brokers if not active(broker))
+            broker.power_failure()
+            await store.create(delete_topic_path("t"))  # before a controller has seen that the broker is gone
+            await asyncio.sleep(10)
+            began_ms = clock.monotonic_ms()
+            await broker.start()
+            assert clock.monotonic_ms() - began_ms < 1_000
+            await asyncio.sleep(5)
+            assert await store.exists(delete_topic_path("t")) is None
+            await store.close()
 
     run_virtual(main)
 
