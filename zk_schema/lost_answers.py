@@ -1,13 +1,13 @@
 """Writes whose answer may get lost with the connection: whether they were done is read from ZooKeeper afterwards.
 
-A znode's owner tells who made it, its version and data who changed it. All of these wait for the connection to come
-back for as long as that takes, unless the session ends: then they raise SessionExpired.
+A znode's owner tells who made it. All of these wait for the connection to come back for as long as that takes, unless
+the session ends: then they raise SessionExpired.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from odradek.zk_schema.store import BadVersion, ConnectionLost, NodeExists, NoNode, SessionExpired, Stat, Store
+from odradek.zk_schema.store import ConnectionLost, NodeExists, SessionExpired, Stat, Store
 
 T = TypeVar("T")
 
@@ -45,31 +45,6 @@ async def create_ephemeral(store: Store, path: str, data: bytes) -> Stat:
     return await repeated(store, create)
 
 
-async def set_if(store: Store, path: str, data: bytes, version: int) -> Stat:
-    """Change a znode that has this version. After a lost answer the version after it with the same data is ours.
-
-    Raises BadVersion when somebody else was quicker, NoNode.
-    """
-    lost = False
-
-    async def change() -> Stat:
-        nonlocal lost
-        try:
-            return await store.set(path, data, version)
-        except ConnectionLost:
-            lost = True
-            raise
-        except BadVersion:
-            if not lost:
-                raise
-        found, stat = await store.get(path)
-        if (found, stat.version) != (data, version + 1):
-            raise BadVersion(path)
-        return stat
-
-    return await repeated(store, change)
-
-
 async def create_if_missing(store: Store, path: str, data: bytes = b"") -> bool:
     """Make a persistent znode with its parents. False when it was there already (its data is left as it is)."""
 
@@ -81,15 +56,3 @@ async def create_if_missing(store: Store, path: str, data: bytes = b"") -> bool:
         return True
 
     return await repeated(store, create)
-
-
-async def delete_if_there(store: Store, path: str) -> None:
-    """Delete a znode whatever its version. Raises NotEmpty."""
-
-    async def delete() -> None:
-        try:
-            await store.delete(path)
-        except NoNode:
-            return
-
-    await repeated(store, delete)

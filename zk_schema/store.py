@@ -1,6 +1,6 @@
 """ZooKeeper as this program sees it: reads, writes, one-shot watches and one ordered stream of events.
 
-Two things implement `Store`: `kazoo_store.KazooStore` (a real ZooKeeper) and `memory.MemoryStore` (tests, simulator).
+Two things implement `Store`: `kazoo_store.KazooStore` (a real ZooKeeper) and `MemoryStore` in odradek/testing.
 Both pass one contract suite, tests/zk_schema/test_store_contract.py.
 
 Order. ZooKeeper promises that one client sees answers and watch events in the order in which the server made them.

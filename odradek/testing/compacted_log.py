@@ -8,10 +8,10 @@ from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Log
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import decode_records, encode_batch
+from odradek.testing.inline_children import InlineChildren
 from odradek.testing.log_storage import make_storage, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
-from odradek.world.children import InlineChildren
 
 COMPACT = frozenset({"compact"})
 SMALL = LogConfig(

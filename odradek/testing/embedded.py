@@ -22,13 +22,13 @@ from odradek.broker.config import BrokerConfig, Given, build_config
 from odradek.broker.server import BrokerServer
 from odradek.broker.world import World
 from odradek.testing.deferred_background import SlowBackground
+from odradek.testing.inline_children import InlineChildren
+from odradek.testing.memory_store import MemoryStore
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import VirtualClock
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.testing.virtual_process import InsideClock, OutsideClock, VirtualProcess
-from odradek.world.children import InlineChildren
-from odradek.zk_schema.memory import MemoryZooKeeper
-from odradek.zk_schema.memory_session import MemoryStore
 from odradek.zk_schema.store import Store
 
 T = TypeVar("T")

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 
 from odradek.broker.config import BrokerConfig, Given, build_config
 from odradek.broker.dynamic_config import DynamicConfig, change_entity, stored_settings
+from odradek.testing.memory_store import MemoryStore
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.memory import MemoryZooKeeper
-from odradek.zk_schema.memory_session import MemoryStore
 from odradek.zk_schema.znodes.configs import topic_config_path
 from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS, CONFIG_CHANGE_PREFIX, CONFIG_CHANGES_PATH
 

@@ -27,9 +27,9 @@ from odradek.protocol.messages.leader_and_isr import (
 )
 from odradek.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from odradek.testing.memory_store import MemoryStore
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.memory import MemoryZooKeeper
-from odradek.zk_schema.memory_session import MemoryStore
 from odradek.zk_schema.startup import create_topmost_paths
 from odradek.zk_schema.store import Create, Delete, NoNode, SetData
 from odradek.zk_schema.znodes.admin import delete_topic_path

@@ -14,7 +14,6 @@ from odradek.zk_schema.znodes.admin import (
     DELETE_TOPICS_PATH,
     PREFERRED_REPLICA_ELECTION_PATH,
     REASSIGN_PARTITIONS_PATH,
-    encode_preferred_replica_election,
     encode_reassignment,
 )
 from odradek.zk_schema.znodes.cluster import PRODUCER_ID_BLOCK_PATH
@@ -23,7 +22,6 @@ from odradek.zk_schema.znodes.notifications import (
     ISR_CHANGE_PREFIX,
     LOG_DIR_EVENT_PATH,
     LOG_DIR_EVENT_PREFIX,
-    encode_isr_change,
     encode_log_dir_event,
 )
 from odradek.zk_schema.znodes.topics import (
@@ -189,7 +187,7 @@ def test_leaders_are_balanced_and_the_old_tool_is_obeyed(play: Play) -> None:
         await cluster.settle()
         await put_in_isr(cluster, [2, 1])
         assert cluster.state("t").leader == 2
-        asked = encode_preferred_replica_election([("t", 0), ("unknown", 0)])
+        asked = b'{"version":1,"partitions":[{"topic":"t","partition":0},{"topic":"unknown","partition":0}]}'
         await cluster.admin.create(PREFERRED_REPLICA_ELECTION_PATH, asked)
         await cluster.settle()
         assert cluster.state("t").leader == 1
@@ -211,7 +209,8 @@ def test_isr_written_by_an_older_broker(play: Play) -> None:
         await cluster.begin(0, 1, 2, controllers=[0])
         await cluster.create_topic("t", [1, 2])
         await cluster.admin.set(state_path("t", 0), PartitionState(1, 0, (1,), 1).encode())
-        await cluster.admin.create(ISR_CHANGE_PREFIX, encode_isr_change([("t", 0)]), sequential=True)
+        change = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+        await cluster.admin.create(ISR_CHANGE_PREFIX, change, sequential=True)
         await cluster.settle()
         assert not await cluster.admin.children(ISR_CHANGE_PATH)
         cluster.check_agreement()

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.testing.virtual_process import InsideClock, ProcessKilled, VirtualProcess
-from odradek.zk_schema.memory import MemoryZooKeeper
 from odradek.zk_schema.store import Connected, Expired, StoreEvent, Suspended, WatchFired, WatchKind
 
 SESSION_TIMEOUT_MS = 6_000

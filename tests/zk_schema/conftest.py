@@ -15,11 +15,11 @@ import pytest
 from odradek.local.handshake import CLOSE_SESSION
 from odradek.local.ports import free_ports
 from odradek.local.zookeeper import EmbeddedZooKeeper
+from odradek.testing.memory_store import MemoryStore
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
-from odradek.zk_schema.memory import MemoryZooKeeper
-from odradek.zk_schema.memory_session import MemoryStore
 from odradek.zk_schema.store import Store, StoreEvent
 
 START_MS = 10_000

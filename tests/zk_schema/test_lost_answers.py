@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from odradek.testing.memory_store import MemoryStore
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.world.clock import LoopClock
-from odradek.zk_schema.lost_answers import create_ephemeral, create_if_missing, delete_if_there, repeated, set_if
-from odradek.zk_schema.memory import MemoryZooKeeper
-from odradek.zk_schema.memory_session import MemoryStore
+from odradek.zk_schema.lost_answers import create_ephemeral, create_if_missing, repeated
 from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
-from odradek.zk_schema.store import BadVersion, NodeExists, NoNode, SessionExpired
+from odradek.zk_schema.store import NodeExists, SessionExpired
 from odradek.zk_schema.znodes.topmost import TOPMOST_PATHS
 
 Scenario = Callable[[MemoryZooKeeper, MemoryStore, MemoryStore], Awaitable[None]]
@@ -42,34 +42,6 @@ def test_an_ephemeral_znode_whose_answer_was_lost_is_ours() -> None:
     play(scenario)
 
 
-def test_a_conditional_change_whose_answer_was_lost_was_done_once() -> None:
-    async def scenario(server: MemoryZooKeeper, store: MemoryStore, other: MemoryStore) -> None:
-        await store.create("/state", b"0")
-        store.lose_next_answer()
-        stat = await set_if(store, "/state", b"1", 0)
-        assert stat.version == 1
-        assert await other.get("/state") == (b"1", stat)
-
-    play(scenario)
-
-
-def test_a_conditional_change_that_somebody_overtook_is_refused() -> None:
-    async def scenario(server: MemoryZooKeeper, store: MemoryStore, other: MemoryStore) -> None:
-        await store.create("/state", b"0")
-        await other.set("/state", b"theirs")
-        with pytest.raises(BadVersion):
-            await set_if(store, "/state", b"theirs", 0)
-        server.partition(store)
-        change = asyncio.ensure_future(set_if(store, "/state", b"ours", 1))
-        await other.set("/state", b"again")
-        server.heal(store)
-        with pytest.raises(BadVersion):
-            await change
-        assert (await other.get("/state"))[0] == b"again"
-
-    play(scenario)
-
-
 def test_an_ended_session_ends_the_repeating() -> None:
     async def scenario(server: MemoryZooKeeper, store: MemoryStore, other: MemoryStore) -> None:
         await store.create("/x")
@@ -89,15 +61,11 @@ def test_an_ended_session_ends_the_repeating() -> None:
     play(scenario)
 
 
-def test_making_and_deleting_what_may_be_there() -> None:
+def test_making_what_may_be_there() -> None:
     async def scenario(server: MemoryZooKeeper, store: MemoryStore, other: MemoryStore) -> None:
         assert await create_if_missing(store, "/a/b/c", b"first")
         assert not await create_if_missing(other, "/a/b/c", b"second")
         assert (await store.get("/a/b/c"))[0] == b"first"
-        await delete_if_there(store, "/a/b/c")
-        await delete_if_there(store, "/a/b/c")
-        with pytest.raises(NoNode):
-            await store.get("/a/b/c")
 
     play(scenario)
 

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from odradek.testing.memory_store import MemoryStore
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.world.clock import LoopClock, Timer
-from odradek.zk_schema.memory import MemoryZooKeeper
-from odradek.zk_schema.memory_session import MemoryStore
 from odradek.zk_schema.registration import BrokerIdInUse, Holder, Registrar, judge
 from odradek.zk_schema.startup import create_topmost_paths
 from odradek.zk_schema.store import Stat, Suspended

@@ -11,16 +11,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import kazoo
 from kazoo.client import KazooClient
 
 from odradek.zk_schema.kazoo_store.handler import LoopHandler
+from odradek.zk_schema.store import StoreError
 
 RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
 HANDSHAKES_PER_SESSION = 3
 """How many Connect requests in a row may go unanswered before the session is gone."""
 
+PRIVATE_PARTS = ("_session_id", "_data_watchers", "_child_watchers", "_call", "last_zxid", "_connection")
+"""What is used of a KazooClient besides its documented methods; of its `_connection`, `_invoke`."""
+
 _log = logging.getLogger("odradek.zookeeper.kazoo")
 _log.setLevel(logging.CRITICAL)
+
+
+class UnknownKazoo(StoreError):  # noqa: N818 (a sentence for a person)
+    """The installed kazoo lacks something private that the adapter stands on."""
+
+    def __init__(self, missing: str) -> None:
+        super().__init__("/")
+        self.reason = f"kazoo {kazoo.__version__} has no {missing}: kazoo 2.10 or 2.11 is needed"
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 @dataclass
@@ -42,14 +58,27 @@ class SessionTimeout:
 def new_client(
     hosts: str, timeout: SessionTimeout, handler: LoopHandler, listener: Callable[[str, int | None], None]
 ) -> Any:
-    """A KazooClient that is not started. `listener`, called in kazoo's thread: its state, and the session's id."""
+    """Make a KazooClient that is not started. `listener`, called in kazoo's thread: its state, and the session's id.
+
+    Raises UnknownKazoo.
+    """
     client = KazooClient(
         hosts=hosts, timeout=timeout.ms / 1000.0, handler=handler, connection_retry=dict(RECONNECT), logger=_log
     )
+    check_private_parts(client)
     client.add_listener(lambda state: listener(state, client._session_id))
     connection = client._connection
     connection._invoke = _shaking_hands(connection._invoke, timeout)
     return client
+
+
+def check_private_parts(client: Any) -> None:
+    """Raise UnknownKazoo unless `client`, a KazooClient, has all of PRIVATE_PARTS, and its connection `_invoke`."""
+    for name in PRIVATE_PARTS:
+        if not hasattr(client, name):
+            raise UnknownKazoo(f"KazooClient.{name}")
+    if not hasattr(client._connection, "_invoke"):
+        raise UnknownKazoo("ConnectionHandler._invoke")
 
 
 def _shaking_hands(invoke: Callable[..., Any], timeout: SessionTimeout) -> Callable[..., Any]:

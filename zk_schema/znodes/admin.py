@@ -34,12 +34,7 @@ def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
     }
 
 
-def encode_preferred_replica_election(partitions: Iterable[TopicPartition]) -> bytes:
-    """Version 1: {"version":1,"partitions":[{"topic":"t","partition":0}]}."""
-    return dump({"version": 1, "partitions": [{"topic": name, "partition": number} for name, number in partitions]})
-
-
 def decode_preferred_replica_election(data: bytes) -> set[TopicPartition]:
-    """Raises BadZnode."""
+    """Version 1: {"version":1,"partitions":[{"topic":"t","partition":0}]}. Raises BadZnode."""
     fields = Fields(PREFERRED_REPLICA_ELECTION_PATH, data)
     return {(item.text("topic"), item.integer("partition")) for item in fields.objects("partitions")}

@@ -8,7 +8,6 @@ Readers remember the highest number that they have seen. The controller deletes 
 the changes of settings are deleted by any reader when they are older than CHANGE_EXPIRATION_MS.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from odradek.zk_schema.znodes.configs import CLIENTS, TOPICS
@@ -61,13 +60,8 @@ class ConfigChange:
         return cls(entity)
 
 
-def encode_isr_change(partitions: Iterable[TopicPartition]) -> bytes:
-    """Version 1: {"version":1,"partitions":[{"topic":"t","partition":0}]}."""
-    return dump({"version": 1, "partitions": [{"topic": name, "partition": number} for name, number in partitions]})
-
-
 def decode_isr_change(data: bytes) -> set[TopicPartition]:
-    """Raises BadZnode."""
+    """Version 1: {"version":1,"partitions":[{"topic":"t","partition":0}]}. Raises BadZnode."""
     fields = Fields(ISR_CHANGE_PATH, data)
     return {(item.text("topic"), item.integer("partition")) for item in fields.objects("partitions")}
 

@@ -10,9 +10,9 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.manager import Intervals, LogManager
 from odradek.testing.crashes.history import History
 from odradek.testing.deferred_background import DeferredBackground
+from odradek.testing.inline_children import InlineChildren
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
-from odradek.world.children import InlineChildren
 
 Key = tuple[str, int]
 

@@ -17,11 +17,12 @@ from odradek.broker.log.recovery import parallel as parallel_recovery
 from odradek.broker.log.recovery.child import TornLog
 from odradek.broker.log.recovery.parallel import shared_out
 from odradek.protocol.errors import KafkaError
+from odradek.testing.inline_children import InlineChildren
 from odradek.testing.log_storage import make_batch, read_batches
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground, ThreadBackground
-from odradek.world.children import Child, Children, Ended, Heard, InlineChildren, ProcessChildren
+from odradek.world.children import Child, Children, Ended, Heard, ProcessChildren
 from odradek.world.clock import LoopClock
 from odradek.world.os_files import OsFiles
 

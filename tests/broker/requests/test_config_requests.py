@@ -25,8 +25,8 @@ from odradek.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.memory import MemoryZooKeeper
 from odradek.zk_schema.znodes.notifications import CONFIG_CHANGE_PREFIX
 
 TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32

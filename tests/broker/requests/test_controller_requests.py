@@ -58,8 +58,8 @@ from odradek.protocol.messages.list_partition_reassignments import ListPartition
 from odradek.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from odradek.protocol.primitives import ZERO_UUID
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.memory import MemoryZooKeeper
 from odradek.zk_schema.startup import create_topmost_paths
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint, broker_path
 from odradek.zk_schema.znodes.configs import decode_config, topic_config_path

@@ -62,8 +62,8 @@ from odradek.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.memory import MemoryZooKeeper
 from odradek.zk_schema.store import Store
 
 PARTITIONS = 2

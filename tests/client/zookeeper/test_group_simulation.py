@@ -16,8 +16,8 @@ from odradek.client.zookeeper.config import settings_of
 from odradek.client.zookeeper.member import Member
 from odradek.client.zookeeper.offset_storage import OffsetKeeper, ZooKeeperOffsets
 from odradek.client.zookeeper.subscriptions import consumer_of
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.memory import MemoryZooKeeper
 from odradek.zk_schema.store import Create, Delete, SetData, Store
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint, broker_path
 from odradek.zk_schema.znodes.consumers import (

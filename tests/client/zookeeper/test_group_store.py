@@ -7,9 +7,9 @@ import pytest
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.group_store import GroupStore
 from odradek.client.zookeeper.offset_storage import OffsetKeeper, ZooKeeperOffsets
+from odradek.testing.memory_store import MemoryStore
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.memory import MemoryZooKeeper
-from odradek.zk_schema.memory_session import MemoryStore
 from odradek.zk_schema.store import Create, NodeExists, SessionExpired, WatchFired
 from odradek.zk_schema.znodes.consumers import ConsumerRegistration, offset_path, owner_path
 from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.world.clock import LoopClock
-from odradek.zk_schema.memory import MemoryZooKeeper
 from odradek.zk_schema.store import Connected, ConnectionLost, Expired, NoNode, Suspended, WatchFired, WatchKind
 
 SESSION_TIMEOUT_MS = 40

@@ -10,9 +10,9 @@ Everything happens on the clock's loop; nothing here looks at real time.
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from odradek.testing.memory_store import MemoryStore
+from odradek.testing.memory_tree import Change, Tree
 from odradek.world.clock import Clock
-from odradek.zk_schema.memory_session import MemoryStore
-from odradek.zk_schema.memory_tree import Change, Tree
 from odradek.zk_schema.store import Delete, Operation, OperationResult, WatchFired, WatchKind, parent
 
 DEFAULT_SESSION_TIMEOUT_MS = 6000

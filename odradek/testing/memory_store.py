@@ -30,7 +30,7 @@ from odradek.zk_schema.store import (
 )
 
 if TYPE_CHECKING:
-    from odradek.zk_schema.memory import MemoryZooKeeper
+    from odradek.testing.memory_zookeeper import MemoryZooKeeper
 
 T = TypeVar("T")
 
