@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettings
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.records import encode_batch

@@ -18,11 +18,11 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directories.directory_files import Identity
 from odradek.broker.log.directories.upkeep import Upkeep
 from odradek.broker.log.log import Log
-from odradek.broker.log.manager import Intervals, LogManager
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.log_manager import Intervals, LogManager
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.partition import Partition
 from odradek.testing.log_storage import make_batch

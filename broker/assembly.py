@@ -8,7 +8,7 @@ from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.groups.config import GroupConfig
 from odradek.broker.groups.coordinator import GroupCoordinator
 from odradek.broker.identity import Identity
-from odradek.broker.log.manager import LogManager
+from odradek.broker.log.log_manager import LogManager
 from odradek.broker.metadata import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache, Node
 from odradek.broker.network.limits import ConnectionLimits
 from odradek.broker.network.peer import Peer

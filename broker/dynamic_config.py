@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from odradek.broker.config import BrokerConfig
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.settings.catalog import TOPIC_SETTINGS, known_setting
 from odradek.broker.settings.definition import BadValue
 from odradek.broker.settings.layers import KEEP_EVERYTHING, put_instead, readable

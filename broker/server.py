@@ -15,11 +15,11 @@ from odradek.broker.config import BrokerConfig
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.identity import Identity
 from odradek.broker.log.compaction.scheduler import CompactionSettings
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directories.directory_files import Identity as DirectoryOwner
 from odradek.broker.log.directories.directory_files import Owner
 from odradek.broker.log.log import Log
-from odradek.broker.log.manager import Intervals, Key, LogManager
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.log_manager import Intervals, Key, LogManager
 from odradek.broker.network.server import SocketServer
 from odradek.broker.services import Services
 from odradek.broker.tasks.directory_events import DirectoryEvents

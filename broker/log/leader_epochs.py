@@ -1,10 +1,17 @@
-"""Which leader epoch began at which offset (KIP-101, KIP-279).
+"""Which leader epoch began at which offset (KIP-101, KIP-279), in memory and in `leader-epoch-checkpoint`.
 
 Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache of 3.9.
 """
 
+import logging
 from bisect import bisect_right
 from collections.abc import Iterable
+
+from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, encode_epochs
+from odradek.broker.log.failure import DISK_FULL
+from odradek.world.files import Files
+
+logger = logging.getLogger(__name__)
 
 UNKNOWN = (-1, -1)
 
@@ -93,3 +100,53 @@ class LeaderEpochs:
         """Forget all."""
         self._epochs.clear()
         self._start_offsets.clear()
+
+
+class EpochFile:
+    """A partition's `leader-epoch-checkpoint`. Written at each change, synced with the next flush of the log."""
+
+    __slots__ = ("_files", "_waiting", "path", "unsynced", "written")
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self.path = f"{directory}/{LEADER_EPOCHS}"
+        self.unsynced = False
+        self.written = 0
+        """How often it was written."""
+        self._files = files
+        self._waiting: bytes | None = None
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether the disk was too full for the newest epochs, so that an older file is there, or none."""
+        return self._waiting is not None
+
+    def write(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Replace the file. On a full disk that waits for the next change or flush. Raises OSError."""
+        self._replace(encode_epochs(entries))
+
+    def try_again(self) -> None:
+        """Write what has waited for room, if anything has. Raises OSError."""
+        if self._waiting is not None:
+            self._replace(self._waiting)
+
+    def _replace(self, data: bytes) -> None:
+        waited, self._waiting = self._waiting, None
+        try:
+            self._files.write_atomically(self.path, data, sync=False)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            self._waiting = data
+            if waited is None:
+                logger.error("%s: no room for the leader epochs: %s", self.path, error)
+        self.written += 1
+        self.unsynced = True
+
+    def synced(self, written: int) -> None:
+        """Note that the file is on the disk as it was when it had been written that often."""
+        if written == self.written:
+            self.unsynced = False
+
+    def moved_to(self, directory: str) -> None:
+        """Take the new name of the log's directory."""
+        self.path = f"{directory}/{LEADER_EPOCHS}"

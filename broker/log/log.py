@@ -1,73 +1,43 @@
-"""One partition replica's log: a list of segments, the last of which takes the appends.
+"""One partition replica's log: appending to it, truncating it, and what it knows beside its records.
 
 Everything here runs on the loop; only the syncs of a flush go to the background. Trouble with the disk is raised as
 StorageFailure after the log manager has heard of it; trouble with what a client sent is a KafkaError.
-Source of the behaviour: UnifiedLog.scala and LocalLog.scala of Kafka 3.9.
+Source of the behaviour: UnifiedLog.scala of Kafka 3.9.
 """
 
+import errno
 import logging
-import sys
-from bisect import bisect_right
-from collections.abc import Callable
+import struct
 
-from odradek.broker.log import appending, flushing, listing, reading, retention, rewriting, rolling, truncation
-from odradek.broker.log.append import Appended, Origin
-from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directories.checkpoints import LEADER_EPOCHS, encode_epochs
-from odradek.broker.log.failure import DISK_FULL, StorageFailure
+from odradek.broker.log import rewriting
+from odradek.broker.log.batch_checks import Appended, Origin, checked_batches, checked_fields
+from odradek.broker.log.batches import Batch
+from odradek.broker.log.failure import DISK_FULL
+from odradek.broker.log.flush import Flush
+from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.leader_epochs import LeaderEpochs
-from odradek.broker.log.producers.snapshots import Snapshots
-from odradek.broker.log.producers.state import ProducerState, VerificationGuard
+from odradek.broker.log.local_log import LocalLog
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.producer_recovery import rebuild_producers
+from odradek.broker.log.producer_snapshots import Snapshots
+from odradek.broker.log.producer_state import CompletedTransaction, ProducerState, VerificationGuard
 from odradek.broker.log.segment import Segment
-from odradek.broker.log.slices import LogSlice
-from odradek.broker.log.storage import Storage
+from odradek.broker.log.storage import Claims, Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.world.files import Buffer, FileRange
-
-__all__ = ["Appended", "FileRange", "Log", "LogConfig", "LogSlice", "Origin"]
+from odradek.protocol.record_batch import LOG_OVERHEAD, CorruptBatch
+from odradek.world.files import Buffer
 
 logger = logging.getLogger(__name__)
 
-NEVER_TRUNCATED = sys.maxsize
-KNOWN_POSITIONS = 64
-"""Offsets of the active segment whose position is remembered."""
+PATCH = struct.Struct(">qii")
+"""Base offset, length, leader epoch: the first 16 bytes of a batch."""
 
 
-class Log:
-    """Opened by `recovery.open_log`. All offsets are absolute; `recovery_point` is what the disk has for certain, and
-    before `cleaned_to` the log is compacted. Who copies the log sets `lowest_end`, the lowest offset that a truncation
-    went back to, to NEVER_TRUNCATED, and looks again."""
+class Log(LocalLog):
+    """Opened by `recovery.open_log`. All offsets are absolute."""
 
-    __slots__ = (
-        "_base_offsets",
-        "_end_at_rest",
-        "clean_end_offset",
-        "cleaned_to",
-        "closed",
-        "config",
-        "directory",
-        "end_at_open",
-        "epochs",
-        "epochs_unsynced",
-        "epochs_wait_for_room",
-        "epochs_written",
-        "known_positions",
-        "last_flush_ms",
-        "log_end_offset",
-        "log_start_offset",
-        "lowest_end",
-        "partition",
-        "producers",
-        "recovery_point",
-        "rewrites",
-        "segments",
-        "snapshots",
-        "storage",
-        "topic",
-        "truncations",
-        "unsettled",
-    )
+    __slots__ = ("_checkpoints_checked", "_rewrites", "clean_end_offset", "epochs", "producers")
 
     def __init__(
         self,
@@ -85,69 +55,24 @@ class Log:
         log_end_offset: int,
         recovery_point: int,
     ) -> None:
-        self.storage = storage
-        self.directory = directory
-        self.topic = topic
-        self.partition = partition
-        self.config = config
-        self.segments = segments
+        super().__init__(
+            storage,
+            directory,
+            topic,
+            partition,
+            config,
+            segments,
+            snapshots,
+            log_start_offset,
+            log_end_offset,
+            recovery_point,
+        )
         self.epochs = epochs
         self.producers = producers
-        self.snapshots = snapshots
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = self.end_at_open = log_end_offset
-        self.recovery_point = recovery_point
-        self.last_flush_ms = storage.clock.now_ms()
-        self.rewrites = rewriting.needed(config)
-        self._base_offsets = [segment.base_offset for segment in segments]
-        self.known_positions: dict[int, int] = {}
-        self.truncations = 0
-        self.unsettled = True
-        self._end_at_rest = -1
-        self.lowest_end = NEVER_TRUNCATED
-        self.closed = False
         self.clean_end_offset = -1
-        self.cleaned_to = 0
-        self.epochs_unsynced = False
-        self.epochs_wait_for_room = False
-        self.epochs_written = 0
-
-    def __repr__(self) -> str:
-        return f"Log({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
-
-    @property
-    def active(self) -> Segment:
-        """The segment that takes the appends."""
-        return self.segments[-1]
-
-    def segment_number(self, offset: int) -> int:
-        """Of the segment that `offset` is or would be in; -1 before the first."""
-        return bisect_right(self._base_offsets, offset) - 1
-
-    @property
-    def latest_epoch(self) -> int:
-        """The newest leader epoch known here; -1 when none."""
-        return self.epochs.latest
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self.segments)
-
-    @property
-    def log_directory(self) -> str:
-        """The entry of `log.dirs` this log is in."""
-        return self.directory.rpartition("/")[0]
-
-    def use(self, segment: Segment) -> None:
-        """It is read: if it is an old one, it counts among the few that stay open."""
-        if segment is not self.segments[-1]:
-            self.storage.open_segments.use(segment)
-
-    def failed(self, cause: OSError) -> StorageFailure:
-        """Tell the manager that the disk failed; the exception to raise. Of a closed log nothing else is expected."""
-        if not self.closed:
-            self.storage.failed(self.log_directory, cause)
-        return StorageFailure(self.log_directory, cause)
+        """Where the log ended when it was closed cleanly the last time; -1 when it was not."""
+        self._rewrites = rewriting.needed(config)
+        self._checkpoints_checked = False
 
     # appending
 
@@ -156,10 +81,45 @@ class Log:
     ) -> Appended:
         """Give offsets to whole v2 batches and write them with one call, all or none. `records` is patched in place.
 
-        Raises KafkaError, nothing written: what `checked_fields` and `ProducerState.check` raise, RECORD_LIST_TOO_LARGE
-        when they exceed `segment.bytes`, KAFKA_STORAGE_ERROR when the disk is full. Raises StorageFailure.
+        Raises KafkaError, nothing written: what `checked_fields`, `ProducerState.check_batch` and `rewriting.rewrite`
+        raise, RECORD_LIST_TOO_LARGE when they exceed `segment.bytes`, KAFKA_STORAGE_ERROR when the disk is full.
+        Raises StorageFailure.
         """
-        return appending.as_leader(self, records, leader_epoch, origin)
+        config = self.config
+        view = memoryview(records)
+        append_time_ms = -1
+        if self._rewrites:
+            name = f"{self.topic}-{self.partition}"
+            view, append_time_ms = rewriting.rewrite(config, name, view, self.storage.clock.now_ms())
+        first_offset = next_offset = self.log_end_offset
+        batches: list[Batch] = []
+        at, end = 0, len(view)
+        while at < end:
+            fields = checked_fields(view, at, config, origin)
+            _, length, _, magic, crc, attributes, delta, first_ms, max_ms, producer_id, epoch, sequence, count = fields
+            size = length + LOG_OVERHEAD
+            if producer_id >= 0:
+                if size != end:
+                    raise KafkaError(ErrorCode.INVALID_RECORD, "batches with a producer id are appended one by one")
+                duplicate = self.producers.check_batch(fields, view, client=origin is Origin.CLIENT)
+                if duplicate is not None:
+                    return Appended(*duplicate[2:], self.log_start_offset, True)
+            PATCH.pack_into(view, at, next_offset, length, leader_epoch)
+            last_offset = next_offset + delta
+            batches.append(
+                tuple.__new__(Batch, (
+                    at, size, next_offset, last_offset, leader_epoch, magic, crc, attributes, first_ms, max_ms,
+                    producer_id, epoch, sequence, count,
+                ))
+            )  # fmt: skip
+            next_offset = last_offset + 1
+            at += size
+        if not batches:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "no record batch at all")
+        if end > config.segment_bytes:
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{end} bytes, segment.bytes is {config.segment_bytes}")
+        self._write(view, batches)
+        return Appended(first_offset, next_offset - 1, append_time_ms, self.log_start_offset)
 
     def append_as_follower(self, records: Buffer) -> Appended:
         """Write batches as the leader gave them, offsets and epochs in them; a cut-off last one is left out.
@@ -167,129 +127,173 @@ class Log:
         Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, OFFSET_OUT_OF_RANGE when they do not continue this log.
         Raises StorageFailure.
         """
-        return appending.as_follower(self, records)
+        view = memoryview(records)
+        batches = checked_batches(view)
+        if not batches:
+            return Appended(self.log_end_offset, self.log_end_offset - 1, -1, self.log_start_offset)
+        first, last = batches[0], batches[-1]
+        if first.base_offset < self.log_end_offset:
+            self._start_within(first)
+        if last.next_position <= self.config.segment_bytes:
+            self._write(view[: last.next_position], batches)
+        else:  # what the leader has accepted is taken, one by one into segments of its own
+            for batch in batches:
+                self._write(view[batch.position : batch.next_position], [batch._replace(position=0)])
+        return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset)
 
-    def know_position(self, offset: int, position: int) -> None:
-        """The batch that begins with `offset` is at `position` of the active segment: spares its readers a scan."""
-        known = self.known_positions
-        if len(known) >= KNOWN_POSITIONS:
-            known.clear()
-        known[offset] = position
+    def _start_within(self, batch: Batch) -> None:
+        """Begin an empty log with the leader's first batch when the log's start lies within that (KAFKA-6975)."""
+        start = self.log_start_offset
+        if start == self.log_end_offset and batch.magic == 2 and batch.last_offset >= start:
+            self.truncate_fully_and_start_at(batch.base_offset)
+            self.log_start_offset = start
+        else:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic}-{self.partition}: offset {batch.base_offset} does not continue {self.log_end_offset}",
+            )
+
+    def _write(self, view: memoryview, batches: list[Batch]) -> None:
+        """Append to the active segment, or to a new one; then take in everything that is remembered of batches."""
+        first, last, size = batches[0], batches[-1], len(view)
+        max_timestamp_ms = first.max_timestamp_ms
+        if first is not last:
+            max_timestamp_ms = max(batch.max_timestamp_ms for batch in batches)
+        try:
+            if not self._checkpoints_checked:
+                self.lower_checkpoints()
+            segment = self.segments[-1]
+            if segment.is_full(self.config, size, last.last_offset, max_timestamp_ms, self.storage.clock):
+                # at the log end, also when a compacted leader's next batch is further on: after a crash a segment that
+                # does not begin where the one before ends tells that the end of that one was lost
+                far = last.last_offset - self.log_end_offset > LARGEST_RELATIVE_OFFSET
+                segment = self.roll(first.base_offset if far else 0)
+            position = segment.size_bytes
+            segment.append(view)
+        except OSError as error:
+            if error.errno in DISK_FULL:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: {error}") from error
+            raise self.failed(error) from error
+        self.log_end_offset = last.last_offset + 1
+        self._remember_position(first.base_offset, position)
+        for batch in batches:
+            segment.note(batch.last_offset, position + batch.position, batch.size_bytes, batch.max_timestamp_ms)
+            if batch.leader_epoch > self.epochs.latest:
+                self.assign_epoch(batch.leader_epoch, batch.base_offset)
+            elif batch.magic != 2:
+                self._forget_epochs()
+            if batch.producer_id >= 0:
+                completed = self.producers.append(batch, view[batch.position : batch.next_position])
+                if completed is not None:
+                    self._complete(segment, completed)
+        self.producers.map_end_offset = self.log_end_offset
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
+
+    def _complete(self, segment: Segment, completed: CompletedTransaction) -> None:
+        """Note an aborted one in the segment's index; then it holds back readers only until it is replicated."""
+        if completed.aborted:
+            stable = self.producers.stable_offset_after(completed)
+            try:
+                segment.transactions.append(AbortedTransaction(*completed[:3], stable))
+            except OSError as error:
+                raise self.failed(error) from error
+        self.producers.complete(completed)
+
+    def lower_checkpoints(self) -> None:
+        """Have the checkpoints claim no more of this log than is true, before it is written to. Raises OSError."""
+        claims = Claims(self.topic, self.partition, self.recovery_point, self.log_start_offset, self.cleaned_to)
+        self.storage.lower_checkpoints(self.log_directory, claims)
+        self._checkpoints_checked = True
 
     def roll(self, first_offset: int = 0) -> Segment:
         """Begin a new segment at the log end, or later when the next batch does. Raises OSError."""
-        return rolling.roll(self, first_offset)
+        base_offset = max(first_offset, self.log_end_offset)
+        former = self.active
+        if former.base_offset == base_offset:
+            return former
+        former.become_inactive()
+        self.producers.map_end_offset = base_offset
+        self.snapshots.write(self.producers)
+        segment = self.add_segment(base_offset)
+        self.use(former)
+        self._flush_in_background()
+        return segment
 
-    # reading
-
-    def read(self, offset: int, max_bytes: int, end_offset: int, *, whole_first_batch: bool) -> LogSlice:
-        """Batches from the one that holds `offset` up to, not including, `end_offset`, at most `max_bytes`.
-
-        `whole_first_batch` gives the first batch even when it is larger. Raises KafkaError OFFSET_OUT_OF_RANGE outside
-        of [log start, log end], CORRUPT_MESSAGE when the segment is damaged there; StorageFailure.
-        """
-        return reading.read(self, offset, max_bytes, end_offset, whole_first_batch)
-
-    # epochs, transactions and offsets by time
-
-    def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """A leader's epoch begins at that offset: a new leader's first act. Raises StorageFailure."""
-        if self.epochs.assign(epoch, start_offset):
-            self.write_epochs()
-
-    def forget_epochs(self) -> None:
-        """A message of format 0 or 1 was appended, which has no epoch: from here on histories cannot be compared.
-
-        So a follower goes back to its high watermark (UnifiedLog.append). Raises StorageFailure.
-        """
-        if self.epochs.latest >= 0:
-            self.epochs.clear()
-            self.write_epochs()
-
-    def write_epochs(self) -> None:
-        """Bring the checkpoint up to date. It is synced with the next flush, before the recovery point moves.
-
-        On a full disk that waits for the next change or flush. Raises StorageFailure."""
-        path = f"{self.directory}/{LEADER_EPOCHS}"
-        waited, self.epochs_wait_for_room = self.epochs_wait_for_room, False
-        try:
-            self.storage.files.write_atomically(path, encode_epochs(self.epochs.entries()), sync=False)
-        except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise self.failed(error) from error
-            self.epochs_wait_for_room = True
-            if not waited:
-                logger.error("%s: no room for its leader epochs: %s", self, error)
-        self.epochs_written += 1
-        self.epochs_unsynced = True
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch known that is not above; (-1, -1) when there is no telling."""
-        return self.epochs.end_offset_for(epoch, self.log_end_offset)
-
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Up to where readers of committed data may read."""
-        unstable = self.producers.first_unstable_offset(high_watermark)
-        return high_watermark if unstable is None else min(high_watermark, max(unstable, self.log_start_offset))
-
-    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Those that readers of [offset, end_offset) have to skip.
-
-        Raises KafkaError UNKNOWN_SERVER_ERROR when an index of them is damaged, as Kafka does; StorageFailure.
-        """
-        return reading.aborted_transactions(self, offset, end_offset)
-
-    def aborted_within(self, offset: int, found: LogSlice, stable_offset: int) -> list[AbortedTransaction]:
-        """Those that readers of what `read(offset, …)` gave have to skip. Raises as `aborted_transactions`."""
-        return self.aborted_transactions(offset, min(stable_offset, reading.end_of(self, found)))
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record at or after that time; None when there is none."""
-        return listing.first_at_or_after(self, timestamp_ms)
-
-    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the record with the largest timestamp; None when there is none."""
-        return listing.with_max_timestamp(self)
-
-    def offsets_before(self, timestamp_ms: int, limit: int) -> list[int]:
-        """ListOffsets version 0: starts of segments written before that time (-1 latest, -2 earliest), newest first."""
-        return listing.segment_offsets_before(self, timestamp_ms, limit)
-
-    def begin_verification(self, producer_id: int) -> VerificationGuard | None:
-        """See ProducerState.begin_verification."""
-        return self.producers.begin_verification(producer_id, self.storage.clock.now_ms())
-
-    def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Return what ProducerState.is_verified says; False once the log is closed or was truncated.
-
-        A guard is not asked of the state that gave it out: a truncation puts another in its place.
-        """
-        return not self.closed and self.producers.is_verified(producer_id, guard)
-
-    # changing what is there
+    # truncating
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop everything at or after `offset`; whether there was any. Raises StorageFailure."""
-        return truncation.truncate_to(self, offset)
+        """Drop all at or after `offset`, and what is left of a batch that it cuts. Whether there was anything.
+
+        The last segment goes first, and the one that is cut only when those after it are gone for good, so that a crash
+        leaves the beginning of what was there. File and directory are synced before the next append, so that no crash
+        can bring the dropped end back beside the data that took its place. Raises StorageFailure; KafkaError
+        CORRUPT_MESSAGE when the log is damaged there.
+        """
+        assert offset >= 0, offset
+        if offset >= self.log_end_offset:
+            if self.epochs.truncate_from_end(self.log_end_offset):
+                self.write_epochs()
+            return False
+        logger.info("%s: truncating to offset %d", self, offset)
+        if offset <= self.log_start_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        try:
+            gone = [segment for segment in reversed(self.segments) if segment.base_offset > offset]
+            if gone:
+                self.remove_segments(gone)
+                self.storage.files.sync_directory(self.directory)
+            self.log_end_offset = self.active.truncate_to(offset, self.storage.clock.now_ms())
+            self.segments_changed()
+            self.storage.open_segments.forget(self.active)
+            if self.log_end_offset < self.log_start_offset:
+                self.truncate_fully_and_start_at(self.log_start_offset)
+                return True
+            self._went_back_to(self.log_end_offset)
+            self.producers = rebuild_producers(
+                self.storage, self.segments, self.snapshots, self.log_start_offset, self.log_end_offset
+            )
+            self.active.sync()
+            self.storage.files.sync_directory(self.directory)
+        except CorruptBatch as bad:
+            raise self.damaged(bad) from bad
+        except OSError as error:
+            raise self.failed(error) from error
+        if self.epochs.truncate_from_end(self.log_end_offset):
+            self.write_epochs()
+        return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next batch comes at `offset`. Raises StorageFailure."""
-        truncation.start_over(self, offset)
+        logger.info("%s: starting over at offset %d", self, offset)
+        goes_back = offset < self.log_start_offset
+        try:
+            self.remove_segments(self.segments[::-1])
+            self.add_segment(offset)
+            self.snapshots.remove_outside(offset, offset)
+            self.storage.files.sync_directory(self.directory)
+            self.storage.files.sync_directory(self.log_directory)
+            self.log_start_offset = self.log_end_offset = offset
+            self._went_back_to(0)
+            self.recovery_point = offset
+            if goes_back:  # a checkpoint with the higher start would hide what the leader has before it
+                self.lower_checkpoints()
+        except OSError as error:
+            raise self.failed(error) from error
+        self.producers = ProducerState(offset)
+        self.epochs.clear()
+        self.write_epochs()
 
-    def segments_changed(self) -> None:
-        """Called by whoever changed `segments`."""
-        self._base_offsets = [segment.base_offset for segment in self.segments]
-        self.known_positions.clear()
-
-    def went_back_to(self, offset: int) -> None:
-        """Called after a truncation: nothing from `offset` on is on the disk, whatever a running flush believes."""
+    def _went_back_to(self, offset: int) -> None:
+        """Nothing from `offset` on is on the disk any more, whatever a running flush believes."""
         self.truncations += 1
-        self.unsettled = True
+        self._checkpoints_checked = False
         self.lowest_end = min(self.lowest_end, offset)
         if self.recovery_point > offset or self.cleaned_to > offset:
             self.recovery_point = min(self.recovery_point, offset)
             self.cleaned_to = min(self.cleaned_to, offset)
-            self.storage.truncated(self)
+            self.storage.truncated(self.log_directory)
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Hide records before `offset` (DeleteRecords, the leader's log start); whole segments go with the next
@@ -302,60 +306,92 @@ class Log:
             if self.epochs.truncate_from_start(offset):
                 self.write_epochs()
 
-    def delete_old_segments(self, high_watermark: int, at_most: int = sys.maxsize) -> int:
-        """How many segments went: those before the log start, and by `retention.bytes` and `retention.ms` when the
-        policy says delete. Raises StorageFailure."""
+    # leader epochs and transactions
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch known here; -1 when none."""
+        return self.epochs.latest
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """Note that a leader's epoch begins at that offset: a new leader's first act. Raises StorageFailure."""
+        if self.epochs.assign(epoch, start_offset):
+            self.write_epochs()
+
+    def _forget_epochs(self) -> None:
+        """Forget all after a message of format 0 or 1, which has no epoch: histories cannot be compared from here on.
+
+        So a follower goes back to its high watermark (UnifiedLog.append). Raises StorageFailure.
+        """
+        if self.epochs.latest >= 0:
+            self.epochs.clear()
+            self.write_epochs()
+
+    def write_epochs(self) -> None:
+        """Bring the file up to date; it is synced with the next flush. Raises StorageFailure."""
         try:
-            return retention.delete_old_segments(self, high_watermark, at_most)
+            self.epoch_file.write(self.epochs.entries())
         except OSError as error:
-            if error.errno in DISK_FULL:  # no segment could be made in the place of the last one, which stays
-                logger.error("%s: its last segment stays: %s", self, error)
-                return 0
             raise self.failed(error) from error
 
-    def expire_producers(self) -> None:
-        """Forget producers that were silent for `producer.id.expiration.ms`."""
-        self.producers.expire(self.storage.clock.now_ms(), self.storage.producer_expiration_ms)
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch known that is not above; (-1, -1) when there is no telling."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def moved_to(self, directory: str) -> None:
-        """The log's directory was renamed. A flush that is under way had the old names, so it does not count."""
-        self.directory = directory
-        self.truncations += 1
-        self.snapshots.moved_to(directory)
-        for segment in self.segments:
-            segment.moved_to(directory)
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return up to where readers of committed data may read."""
+        unstable = self.producers.first_unstable_offset(high_watermark)
+        return high_watermark if unstable is None else min(high_watermark, max(unstable, self.log_start_offset))
+
+    def begin_verification(self, producer_id: int) -> VerificationGuard | None:
+        """Return a guard while the coordinator is asked about the producer's transaction; None when it is open here."""
+        return self.producers.begin_verification(producer_id, self.storage.clock.now_ms())
+
+    def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
+        """Return what ProducerState.is_verified says; False once the log is closed or was truncated.
+
+        A guard is not asked of the state that gave it out: a truncation puts another in its place.
+        """
+        return not self.closed and self.producers.is_verified(producer_id, guard)
+
+    # closing
+
+    def close(self) -> None:
+        """Everything to the disk, with a snapshot of the producers, and the descriptors back: the end of a clean
+        shutdown, after which nothing is left to be rebuilt at the next start. Raises StorageFailure."""
+        flush = self.begin_close()
+        if flush is None:
+            return
+        try:
+            flush.sync()
+        except OSError as error:
+            raise self.failed(error) from error
+        self.end_close(flush)
+
+    def begin_close(self) -> Flush | None:
+        """Write what is only in memory; what is to be synced then, None when the log is closed. StorageFailure."""
+        if self.log_end_offset == self.clean_end_offset and not self.truncations and not self.epoch_file.unsynced:
+            self.abandon()  # as it was opened after the last clean shutdown
+            return None
+        try:
+            self.producers.map_end_offset = self.log_end_offset
+            self.snapshots.write(self.producers)
+            self.active.become_inactive()
+            flush = self._files_to_sync(closing=True)
+            if self.epoch_file.waits_for_room:
+                raise OSError(errno.ENOSPC, "no room for the leader epochs", self.directory)
+            return flush
+        except OSError as error:
+            raise self.failed(error) from error
+
+    def end_close(self, flush: Flush) -> None:
+        """Close the log after `flush`, which is synced."""
+        self._flushed(flush)
+        self.abandon()
+
+    # settings
 
     def configure(self, config: LogConfig) -> None:
         """Take other settings from now on."""
         self.config = config
-        self.rewrites = rewriting.needed(config)
-
-    def rest(self) -> None:
-        """Called from time to time: nobody has written since the last time, so the descriptor can be given back."""
-        if self.log_end_offset == self._end_at_rest:
-            self.active.close_file()
-        self._end_at_rest = self.log_end_offset
-
-    # to the disk
-
-    def flush(self) -> None:
-        """Return when everything is on the disk. Raises StorageFailure."""
-        flushing.now(self)
-
-    def flush_in_background(self, then: Callable[[], object] | None = None) -> None:
-        """Begin to bring everything to the disk; when it is there `recovery_point` moves, and `then` is called."""
-        try:
-            flushing.in_background(self, then)
-        except OSError as error:
-            raise self.failed(error) from error
-
-    def close(self) -> None:
-        """Everything to the disk, with a snapshot of the producers, and the descriptors back. Raises StorageFailure."""
-        flushing.close(self)
-
-    def abandon(self) -> None:
-        """Give the descriptors back and write nothing: the log is to be deleted, or its directory is offline."""
-        self.closed = True
-        for segment in self.segments:
-            self.storage.open_segments.forget(segment)
-            segment.release()
+        self._rewrites = rewriting.needed(config)

@@ -1,22 +1,32 @@
 """Which segments may go, and letting them go. Source: UnifiedLog.deleteOldSegments of Kafka 3.9."""
 
-import contextlib
 import logging
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from odradek.broker.log.index_check import confirm_largest_timestamp
+from odradek.broker.log.failure import DISK_FULL
+from odradek.broker.log.log import Log
 from odradek.broker.log.segment import Segment
-from odradek.broker.log.storage import Storage
-
-if TYPE_CHECKING:
-    from odradek.broker.log.log import Log
+from odradek.broker.log.time_index_check import confirm_largest_timestamp
 
 logger = logging.getLogger(__name__)
 
 
-def delete_old_segments(log: "Log", high_watermark: int, at_most: int) -> int:
-    """See Log.delete_old_segments. Raises OSError."""
+def delete_old_segments(log: Log, high_watermark: int, at_most: int = sys.maxsize) -> int:
+    """Delete segments before the log start, and by `retention.bytes` and `retention.ms` when the policy says delete.
+
+    Nothing at or beyond the high watermark goes. Returns how many went. Raises StorageFailure.
+    """
+    try:
+        return _delete_old_segments(log, high_watermark, at_most)
+    except OSError as error:
+        if error.errno in DISK_FULL:  # no segment could be made in the place of the last one, which stays
+            logger.error("%s: its last segment stays: %s", log, error)
+            return 0
+        raise log.failed(error) from error
+
+
+def _delete_old_segments(log: Log, high_watermark: int, at_most: int) -> int:
     deleted = _delete_while(
         log, high_watermark, at_most, lambda _, end: end <= log.log_start_offset, "log start offset"
     )
@@ -48,7 +58,7 @@ def _is_older(segment: Segment, oldest_ms: int) -> bool:
 
 
 def _delete_while(
-    log: "Log", high_watermark: int, at_most: int, may_go: Callable[[Segment, int], bool], reason: str
+    log: Log, high_watermark: int, at_most: int, may_go: Callable[[Segment, int], bool], reason: str
 ) -> int:
     """From the oldest on while `may_go(segment, offset after it)`; never beyond the high watermark."""
     count = 0
@@ -67,33 +77,6 @@ def _delete_while(
             "%s: deleting %d segments before offset %d: %s", log, count, log.segments[count].base_offset, reason
         )
         log.advance_log_start_offset(log.segments[count].base_offset)
-        remove_segments(log, log.segments[:count])
+        log.remove_segments(log.segments[:count])
         log.snapshots.remove_before(log.segments[0].base_offset)
     return count
-
-
-def remove_segments(log: "Log", gone: list[Segment]) -> None:
-    """Take them out of the log; their files go after `file.delete.delay.ms`. Raises OSError."""
-    going = set(gone)
-    log.segments = [segment for segment in log.segments if segment not in going]
-    log.segments_changed()
-    marked = []
-    for segment in gone:
-        log.storage.open_segments.forget(segment)
-        marked += segment.mark_deleted()
-    remove_later(log.storage, marked, log.config.file_delete_delay_ms)
-
-
-def remove_later(storage: Storage, paths: list[str], delay_ms: float) -> None:
-    """Files that were renamed to `.deleted`. What fails is left to the next start."""
-
-    def remove() -> None:
-        for path in paths:
-            with contextlib.suppress(FileNotFoundError):
-                storage.files.remove(path)
-
-    def done(result: OSError | None) -> None:
-        if isinstance(result, OSError):
-            logger.warning("cannot remove deleted segments: %s", result)
-
-    storage.clock.call_later(delay_ms, lambda: storage.background.run(remove, done))

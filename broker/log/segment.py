@@ -5,25 +5,37 @@ Source for what is written when: org.apache.kafka.storage.internals.log.LogSegme
 
 import errno
 import logging
+import struct
 from collections.abc import Iterator
 
-from odradek.broker.log.batches import Batch, first_offset_of, iterate_headers, position_of
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.batches import LEAST_LENGTH, Batch, first_offset_of, iterate_headers, position_of
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.index import (
     LARGEST_RELATIVE_OFFSET,
+    OFFSET_ENTRY_BYTES,
+    TIME_ENTRY_BYTES,
     OffsetIndex,
     TimeEntry,
     TimeIndex,
     read_last_time_entry,
 )
-from odradek.broker.log.index_check import position_before
-from odradek.broker.log.segment_files import DELETED, LOG, OFFSET_INDEX, SUFFIXES, TIME_INDEX, TRANSACTION_INDEX
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.protocol.record_batch import BATCH_LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
+from odradek.world.clock import Clock
 from odradek.world.files import Buffer, File, Files
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
+
+# Names: the base offset in twenty digits, and what is in the file.
+LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX = ".log", ".index", ".timeindex", ".txnindex"
+SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
+"""Added to files that wait for their removal, and to a compacted segment's before and while it takes its place."""
+
+FALSE_ENTRIES_MAX = 64
+"""After that many false entries of an index in a row, a scan begins at the beginning."""
+HEAD = struct.Struct(">qi")
 
 
 class Segment:
@@ -33,24 +45,10 @@ class Segment:
     """
 
     __slots__ = (
-        "_begins_with_messages",
-        "_bytes_since_index_entry",
-        "_file",
-        "_files",
-        "_index_interval_bytes",
-        "_largest",
-        "_offset_index",
-        "_preallocated",
-        "_prefix",
-        "_time_index",
-        "base_offset",
-        "created_ms",
-        "first_timestamp_ms",
-        "largest_is_confirmed",
-        "roll_jitter_ms",
-        "size_bytes",
-        "transactions",
-    )
+        "_begins_with_messages", "_bytes_since_index_entry", "_file", "_files", "_index_interval_bytes", "_largest",
+        "_offset_index", "_preallocated", "_prefix", "_time_index", "base_offset", "created_ms", "first_timestamp_ms",
+        "largest_is_confirmed", "roll_jitter_ms", "size_bytes", "transactions",
+    )  # fmt: skip
 
     def __init__(self, files: Files, directory: str, base_offset: int, config: LogConfig, created_ms: int) -> None:
         """A new, empty segment; nothing is written yet. `load_size` makes it one that exists."""
@@ -131,7 +129,7 @@ class Segment:
 
     def _replace_indexes(self, error: Exception) -> tuple[OffsetIndex, TimeIndex]:
         if self.size_bytes:
-            log.warning("%s: rebuilding the indexes: %s", self.path(LOG), error)
+            logger.warning("%s: rebuilding the indexes: %s", self.path(LOG), error)
         rebuilt = self.rebuild_indexes()
         self.write_indexes(sync=True)  # of a segment that no flush will come to any more
         return rebuilt
@@ -143,7 +141,7 @@ class Segment:
             for batch in iterate_headers(self.file, 0, self.size_bytes):
                 self.note(batch.last_offset, batch.position, batch.size_bytes, batch.max_timestamp_ms)
         except CorruptBatch as bad:
-            log.error("%s is damaged %s", self.path(LOG), bad)
+            logger.error("%s is damaged %s", self.path(LOG), bad)
         times.append_if_larger(*self.largest_timestamp)
         return offsets, times
 
@@ -218,14 +216,63 @@ class Segment:
         self.time_index.append_if_larger(*self.largest_timestamp)
         self.write_indexes()
 
+    def is_full(
+        self, config: LogConfig, size_bytes: int, last_offset: int, max_timestamp_ms: int, clock: Clock
+    ) -> bool:
+        """Return whether batches of together that size, that end with that offset, belong into a new segment.
+
+        Source: LogSegment.shouldRoll of Kafka 3.9. Raises OSError.
+        """
+        size = self.size_bytes
+        if last_offset - self.base_offset > LARGEST_RELATIVE_OFFSET:
+            return True
+        if size == 0:
+            return False
+        if size > config.segment_bytes - size_bytes:
+            return True
+        first = self.first_timestamp_ms
+        if first is None:
+            first = self.load_first_timestamp()
+        waited = max_timestamp_ms - first if first >= 0 else clock.now_ms() - self.created_ms
+        if waited > config.segment_ms - self.roll_jitter_ms:
+            return True
+        limit = config.segment_index_bytes
+        return len(self.offset_index.positions) >= limit // OFFSET_ENTRY_BYTES or (
+            len(self.time_index.timestamps) >= limit // TIME_ENTRY_BYTES - 1
+        )
+
     # looking up
 
     def locate(self, offset: int) -> int:
-        """Where the first batch begins whose last offset is not before `offset`; the size when there is none.
+        """Return where the first batch begins whose last offset is not before `offset`; the size when there is none.
 
         Raises CorruptBatch when the segment is damaged on the way.
         """
-        return position_of(offset, self.file, position_before(self, offset), self.size_bytes)
+        return position_of(offset, self.file, self.position_before(offset), self.size_bytes)
+
+    def position_before(self, offset: int) -> int:
+        """Return where a batch begins that is not after the one that holds `offset`: where to begin to scan.
+
+        The index has no checksum: a disk that rots, or a power failure, may leave entries that rise as they should and
+        are wrong. So what it says is held against the log; a false entry costs time and leads past no record. OSError.
+        """
+        index = self.offset_index
+        slot = index.slot_before(offset)
+        for number in range(slot, max(slot - FALSE_ENTRIES_MAX, -1), -1):
+            last_offset, position = index.entry(number)
+            if self._begins_a_batch(position, last_offset):
+                return position
+            logger.warning("%s: offset %d is not at byte %d, as its index says", self, last_offset, position)
+        return 0
+
+    def _begins_a_batch(self, position: int, last_offset: int) -> bool:
+        """Return whether one begins there that is whole and may have that offset."""
+        head = self.file.pread(MAGIC_AT + 1, position)
+        if len(head) <= MAGIC_AT:
+            return False
+        base_offset, length = HEAD.unpack_from(head)
+        least, left = LEAST_LENGTH.get(head[MAGIC_AT], self.size_bytes), self.size_bytes - position - LOG_OVERHEAD
+        return least <= length <= left and bool(self.base_offset <= base_offset <= last_offset)
 
     def batches_from(self, offset: int) -> Iterator[Batch]:
         """Headers from the one that holds `offset` on."""
@@ -252,7 +299,7 @@ class Segment:
 
     def next_offset(self) -> int:
         """One after the last batch; the base offset when empty. Also learns the largest timestamp on its way."""
-        position = position_before(self, self.base_offset + LARGEST_RELATIVE_OFFSET)
+        position = self.position_before(self.base_offset + LARGEST_RELATIVE_OFFSET)
         largest = self.time_index.last
         following = self.base_offset
         for batch in iterate_headers(self.file, position, self.size_bytes) if self.size_bytes else ():

@@ -1,22 +1,24 @@
 """What all logs of a broker share: the outside world, and the few files of old segments that are kept open."""
 
+import contextlib
+import logging
 import random
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.segment import SUFFIXES, Segment
 from odradek.world.background import Background
 from odradek.world.clock import Clock
 from odradek.world.files import Files
 
-if TYPE_CHECKING:
-    from odradek.broker.log.log import Log
-    from odradek.broker.log.segment import Segment
+logger = logging.getLogger(__name__)
 
 OPEN_OLD_SEGMENTS = 500
 """Inactive segments with an open file and loaded indexes."""
 OPEN_INDEX_BYTES = 64 * 1024 * 1024
-"""Of all these indexes; those of a full 1 GB segment have up to 5 MB."""
+"""Memory of all these indexes together; those of a full 1 GB segment have up to 5 MB."""
 
 
 class OpenSegments:
@@ -31,8 +33,8 @@ class OpenSegments:
         self._segments: OrderedDict[Segment, int] = OrderedDict()
         self._bytes = 0
 
-    def use(self, segment: "Segment") -> None:
-        """It is being read."""
+    def use(self, segment: Segment) -> None:
+        """Count it as read just now."""
         size = segment.index_bytes
         self._bytes += size - self._segments.get(segment, 0)
         self._segments[segment] = size
@@ -42,24 +44,34 @@ class OpenSegments:
             self._bytes -= size
             oldest.release()
 
-    def forget(self, segment: "Segment") -> None:
-        """It was deleted or closed."""
+    def forget(self, segment: Segment) -> None:
+        """Leave it out: it was deleted or closed."""
         self._bytes -= self._segments.pop(segment, 0)
 
 
+class Claims(NamedTuple):
+    """What the checkpoints of a log's directory may say of it at most, see `CheckpointFiles`."""
+
+    topic: str
+    partition: int
+    recovery_point: int
+    log_start_offset: int
+    cleaned_to: int
+
+
 class Storage:
-    """Passed to every log. The two callbacks are the log manager's."""
+    """The environment of every log of a broker. The callbacks are the log manager's."""
 
     __slots__ = (
         "background",
         "clock",
         "failed",
         "files",
+        "lower_checkpoints",
         "open_segments",
         "producer_expiration_ms",
         "random",
         "removals",
-        "settle",
         "truncated",
     )
 
@@ -71,13 +83,14 @@ class Storage:
         random_source: random.Random,
         *,
         failed: Callable[[str, OSError], object] = lambda directory, cause: None,
-        truncated: Callable[["Log"], object] = lambda log: None,
-        settle: Callable[["Log"], object] = lambda log: None,
+        truncated: Callable[[str], object] = lambda directory: None,
+        lower_checkpoints: Callable[[str, Claims], object] = lambda directory, claims: None,
         producer_expiration_ms: int = 86_400_000,
     ) -> None:
-        """`failed(log directory, cause)` hears of I/O errors; `truncated(log)` when a recovery point went back.
+        """`failed(log directory, cause)` hears of I/O errors; `truncated(log directory)` when a log there went back.
 
-        `settle(log)` comes before the first append after that, and after the start: see CheckpointFiles. OSError.
+        `lower_checkpoints(log directory, claims)` comes before the first append after that, and after the start; it
+        returns when the checkpoints claim no more of the log than that, and raises OSError.
         """
         self.files = files
         self.clock = clock
@@ -85,8 +98,33 @@ class Storage:
         self.random = random_source
         self.failed = failed
         self.truncated = truncated
-        self.settle = settle
+        self.lower_checkpoints = lower_checkpoints
         self.producer_expiration_ms = producer_expiration_ms
         self.open_segments = OpenSegments()
         self.removals: set[str] = set()
         """Log directories that logs were removed from, which is not on the disk yet for certain."""
+
+    def new_segment(self, directory: str, base_offset: int, config: LogConfig) -> Segment:
+        """Make an empty segment with its files; what a crash left of others by that name goes. Raises OSError."""
+        segment = Segment(self.files, directory, base_offset, config, self.clock.now_ms())
+        if config.segment_jitter_ms:
+            segment.roll_jitter_ms = self.random.randrange(min(config.segment_jitter_ms, config.segment_ms) or 1)
+        for suffix in SUFFIXES:
+            if self.files.exists(segment.path(suffix)):
+                self.files.remove(segment.path(suffix))
+        segment.create(config.segment_bytes)
+        return segment
+
+    def remove_files_later(self, paths: list[str], delay_ms: float) -> None:
+        """Remove files that were renamed to `.deleted`. What fails is left to the next start."""
+
+        def remove() -> None:
+            for path in paths:
+                with contextlib.suppress(FileNotFoundError):
+                    self.files.remove(path)
+
+        def done(result: OSError | None) -> None:
+            if isinstance(result, OSError):
+                logger.warning("cannot remove deleted segments: %s", result)
+
+        self.clock.call_later(delay_ms, lambda: self.background.run(remove, done))

@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from odradek.broker.log.failure import NoRoom
-from odradek.broker.log.manager import LogManager
+from odradek.broker.log.log_manager import LogManager
 from odradek.broker.metadata import MetadataCache
 from odradek.broker.replication.partition import NO_LEADER, Partition, PartitionView
 from odradek.broker.replication.replica_manager import Coordinators, ReplicaManager

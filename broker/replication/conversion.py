@@ -17,7 +17,7 @@ the rest. One wrapper, though, is converted whole: with 1 MB of small records in
 
 from collections.abc import Iterator
 
-from odradek.broker.log.slices import LogSlice, slice_of
+from odradek.broker.log.local_log import LogSlice, slice_of
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.compression import UnknownCodec
 from odradek.protocol.conversion import end_offset, to_batches, to_messages

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from odradek.broker.log.directories.directory_files import LONGEST_NAME, future_name
 from odradek.broker.log.directories.live_logs import Key
 from odradek.broker.log.failure import DISK_FULL, StorageFailure
-from odradek.broker.log.manager import LogManager
+from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.log_copy import LogCopy
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import RateLimit

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from odradek.broker.log.directories.chores import SLICE_MS
-from odradek.broker.log.log import NEVER_TRUNCATED, Log
+from odradek.broker.log.local_log import NEVER_TRUNCATED
+from odradek.broker.log.log import Log
 from odradek.broker.replication.truncation import truncation_offset
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import LOG_OVERHEAD

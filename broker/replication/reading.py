@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from odradek.broker.log.slices import LogSlice
+from odradek.broker.log.local_log import LogSlice
 from odradek.broker.replication import conversion
 from odradek.broker.replication.fetch_sessions import CachedPartition
 from odradek.broker.replication.partition import NO_EPOCH, Partition

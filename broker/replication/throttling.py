@@ -10,7 +10,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import NamedTuple
 
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.replication.partition import Partition
 from odradek.world.clock import Clock
 

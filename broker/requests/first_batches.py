@@ -7,7 +7,7 @@ answer worthless: it may be about the transaction that has just ended.
 from typing import NamedTuple
 
 from odradek.broker.log.log import Log
-from odradek.broker.log.producers.state import VerificationGuard
+from odradek.broker.log.producer_state import VerificationGuard
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.tasks.transaction_verification import TransactionVerification
 from odradek.broker.transactions.transaction import Producer, TopicPartition

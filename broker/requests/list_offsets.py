@@ -8,6 +8,7 @@ LEADER_NOT_AVAILABLE. For a read_committed consumer (version 2 on) a partition e
 answers a list of offsets, newest first.
 """
 
+from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp, offsets_before
 from odradek.broker.replication.partition import Partition
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
@@ -81,9 +82,9 @@ def _look_up(partition: Partition, timestamp: int, request: ListOffsetsRequest, 
     if timestamp == LATEST:
         return -1, end, partition.leader_epoch
     found = (
-        replica_log.offset_of_max_timestamp()
+        offset_of_max_timestamp(replica_log)
         if timestamp == MAX_TIMESTAMP
-        else (replica_log.offset_for_timestamp(timestamp))
+        else offset_for_timestamp(replica_log, timestamp)
     )
     return found if found is not None and found[1] < end else NOTHING
 
@@ -107,7 +108,7 @@ def _old_style(partition: Partition, asked: ListOffsetsPartition, replica_id: in
     """Version 0: offsets of segments that began before the time, newest first."""
     limit = max(asked.max_num_offsets, 1)
     end = partition.high_watermark if replica_id in (CONSUMER, DEBUGGING_CONSUMER) else partition.log.log_end_offset
-    offsets = [offset for offset in partition.log.offsets_before(asked.timestamp, limit) if offset <= end]
+    offsets = [offset for offset in offsets_before(partition.log, asked.timestamp, limit) if offset <= end]
     if asked.timestamp == LATEST:
         offsets = [end, *(offset for offset in offsets if offset < end)]
     return offsets[:limit]

@@ -34,7 +34,7 @@ KAFKAS: Final[dict[str, str]] = {
     "kafka.coordinator.transaction.TransactionCoordinator": "odradek.broker.transactions.coordinator",
     "kafka.log": "odradek.broker.log",
     "kafka.log.LogCleaner": "odradek.broker.log.compaction",
-    "kafka.log.LogManager": "odradek.broker.log.manager",
+    "kafka.log.LogManager": "odradek.broker.log.log_manager",
     "kafka.log.UnifiedLog": "odradek.broker.log.log",
     "kafka.network": "odradek.broker.network",
     "kafka.network.RequestChannel$": "odradek.broker.network",

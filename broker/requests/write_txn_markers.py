@@ -11,7 +11,7 @@ Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 3.9.
 
 from typing import NamedTuple
 
-from odradek.broker.log.append import Origin
+from odradek.broker.log.batch_checks import Origin
 from odradek.broker.metadata import CONSUMER_OFFSETS
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Wait

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from odradek.broker.log.batches import iterate_valid
-from odradek.broker.log.segment_files import LOG
+from odradek.broker.log.segment import LOG
 from odradek.protocol.records import decode_records
 from odradek.world.os_files import OsFiles
 

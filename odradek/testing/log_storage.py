@@ -4,8 +4,8 @@ import posixpath
 import random
 from collections.abc import Sequence
 
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.record_batch import batches

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directories.directory_files import decode_partition_metadata
 from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.fetch_sessions import FetchSessionCache, TopicNames

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.log.append import Origin
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.batch_checks import Origin
 from odradek.broker.log.dump import Row, dump, verify
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.testing.compacted_log import CompactedLog

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.log.append import Origin
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.batch_checks import Origin
 from odradek.broker.log.log import Log
-from odradek.broker.log.producers.snapshot_file import decode_snapshot, encode_snapshot
-from odradek.broker.log.producers.state import LARGEST_SEQUENCE, ProducerState, sequence_after
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.producer_snapshots import decode_snapshot, encode_snapshot
+from odradek.broker.log.producer_state import LARGEST_SEQUENCE, ProducerState, sequence_after
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import set_base_offset

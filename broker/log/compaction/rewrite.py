@@ -13,9 +13,8 @@ from odradek.broker.log.compaction.messages import Cleaned, Finished, Request
 from odradek.broker.log.compaction.offset_map import OffsetMap
 from odradek.broker.log.compaction.plan import Piece, group_segments
 from odradek.broker.log.compaction.transactions import WalkedTransactions
-from odradek.broker.log.config import LogConfig
-from odradek.broker.log.segment import Segment
-from odradek.broker.log.segment_files import CLEANED, LOG, SUFFIXES, TRANSACTION_INDEX
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.segment import CLEANED, LOG, SUFFIXES, TRANSACTION_INDEX, Segment
 from odradek.protocol.record_batch import HEADER_BYTES, NO_TIMESTAMP
 from odradek.world.files import Files
 

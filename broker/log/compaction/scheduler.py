@@ -21,7 +21,7 @@ from odradek.world.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-CHILD = "odradek.broker.log.compaction.child"
+CHILD = "odradek.broker.log.compaction.compaction_child"
 LARGEST_MAP_BYTES = 2**31 - 1
 
 

@@ -3,11 +3,10 @@
 from odradek.broker.log.batches import iterate_headers
 from odradek.broker.log.compaction.messages import LastOfProducer, Request
 from odradek.broker.log.compaction.plan import Dirty, Piece, containing, dirty_part, first_dirty_offset
-from odradek.broker.log.config import NO_LIMIT_MS
 from odradek.broker.log.log import Log
-from odradek.broker.log.producers.state import Producer
-from odradek.broker.log.segment import Segment
-from odradek.broker.log.segment_files import OFFSET_INDEX, TIME_INDEX
+from odradek.broker.log.log_config import NO_LIMIT_MS
+from odradek.broker.log.producer_state import Producer
+from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, Segment
 from odradek.world.files import Files
 
 

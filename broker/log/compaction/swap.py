@@ -1,6 +1,6 @@
 """A compacted segment takes the place of those it was made from, so that a crash leaves the old ones or the new one.
 
-    .cleaned → .swap    the .log last: once it has that name, a start completes the change (log.interrupted)
+    .cleaned → .swap    the .log last: once it has that name, a start completes the change (recovery/interrupted.py)
     old → .deleted      whoever still reads from them has them open; removed after file.delete.delay.ms
     .swap → live        the .log first
 
@@ -12,9 +12,7 @@ files are on the disk already. Source: LocalLog.replaceSegments of Kafka 3.9.
 from collections.abc import Callable
 
 from odradek.broker.log.log import Log
-from odradek.broker.log.retention import remove_later
-from odradek.broker.log.segment import Segment
-from odradek.broker.log.segment_files import CLEANED, SUFFIXES, SWAP
+from odradek.broker.log.segment import CLEANED, SUFFIXES, SWAP, Segment
 
 
 def swap_in(log: Log, old: list[Segment], done: Callable[[], object]) -> Segment:
@@ -44,7 +42,7 @@ def _swap_in(log: Log, old: list[Segment], done: Callable[[], object]) -> Segmen
     log.segments_changed()
     log.snapshots.remove_at([segment.base_offset for segment in old[1:]])
     _sync_directory(log, done)
-    remove_later(storage, marked, log.config.file_delete_delay_ms)
+    storage.remove_files_later(marked, log.config.file_delete_delay_ms)
     return fresh
 
 

@@ -7,7 +7,7 @@ Source: CleanedTransactionMetadata in LogCleaner.scala of Kafka 3.9.
 from collections.abc import Iterable
 
 from odradek.broker.log.batches import Batch
-from odradek.broker.log.control import decode_end_of_transaction
+from odradek.broker.log.producer_state import decode_end_of_transaction
 from odradek.broker.log.transaction_index import AbortedTransaction
 
 

@@ -3,14 +3,14 @@
 A recovery point or a log start that is too low costs work; one that is too high costs data: recovery would take for
 synced what is not, or drop what comes before the start. A cleaner's offset that is too high hides what is dirty. They
 only rise, but for truncations and for topics that are deleted and made anew. So before such a log is written to
-again, its checkpoints are written at once (`settle`), all logs of the directory together.
+again, its checkpoints are written at once (`write_now`), all logs of the directory together.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Mapping
 
-from odradek.broker.log.directories.checkpoints import (
+from odradek.broker.log.checkpoint_format import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
@@ -19,7 +19,7 @@ from odradek.broker.log.directories.checkpoints import (
     encode_offsets,
 )
 from odradek.broker.log.failure import DISK_FULL, CorruptFile
-from odradek.broker.log.storage import Storage
+from odradek.broker.log.storage import Claims, Storage
 
 logger = logging.getLogger(__name__)
 
@@ -125,9 +125,14 @@ class CheckpointFiles:
         """A start will find at least that."""
         return min(offsets.get(key, 0) for offsets in self._possible.get(name, [{}]))
 
-    def promise_too_much(self, key: Key, recovery_point: int, log_start_offset: int, cleaned_to: int) -> bool:
-        """Whether a start might believe more of that log than is true."""
-        limits = {RECOVERY_POINTS: recovery_point, LOG_START_OFFSETS: log_start_offset, CLEANER_OFFSETS: cleaned_to}
+    def claim_more_than(self, claims: Claims) -> bool:
+        """Return whether a start might believe more of that log than is true."""
+        key = claims.topic, claims.partition
+        limits = {
+            RECOVERY_POINTS: claims.recovery_point,
+            LOG_START_OFFSETS: claims.log_start_offset,
+            CLEANER_OFFSETS: claims.cleaned_to,
+        }
         return any(
             offsets.get(key, 0) > limit
             for name, limit in limits.items()

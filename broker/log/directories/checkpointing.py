@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
-from odradek.broker.log.directories import checkpoints
-from odradek.broker.log.directories.checkpoints import Offsets
+from odradek.broker.log import checkpoint_format as checkpoints
+from odradek.broker.log.checkpoint_format import Offsets
 from odradek.broker.log.directories.going_offline import Directories
 from odradek.broker.log.directories.live_logs import LiveLogs
 from odradek.broker.log.directories.log_directory import start_offsets
 from odradek.broker.log.log import Log
+from odradek.broker.log.storage import Claims
 from odradek.world.clock import Clock
 
 
@@ -70,13 +71,11 @@ class Checkpointing:
     def _starts(self, path: str) -> Offsets:
         return start_offsets(list(self._logs.in_directory(path).values()))
 
-    def settle(self, log: Log) -> None:
-        """Before it is written to after a start, or after its recovery point or start went back: what the checkpoints
-        say of it must not be more than is true. Raises OSError."""
-        path = log.log_directory
+    def lower(self, path: str, claims: Claims) -> None:
+        """Write them anew when they claim more of a log in that directory than is true: before it is written to after a
+        start, or after its recovery point or start went back. Raises OSError."""
         files = self._directories.by_path[path].checkpoints
-        key = log.topic, log.partition
-        if files.promise_too_much(key, log.recovery_point, log.log_start_offset, log.cleaned_to):
+        if files.claim_more_than(claims):
             files.write_now(
                 {
                     checkpoints.RECOVERY_POINTS: self._points(path),
@@ -103,10 +102,6 @@ class Checkpointing:
 
     def _compacted(self, path: str) -> Offsets:
         return {key: log.cleaned_to for key, log in self._logs.in_directory(path).items() if log.cleaned_to}
-
-    def truncated(self, log: Log) -> None:
-        """Its recovery point went back."""
-        self.soon(log.log_directory)
 
     def soon(self, path: str) -> None:
         """All but the high watermarks, once for all logs there that this loop turn changes."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from odradek.broker.log.config import NO_LIMIT_MS
+from odradek.broker.log.log_config import NO_LIMIT_MS
 from odradek.world.clock import Clock, Timer
 
 T = TypeVar("T")

@@ -6,12 +6,11 @@ Logs are synced side by side: one after the other, 2,000 of them took 21 seconds
 import logging
 from functools import partial
 
-from odradek.broker.log import flushing
-from odradek.broker.log.directories import checkpoints
+from odradek.broker.log import checkpoint_format as checkpoints
 from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN, encode_clean_shutdown
 from odradek.broker.log.directories.log_directory import LogDirectory, start_offsets
 from odradek.broker.log.failure import StorageFailure
-from odradek.broker.log.flushing import Flush
+from odradek.broker.log.flush import Flush
 from odradek.broker.log.log import Log
 from odradek.broker.log.storage import Storage
 
@@ -35,7 +34,7 @@ class Closing:
         """Write what the logs have only in memory, and have it synced in the background."""
         try:
             for log in self._logs:
-                flush = flushing.begin_close(log)
+                flush = log.begin_close()
                 if flush is not None:
                     self._flushes.append((log, flush))
                     self._storage.background.run(partial(self._sync, flush), lambda result: None)
@@ -56,7 +55,7 @@ class Closing:
             for log, flush in self._flushes:
                 if not flush.synced:  # the background took nothing any more
                     flush.sync()
-                flushing.end_close(log, flush)
+                log.end_close(flush)
             points = {(log.topic, log.partition): log.recovery_point for log in self._logs}
             starts = start_offsets(self._logs)
             files = self._directory.checkpoints

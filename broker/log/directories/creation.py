@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directories.checkpointing import Checkpointing
 from odradek.broker.log.directories.directory_files import PARTITION_METADATA, encode_partition_metadata, partition_name
 from odradek.broker.log.directories.future_logs import FutureLogs
@@ -16,6 +15,7 @@ from odradek.broker.log.directories.live_logs import Key, LiveLogs
 from odradek.broker.log.directories.removal import sync_removals
 from odradek.broker.log.failure import DISK_FULL, NoRoom
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -100,7 +100,7 @@ class Creation:
         sync_removals(self._storage)
         try:
             log = open_log(self._storage, path, *key, self._config_of(key[0]), clean=True)
-            self._storage.settle(log)
+            log.lower_checkpoints()
             if topic_id != ZERO_UUID:
                 self._write_topic_id(log, topic_id)
         except OSError:

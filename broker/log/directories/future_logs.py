@@ -12,7 +12,6 @@ import logging
 import posixpath
 from collections.abc import Callable, Iterable
 
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directories.directory_files import (
     PARTITION_METADATA,
     encode_partition_metadata,
@@ -26,9 +25,9 @@ from odradek.broker.log.directories.removal import remove_directory, remove_late
 from odradek.broker.log.failure import DISK_FULL
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
-from odradek.broker.log.retention import remove_later as remove_files_later
-from odradek.broker.log.segment_files import DELETED
+from odradek.broker.log.segment import DELETED
 from odradek.broker.log.storage import Storage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
@@ -124,7 +123,7 @@ class FutureLogs:
         deleted = [name for name in files.list_directory(former) if name.endswith(DELETED)]
         files.rename(former, path)
         future.moved_to(path)
-        remove_files_later(self._storage, [f"{path}/{name}" for name in deleted], future.config.file_delete_delay_ms)
+        self._storage.remove_files_later([f"{path}/{name}" for name in deleted], future.config.file_delete_delay_ms)
         logger.info("%s has taken the place of %s-%d", former, future.topic, future.partition)
 
     # after the start

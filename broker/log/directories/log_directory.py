@@ -6,10 +6,9 @@ import posixpath
 from collections.abc import Callable, Set
 from typing import NamedTuple
 
-from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directories import checkpoints
+from odradek.broker.log import checkpoint_format as checkpoints
+from odradek.broker.log.checkpoint_format import Offsets
 from odradek.broker.log.directories.checkpoint_files import CheckpointFiles
-from odradek.broker.log.directories.checkpoints import Offsets
 from odradek.broker.log.directories.directory_files import (
     CLEAN_SHUTDOWN,
     DELETE_SUFFIX,
@@ -27,6 +26,7 @@ from odradek.broker.log.directories.directory_files import (
 )
 from odradek.broker.log.failure import CorruptFile, UnusableDirectory
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.record_batch import MAX_INT64

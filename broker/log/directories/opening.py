@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Set
 from functools import partial
 
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directories.directory_files import Identity, Owner, common_owner
 from odradek.broker.log.directories.future_logs import FutureLogs
 from odradek.broker.log.directories.going_offline import Directories
@@ -17,8 +16,9 @@ from odradek.broker.log.directories.log_directory import Loaded, LogDirectory
 from odradek.broker.log.directories.removal import set_aside
 from odradek.broker.log.failure import UnusableDirectory
 from odradek.broker.log.log import Log
-from odradek.broker.log.recovery.child import TornLog
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.parallel import ParallelRecovery, torn_logs
+from odradek.broker.log.recovery.recovery_child import TornLog
 from odradek.broker.log.storage import Storage
 from odradek.world.children import Children
 

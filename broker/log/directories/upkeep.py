@@ -7,13 +7,14 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from odradek.broker.log.config import NO_LIMIT_MS
 from odradek.broker.log.directories.checkpointing import Checkpointing
 from odradek.broker.log.directories.chores import Chores
 from odradek.broker.log.directories.live_logs import LiveLogs
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
-from odradek.world.clock import Clock
+from odradek.broker.log.log_config import NO_LIMIT_MS
+from odradek.broker.log.retention import delete_old_segments
+from odradek.broker.log.storage import Storage
 
 SEGMENTS_AT_ONCE = 10
 """Of one log, whose files are renamed; then others may have the loop."""
@@ -35,8 +36,9 @@ class Intervals:
 class Upkeep:
     """All of it in slices. A log that went meanwhile is skipped; one whose disk fails has reported it already."""
 
-    def __init__(self, clock: Clock, intervals: Intervals, logs: LiveLogs, checkpointing: Checkpointing) -> None:
-        self._clock = clock
+    def __init__(self, storage: Storage, intervals: Intervals, logs: LiveLogs, checkpointing: Checkpointing) -> None:
+        self._storage = storage
+        self._clock = clock = storage.clock
         self._intervals = intervals
         self._logs = logs
         self._checkpointing = checkpointing
@@ -71,7 +73,7 @@ class Upkeep:
 
     def _apply_retention(self) -> None:
         def apply(log: Log) -> bool:
-            more = log.delete_old_segments(self.high_watermark_of(log), SEGMENTS_AT_ONCE) == SEGMENTS_AT_ONCE
+            more = delete_old_segments(log, self.high_watermark_of(log), SEGMENTS_AT_ONCE) == SEGMENTS_AT_ONCE
             if not more:
                 log.rest()
             return more
@@ -86,4 +88,5 @@ class Upkeep:
         )
 
     def _expire_producers(self) -> None:
-        self.for_each_log(Log.expire_producers)
+        now_ms, expiration_ms = self._clock.now_ms(), self._storage.producer_expiration_ms
+        self.for_each_log(lambda log: log.producers.expire(now_ms, expiration_ms))

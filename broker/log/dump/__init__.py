@@ -5,7 +5,7 @@ Nothing is changed or locked, so the newest batch of a running broker may look c
 
 from collections.abc import Iterator
 
-from odradek.broker.log.dump.batches import batch_rows
+from odradek.broker.log.dump.batch_rows import batch_rows
 from odradek.broker.log.dump.checking import verify
 from odradek.broker.log.dump.internal_topics import decoder_for
 from odradek.broker.log.dump.naming import base_offset_of, kind_of, topic_of

@@ -5,8 +5,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from odradek.broker.log.batches import Batch, iterate_headers, iterate_of_producers
-from odradek.broker.log.control import decode_end_of_transaction
-from odradek.broker.log.directories.checkpoints import LEADER_EPOCHS
+from odradek.broker.log.checkpoint_format import LEADER_EPOCHS
 from odradek.broker.log.directories.directory_files import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
@@ -17,7 +16,9 @@ from odradek.broker.log.directories.directory_files import (
 from odradek.broker.log.dump.check_log import Complaint
 from odradek.broker.log.dump.rows import Row
 from odradek.broker.log.failure import CorruptFile
-from odradek.broker.log.segment_files import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from odradek.broker.log.producer_snapshots import SNAPSHOT
+from odradek.broker.log.producer_state import decode_end_of_transaction
+from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import MAGIC_V2, CorruptBatch
 from odradek.world.files import File

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from odradek.broker.log.batches import iterate_headers
-from odradek.broker.log.directories.checkpoints import LEADER_EPOCHS, RECOVERY_POINTS
+from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, RECOVERY_POINTS
 from odradek.broker.log.directories.directory_files import partition_name
 from odradek.broker.log.dump.check_entries import last_offset_of, numbers
 from odradek.broker.log.dump.check_log import missing_aborted
 from odradek.broker.log.dump.naming import base_offset_of, kind_of
 from odradek.broker.log.dump.rows import Damage, Damaged, Row
-from odradek.broker.log.segment_files import LOG, TRANSACTION_INDEX
+from odradek.broker.log.segment import LOG, TRANSACTION_INDEX
 from odradek.protocol.record_batch import MAGIC_V2, CorruptBatch
 from odradek.world.files import Files
 

@@ -13,7 +13,7 @@ from odradek.broker.log.dump.check_together import check_together
 from odradek.broker.log.dump.internal_topics import decoder_for
 from odradek.broker.log.dump.naming import base_offset_of, is_known, kind_of, log_of, settled, topic_of
 from odradek.broker.log.dump.rows import Damage, Damaged, Row
-from odradek.broker.log.segment_files import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
+from odradek.broker.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from odradek.world.files import Files
 
 OF_SEGMENTS = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)

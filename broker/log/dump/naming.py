@@ -2,7 +2,7 @@
 
 from odradek.broker.log.directories.directory_files import SET_ASIDE_SUFFIXES
 from odradek.broker.log.dump.small_files import KINDS, Kind
-from odradek.broker.log.segment_files import CLEANED, DELETED, LOG, SWAP
+from odradek.broker.log.segment import CLEANED, DELETED, LOG, SWAP
 
 TRANSITIONS = (DELETED, CLEANED, SWAP)
 

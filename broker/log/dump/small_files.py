@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from odradek.broker.log.directories.checkpoints import LEADER_EPOCHS, VERSION
+from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, VERSION
 from odradek.broker.log.directories.directory_files import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
@@ -17,10 +17,10 @@ from odradek.broker.log.directories.directory_files import (
 )
 from odradek.broker.log.dump.rows import Damaged, Row
 from odradek.broker.log.index import OFFSET_ENTRY, TIME_ENTRY
-from odradek.broker.log.producers.snapshot_file import COUNT, ENTRY, HEAD
-from odradek.broker.log.producers.snapshot_file import VERSION as SNAPSHOT_VERSION
-from odradek.broker.log.producers.state import sequence_after
-from odradek.broker.log.segment_files import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from odradek.broker.log.producer_snapshots import COUNT, ENTRY, HEAD, SNAPSHOT
+from odradek.broker.log.producer_snapshots import VERSION as SNAPSHOT_VERSION
+from odradek.broker.log.producer_state import sequence_after
+from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from odradek.broker.log.transaction_index import ENTRY as ABORTED_ENTRY
 from odradek.broker.log.transaction_index import VERSION as ABORTED_VERSION
 from odradek.protocol.checksum import crc32c

@@ -6,7 +6,7 @@ Source: LogLoader.removeTempFilesAndCollectSwapFiles of Kafka 3.9.
 import logging
 
 from odradek.broker.log.batches import iterate_headers
-from odradek.broker.log.segment_files import CLEANED, DELETED, LOG, SUFFIXES, SWAP
+from odradek.broker.log.segment import CLEANED, DELETED, LOG, SUFFIXES, SWAP
 from odradek.broker.log.storage import Storage
 from odradek.protocol.record_batch import CorruptBatch
 

@@ -8,20 +8,18 @@ Source: LogLoader.scala of Kafka 3.9.
 import logging
 from bisect import bisect_right
 
-from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directories.checkpoints import LEADER_EPOCHS, decode_epochs, encode_epochs
+from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, decode_epochs, encode_epochs
 from odradek.broker.log.failure import CorruptFile
-from odradek.broker.log.index_check import check_last_time_entry
 from odradek.broker.log.leader_epochs import LeaderEpochs
-from odradek.broker.log.listing import new_segment
 from odradek.broker.log.log import Log
-from odradek.broker.log.producers.replay import first_damaged_index, rebuild_producers
-from odradek.broker.log.producers.snapshots import Snapshots
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.producer_recovery import first_damaged_index, rebuild_producers
+from odradek.broker.log.producer_snapshots import Snapshots
 from odradek.broker.log.recovery.interrupted import finish_interrupted_changes
 from odradek.broker.log.recovery.validation import learn_epochs, recover_segments, remove_segment_files
-from odradek.broker.log.segment import Segment
-from odradek.broker.log.segment_files import LOG, SUFFIXES
+from odradek.broker.log.segment import LOG, SUFFIXES, Segment
 from odradek.broker.log.storage import Storage
+from odradek.broker.log.time_index_check import check_last_time_entry
 from odradek.protocol.record_batch import MAX_INT64, CorruptBatch
 
 logger = logging.getLogger(__name__)
@@ -83,7 +81,7 @@ def open_log(
         log_end_offset=end_offset,
         recovery_point=end_offset if clean else recovery_point,
     )
-    log.epochs_unsynced = not clean or epochs.entries() != epochs_in_file
+    log.epoch_file.unsynced = not clean or epochs.entries() != epochs_in_file
     log.clean_end_offset = end_offset if clean else -1
     _release_files(segments)
     return log
@@ -111,7 +109,7 @@ def _find_end(
             return end_offset
         logger.warning("%s: ends at %d before its start %d: dropped", directory, end_offset, log_start_offset)
         remove_segment_files(storage, segments)
-    segments[:] = [new_segment(storage, directory, log_start_offset, config)]
+    segments[:] = [storage.new_segment(directory, log_start_offset, config)]
     epochs.clear()
     return log_start_offset
 

@@ -8,18 +8,18 @@ import heapq
 import logging
 from collections.abc import Callable
 
-from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directories import checkpoints
+from odradek.broker.log import checkpoint_format as checkpoints
 from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN, parse_future_name, parse_partition_name
 from odradek.broker.log.directories.log_directory import LogDirectory, gaps_before
-from odradek.broker.log.recovery.child import TornLog, encode_request
-from odradek.broker.log.segment_files import LOG
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.recovery.recovery_child import TornLog, encode_request
+from odradek.broker.log.segment import LOG
 from odradek.broker.log.storage import Storage
 from odradek.world.children import Child, Children
 
 logger = logging.getLogger(__name__)
 
-CHILD = "odradek.broker.log.recovery.child"
+CHILD = "odradek.broker.log.recovery.recovery_child"
 LEAST_BYTES = 64 * 1024 * 1024
 """To be validated in a directory, before it is worth while to begin processes."""
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from odradek.broker.log.batches import Batch, iterate_headers, iterate_valid
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.leader_epochs import LeaderEpochs
-from odradek.broker.log.segment import Segment
-from odradek.broker.log.segment_files import LOG, SUFFIXES
+from odradek.broker.log.segment import LOG, SUFFIXES, Segment
 from odradek.broker.log.storage import Storage
 from odradek.protocol.record_batch import CorruptBatch
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from odradek.broker.log.batches import Batch
 from odradek.broker.log.compaction.rewrite import header_of
-from odradek.broker.log.control import learn
-from odradek.broker.log.producers.state import ProducerState
+from odradek.broker.log.producer_state import ProducerState
 from odradek.protocol.records import decode_records
 
 
@@ -56,7 +55,7 @@ def replay(entries: list[Entry], end_offset: int) -> Replay:
     for entry in entries:
         if entry.last_offset >= end_offset:
             break
-        completed = learn(state, entry.header, entry.content)
+        completed = state.append(entry.header, entry.content)
         if completed is not None:
             ended.append(Transaction(*completed))
             state.complete(completed)

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from odradek.broker.log.batches import checksum_of, iterate_headers
 from odradek.broker.log.log import Log
-from odradek.broker.log.producers.state import Producer
+from odradek.broker.log.offset_lookup import offset_for_timestamp
+from odradek.broker.log.producer_state import Producer
 from odradek.protocol.records import decode_records
 from odradek.testing.crashes.history import Entry, History, Replay, entry_of, replay
 from odradek.testing.crashes.machine import Violation
@@ -199,7 +200,7 @@ def check_reads(log: Log, found: list[Entry]) -> None:
             timed += zip(columns.timestamps, columns.offsets, strict=True)
     for timestamp in sorted({time for time, _ in timed})[:: max(1, len(timed) // 8)]:
         first = next((o for t, o in timed if t >= timestamp and o >= log.log_start_offset), None)
-        answer = log.offset_for_timestamp(timestamp)
+        answer = offset_for_timestamp(log, timestamp)
         require((answer[1] if answer else None) == first, log, f"time {timestamp}: {answer}, should be {first}")
 
 

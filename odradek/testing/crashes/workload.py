@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
-from odradek.broker.log.append import Origin
+from odradek.broker.log.batch_checks import Origin
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
+from odradek.broker.log.retention import delete_old_segments
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import set_base_offset, set_leader_epoch
@@ -190,7 +191,7 @@ class Workload:
 
     def _flush(self, key: Key, log: Log, history: History) -> None:
         log.flush()
-        if log.recovery_point != log.log_end_offset and not log.epochs_wait_for_room:
+        if log.recovery_point != log.log_end_offset and not log.epoch_file.waits_for_room:
             raise Violation(f"{log} was flushed, its recovery point is {log.recovery_point}")
 
     def _flush_in_background(self, key: Key, log: Log, history: History) -> None:
@@ -243,7 +244,7 @@ class Workload:
         offset = self._random.randint(log.log_start_offset, max(history.high_watermark, log.log_start_offset))
         log.advance_log_start_offset(offset)
         if self._random.random() < 0.5:
-            log.delete_old_segments(history.high_watermark)
+            delete_old_segments(log, history.high_watermark)
 
     def _checkpoint_starts(self, key: Key, log: Log, history: History) -> None:
         machine = self._machine

@@ -10,11 +10,13 @@ import random
 
 import pytest
 
-from odradek.broker.log.append import Origin
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.batch_checks import Origin
 from odradek.broker.log.dump.checking import verify
 from odradek.broker.log.failure import UnusableDirectory
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp
+from odradek.broker.log.retention import delete_old_segments
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.errors import ClientError
 from odradek.client.records import TopicPartition
@@ -103,15 +105,15 @@ def test_a_rotten_time_index_does_not_hide_a_record() -> None:
     end = written(files).log_end_offset
     log = reopen(files, end)
     times = [1000 * number + extra for number in range(24) for extra in (0, 1)]
-    right = {time: log.offset_for_timestamp(time) for time in times}
-    newest = log.offset_of_max_timestamp()
+    right = {time: offset_for_timestamp(log, time) for time in times}
+    newest = offset_of_max_timestamp(log)
     for path, byte, bits in flips(".timeindex"):
         files = SimulatedFiles()
         written(files)
         files.flip(path, byte, bits)
         log = reopen(files, end)
-        assert {time: log.offset_for_timestamp(time) for time in times} == right, (path, byte, bits)
-        assert log.offset_of_max_timestamp() == newest, (path, byte, bits)
+        assert {time: offset_for_timestamp(log, time) for time in times} == right, (path, byte, bits)
+        assert offset_of_max_timestamp(log) == newest, (path, byte, bits)
 
 
 def test_a_rotten_time_index_does_not_make_a_segment_old() -> None:
@@ -124,7 +126,7 @@ def test_a_rotten_time_index_does_not_make_a_segment_old() -> None:
         log = reopen(files, end)
         now_ms = log.storage.clock.now_ms()
         log.configure(LogConfig(segment_bytes=700, retention_ms=now_ms - 500))
-        assert log.delete_old_segments(end) == 0, (byte, bits)
+        assert delete_old_segments(log, end) == 0, (byte, bits)
 
 
 def test_rotten_records_are_refused_by_the_broker_or_by_the_consumer() -> None:

@@ -1,7 +1,7 @@
 """Repeated work, in slices."""
 
-from odradek.broker.log.config import NO_LIMIT_MS
 from odradek.broker.log.directories.chores import SLICE_MS, Chores
+from odradek.broker.log.log_config import NO_LIMIT_MS
 from odradek.testing.virtual_clock import ManualClock
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from odradek.broker.log.compaction.scheduler import CHILD, Compaction, CompactionSettings
 from odradek.broker.log.compaction.survey import make_request, survey
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.records import encode_batch

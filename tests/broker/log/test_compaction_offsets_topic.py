@@ -4,7 +4,7 @@ import random
 
 from odradek.broker.groups.records import read_key
 from odradek.broker.log.compaction.scheduler import CompactionSettings
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log_config import LogConfig
 from odradek.testing.compacted_log import COMPACT, CompactedLog, newest
 
 CONFIG = LogConfig(segment_bytes=100 * 1024, cleanup_policy=COMPACT, delete_retention_ms=60_000)

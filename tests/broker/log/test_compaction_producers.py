@@ -62,7 +62,7 @@ def test_an_emptied_batch_goes_when_its_producer_is_forgotten_or_writes_again() 
         assert world.headers()[0] == (0, 0, 0)
         if forgotten:
             world.clock.advance(world.storage.producer_expiration_ms)
-            world.log.expire_producers()
+            world.log.producers.expire(world.log.storage.clock.now_ms(), world.log.storage.producer_expiration_ms)
         else:
             world.put((b"z", b"1"), producer_id=5, sequence=1)
         compact_again(world)

@@ -3,7 +3,9 @@
 import pytest
 
 from odradek.broker.log.compaction import fates
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.offset_lookup import offset_for_timestamp
+from odradek.broker.log.retention import delete_old_segments
 from odradek.protocol.conversion import records_of
 from odradek.protocol.message_set import down_convert, encode_message, up_convert
 from odradek.protocol.record_batch import read_header
@@ -280,9 +282,9 @@ def test_the_indexes_of_a_compacted_segment_find_everything() -> None:
         assert world.read(offset) == [one for one in entries if one[0] >= offset]
     first_ms = read_batches(world.log)[0].timestamps[0]
     for number, columns in enumerate(read_batches(world.log)):
-        found = world.log.offset_for_timestamp(columns.timestamps[0])
+        found = offset_for_timestamp(world.log, columns.timestamps[0])
         assert found is not None and found[1] == entries[number][0]
-    assert world.log.offset_for_timestamp(first_ms - 1) == (first_ms, entries[0][0], 0)
+    assert offset_for_timestamp(world.log, first_ms - 1) == (first_ms, entries[0][0], 0)
 
 
 def test_compacted_segments_keep_the_date_of_the_newest_that_went_in() -> None:
@@ -313,7 +315,7 @@ def test_compact_and_delete_together() -> None:
     entries = world.entries()
     assert 20 <= len(entries) < 30
     world.clock.advance(25_000)
-    assert world.log.delete_old_segments(world.log.log_end_offset) > 0
+    assert delete_old_segments(world.log, world.log.log_end_offset) > 0
     left = [one for one in entries if one[0] >= world.log.log_start_offset]
     assert world.entries() == left and 0 < len(left) < len(entries)
     world.compact()

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from odradek.broker.log.compaction.offset_map import SLOT_BYTES
 from odradek.broker.log.compaction.scheduler import CompactionSettings
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log_config import LogConfig
 from odradek.testing.compacted_log import COMPACT, CompactedLog, Entry, newest
 from odradek.testing.simulated_files import SimulatedFiles
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from odradek.broker.log.compaction.scheduler import CompactionSettings
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.retention import delete_old_segments
 from odradek.testing.compacted_log import COMPACT, SMALL, CompactedLog, newest
 from odradek.testing.log_storage import DIRECTORY
 from odradek.testing.simulated_files import MachineStopped, SimulatedFiles
@@ -163,7 +164,7 @@ def test_segments_that_retention_takes_meanwhile_stay_away() -> None:
 
     def delete() -> None:
         world.log.advance_log_start_offset(world.log.segments[2].base_offset)
-        assert world.log.delete_old_segments(world.log.log_end_offset) == 2
+        assert delete_old_segments(world.log, world.log.log_end_offset) == 2
 
     start = world.log.segments[2].base_offset
     change_after(world, 0, delete)

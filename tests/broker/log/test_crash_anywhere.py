@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.retention import delete_old_segments
 from odradek.testing.crashes.run import run_case
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
 from odradek.testing.simulated_files import MachineStopped, SimulatedFiles
@@ -78,7 +79,7 @@ def test_a_truncation_that_is_stopped_leaves_a_beginning_of_the_log(power_fails:
 def test_retention_that_is_stopped_leaves_an_end_of_the_log(power_fails: bool) -> None:
     def retain(log: Log) -> None:
         log.advance_log_start_offset(7)
-        log.delete_old_segments(12)
+        delete_old_segments(log, 12)
 
     def check(log: Log) -> None:
         assert offsets(log) == list(range(log.log_start_offset, 12))

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.broker.log.compaction.survey import survey
-from odradek.broker.log.config import LogConfig
-from odradek.broker.log.directories.checkpoints import (
+from odradek.broker.log.checkpoint_format import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     decode_offsets,
 )
+from odradek.broker.log.compaction.survey import survey
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records import encode_batch
 from odradek.testing.compacted_log import CompactedLog

@@ -4,7 +4,8 @@ import errno
 
 import pytest
 
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.retention import delete_old_segments
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine
 from odradek.testing.crashes.run import run_fault_case
@@ -44,8 +45,8 @@ def test_retention_on_a_full_disk_keeps_the_last_segment() -> None:
     for _ in range(3):
         log.append_as_leader(make_batch([b"x" * 60]), 0)
     files.fault = Fault(files.calls, 1, errno.ENOSPC, what="room")
-    assert (log.delete_old_segments(3), log.closed, log.log_start_offset) == (0, False, 0)
-    assert log.delete_old_segments(3) == 1
+    assert (delete_old_segments(log, 3), log.closed, log.log_start_offset) == (0, False, 0)
+    assert delete_old_segments(log, 3) == 1
 
 
 @pytest.mark.parametrize("seed", range(12))

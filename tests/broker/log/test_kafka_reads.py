@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.log.compaction.child import work
+from odradek.broker.log.compaction.compaction_child import work
 from odradek.broker.log.compaction.messages import Cleaned, Finished, decode_answer
 from odradek.broker.log.compaction.survey import make_request, survey
 from odradek.broker.log.compaction.swap import swap_in
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.testing.compacted_log import CompactedLog

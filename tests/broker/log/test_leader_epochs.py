@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.log.directories.checkpoints import decode_epochs, encode_epochs
+from odradek.broker.log.checkpoint_format import decode_epochs, encode_epochs
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.leader_epochs import UNKNOWN, LeaderEpochs
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN, Identity
-from odradek.broker.log.manager import LogManager
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.log_manager import LogManager
 from odradek.testing.log_storage import make_batch
 from odradek.testing.simulated_files import SimulatedFile, SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directories.directory_files import Identity, Owner
 from odradek.broker.log.directories.upkeep import SEGMENTS_AT_ONCE
 from odradek.broker.log.failure import StorageFailure, UnusableDirectory
 from odradek.broker.log.log import Log
-from odradek.broker.log.manager import Intervals, LogManager
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.log_manager import Intervals, LogManager
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_storage import make_batch
 from odradek.testing.simulated_files import SimulatedFiles

@@ -5,8 +5,9 @@ import zlib
 
 import pytest
 
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.offset_lookup import offset_for_timestamp
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
 from odradek.testing.simulated_files import SimulatedFiles
 
@@ -202,7 +203,7 @@ def test_old_formats_are_read() -> None:
     log = open_test_log(make_storage(files), CONFIG)
     assert (log.log_end_offset, log.latest_epoch) == (3, -1)
     assert len(log.read(1, 1000, 3, whole_first_batch=True).records) == 2 * 39
-    assert log.offset_for_timestamp(5500) == (6000, 2, -1)
+    assert offset_for_timestamp(log, 5500) == (6000, 2, -1)
 
 
 def old_message(offset: int, magic: int, timestamp: int | None) -> bytes:

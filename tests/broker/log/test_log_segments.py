@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp, offsets_before
 from odradek.broker.log.recovery.log_opening import open_log
+from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.storage import OpenSegments
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
@@ -91,7 +93,7 @@ def test_roll_before_a_relative_offset_overflows() -> None:
 def test_retention_by_size_keeps_at_least_that_much() -> None:
     world = World(segment_bytes=BATCH * 2, retention_bytes=BATCH * 4, retention_ms=-1, file_delete_delay_ms=60_000)
     world.append(9)
-    assert world.log.delete_old_segments(9) == 2
+    assert delete_old_segments(world.log, 9) == 2
     assert (world.log.log_start_offset, bases(world.log)) == (4, [4, 6, 8])
     assert world.names(".log.deleted") == [f"{offset:020d}.log.deleted" for offset in (0, 2)]
     world.clock.advance(60_000)
@@ -102,7 +104,7 @@ def test_retention_by_size_keeps_at_least_that_much() -> None:
 def test_retention_never_passes_the_high_watermark() -> None:
     world = World(segment_bytes=BATCH * 2, retention_bytes=0, retention_ms=-1)
     world.append(6)
-    assert world.log.delete_old_segments(3) == 1
+    assert delete_old_segments(world.log, 3) == 1
     assert world.log.log_start_offset == 2
 
 
@@ -110,9 +112,9 @@ def test_retention_by_time_may_take_everything() -> None:
     world = World(segment_bytes=BATCH * 2, retention_ms=1000)
     world.append(5)
     world.clock.advance(1000)
-    assert world.log.delete_old_segments(5) == 0
+    assert delete_old_segments(world.log, 5) == 0
     world.clock.advance(1)
-    assert world.log.delete_old_segments(5) == 3
+    assert delete_old_segments(world.log, 5) == 3
     assert (world.log.log_start_offset, bases(world.log), world.log.size_bytes) == (5, [5], 0)
     world.append()
     assert world.log.log_end_offset == 6
@@ -123,7 +125,7 @@ def test_segments_before_the_log_start_go_also_when_the_topic_is_compacted() -> 
     world.append(6)
     world.log.configure(LogConfig(cleanup_policy=frozenset({"compact"}), retention_ms=0))
     world.log.advance_log_start_offset(3)
-    assert world.log.delete_old_segments(6) == 1
+    assert delete_old_segments(world.log, 6) == 1
     assert (world.log.log_start_offset, bases(world.log)) == (3, [2, 4])
 
 
@@ -132,7 +134,7 @@ def test_a_slow_reader_of_a_deleted_segment_is_not_broken() -> None:
     world.append(4)
     records = world.log.read(0, 10_000, 4, whole_first_batch=True).records
     assert isinstance(records, FileRange)
-    world.log.delete_old_segments(4)
+    delete_old_segments(world.log, 4)
     world.clock.advance(1)
     assert len(records.read()) == len(records) == BATCH * 2
 
@@ -186,20 +188,20 @@ def test_offsets_by_time() -> None:
     for timestamp in (100, 300, 200, 500, 400):
         world.append(timestamp_ms=timestamp)
     log = world.log
-    assert log.offset_for_timestamp(0) == (100, 0, 0)
-    assert log.offset_for_timestamp(101) == (300, 1, 0)
-    assert log.offset_for_timestamp(301) == (500, 3, 0)
-    assert log.offset_for_timestamp(501) is None
-    assert log.offset_of_max_timestamp() == (500, 3, 0)
+    assert offset_for_timestamp(log, 0) == (100, 0, 0)
+    assert offset_for_timestamp(log, 101) == (300, 1, 0)
+    assert offset_for_timestamp(log, 301) == (500, 3, 0)
+    assert offset_for_timestamp(log, 501) is None
+    assert offset_of_max_timestamp(log) == (500, 3, 0)
     log.advance_log_start_offset(2)
-    assert log.offset_for_timestamp(0) == (200, 2, 0)
+    assert offset_for_timestamp(log, 0) == (200, 2, 0)
 
 
 def test_the_record_within_a_batch_is_found_by_time() -> None:
     world = World()
     world.log.append_as_leader(make_batch([b"a"] * 5, timestamp_ms=1000, codec=1), 6)
-    assert world.log.offset_for_timestamp(1003) == (1003, 3, 6)
-    assert world.log.offset_of_max_timestamp() == (1004, 4, 6)
+    assert offset_for_timestamp(world.log, 1003) == (1003, 3, 6)
+    assert offset_of_max_timestamp(world.log) == (1004, 4, 6)
 
 
 def test_offsets_before_as_in_0_8() -> None:
@@ -208,11 +210,11 @@ def test_offsets_before_as_in_0_8() -> None:
     for _ in range(5):
         world.append()
         world.clock.advance(1000)
-    assert world.log.offsets_before(-1, 10) == [5, 4, 2, 0]
-    assert world.log.offsets_before(-1, 1) == [5]
-    assert world.log.offsets_before(-2, 10) == [0]
-    assert world.log.offsets_before(start + 3000, 10) == [2, 0]
-    assert world.log.offsets_before(start - 1, 10) == []
+    assert offsets_before(world.log, -1, 10) == [5, 4, 2, 0]
+    assert offsets_before(world.log, -1, 1) == [5]
+    assert offsets_before(world.log, -2, 10) == [0]
+    assert offsets_before(world.log, start + 3000, 10) == [2, 0]
+    assert offsets_before(world.log, start - 1, 10) == []
 
 
 def test_flush_messages_bounds_what_is_not_on_the_disk() -> None:
@@ -256,7 +258,7 @@ def test_truncation_tells_the_manager_when_the_recovery_point_goes_back() -> Non
     assert not told
     world.log.flush()
     world.log.truncate_to(2)
-    assert told == [world.log]
+    assert told == [world.log.log_directory]
     assert world.log.recovery_point == 2
 
 
@@ -362,7 +364,7 @@ def test_a_reader_of_old_segments_loads_no_time_index() -> None:
     log = open_test_log(world.log.storage, world.config, clean=True)
     assert len(read_batches(log)) == 9
     assert [segment._time_index for segment in log.segments[:-1]] == [None, None]
-    assert log.offset_of_max_timestamp() is not None
+    assert offset_of_max_timestamp(log) is not None
 
 
 def test_retention_does_not_load_the_indexes_of_old_segments() -> None:
@@ -370,7 +372,7 @@ def test_retention_does_not_load_the_indexes_of_old_segments() -> None:
     world.append(8)
     world.log.close()
     log = open_test_log(world.log.storage, world.config, clean=True)
-    assert log.delete_old_segments(8) == 0
+    assert delete_old_segments(log, 8) == 0
     assert all(segment._time_index is None for segment in log.segments[:-1])
 
 

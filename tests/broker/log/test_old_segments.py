@@ -12,9 +12,11 @@ import pytest
 
 from odradek.broker.log import dump
 from odradek.broker.log.batches import iterate_headers
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp, offsets_before
 from odradek.broker.log.recovery.log_opening import open_log
+from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.storage import Storage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.message_set import down_convert
@@ -91,7 +93,7 @@ def test_indexes_of_kafka_and_ours_find_the_same(name: str, tmp_path: Path) -> N
     for offset in range(kafkas.log_end_offset):
         assert [one for one in read_from(ours, offset, 1) if one[0] == offset] == [expected(name)[offset]]
         assert read_from(ours, offset, 1) == read_from(kafkas, offset, 1)
-        assert ours.offset_for_timestamp(time_of(offset)) == kafkas.offset_for_timestamp(time_of(offset))
+        assert offset_for_timestamp(ours, time_of(offset)) == offset_for_timestamp(kafkas, time_of(offset))
     ours.close()
     assert complaints(bare) == []
 
@@ -159,25 +161,25 @@ def test_a_wrong_checksum_ends_the_log(name: str, tmp_path: Path) -> None:
 def test_times_are_found_inside_of_compressed_messages(tmp_path: Path) -> None:
     log = opened(golden_copy("v1-0", tmp_path), clean=True)
     for number in (*range(50), *range(60, 65)):
-        assert log.offset_for_timestamp(time_of(number)) == (time_of(number), number, -1)
-        assert log.offset_for_timestamp(time_of(number) - 999) == (time_of(number), number, -1)
-    assert log.offset_for_timestamp(time_of(49) + 1) == (time_of(60), 60, -1), "50 to 59 have no time"
-    assert log.offset_for_timestamp(time_of(64) + 1) is None
-    assert log.offset_of_max_timestamp() == (time_of(64), 64, -1)
+        assert offset_for_timestamp(log, time_of(number)) == (time_of(number), number, -1)
+        assert offset_for_timestamp(log, time_of(number) - 999) == (time_of(number), number, -1)
+    assert offset_for_timestamp(log, time_of(49) + 1) == (time_of(60), 60, -1), "50 to 59 have no time"
+    assert offset_for_timestamp(log, time_of(64) + 1) is None
+    assert offset_of_max_timestamp(log) == (time_of(64), 64, -1)
 
 
 def test_format_0_has_no_times(tmp_path: Path) -> None:
     log = opened(golden_copy("v0-0", tmp_path), clean=True)
-    assert log.offset_for_timestamp(0) is None and log.offset_of_max_timestamp() is None
-    assert sorted(log.offsets_before(-1, 10)) == [0, 20, 60, 65] and log.offsets_before(-2, 10) == [0]
+    assert offset_for_timestamp(log, 0) is None and offset_of_max_timestamp(log) is None
+    assert sorted(offsets_before(log, -1, 10)) == [0, 20, 60, 65] and offsets_before(log, -2, 10) == [0]
 
 
 def test_times_begin_where_the_format_has_them(tmp_path: Path) -> None:
     log = opened(golden_copy("mixed-0", tmp_path), clean=True)
-    assert log.offset_for_timestamp(0) == (time_of(15), 15, -1)
-    assert log.offset_for_timestamp(time_of(29)) == (time_of(29), 29, -1)
-    assert log.offset_for_timestamp(time_of(33)) == (time_of(33), 33, 0)
-    assert log.offset_of_max_timestamp() == (time_of(44), 44, 0)
+    assert offset_for_timestamp(log, 0) == (time_of(15), 15, -1)
+    assert offset_for_timestamp(log, time_of(29)) == (time_of(29), 29, -1)
+    assert offset_for_timestamp(log, time_of(33)) == (time_of(33), 33, 0)
+    assert offset_of_max_timestamp(log) == (time_of(44), 44, 0)
 
 
 def test_the_brokers_time_is_that_of_the_whole_message(tmp_path: Path) -> None:
@@ -187,8 +189,8 @@ def test_the_brokers_time_is_that_of_the_whole_message(tmp_path: Path) -> None:
     assert times[10] > time_of(10) + 10**11, "not the producer's"
     for first in (10, 20, 30):
         assert {times[number] for number in range(first, first + 10)} == {times[first]}
-        assert log.offset_for_timestamp(times[first]) == (times[first], first, -1)
-    assert log.offset_of_max_timestamp() == (times[30], 30, -1)
+        assert offset_for_timestamp(log, times[first]) == (times[first], first, -1)
+    assert offset_of_max_timestamp(log) == (times[30], 30, -1)
 
 
 # changing what is there
@@ -224,8 +226,8 @@ def test_a_start_within_a_compressed_message(tmp_path: Path) -> None:
         log.read(24, 100, 65, whole_first_batch=True)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert [one[0] for one in read_from(log, 25, 1)] == list(range(20, 30))
-    assert log.offset_for_timestamp(0) == (time_of(25), 25, -1)
-    assert log.delete_old_segments(65) == 1 and log.segments[0].base_offset == 20
+    assert offset_for_timestamp(log, 0) == (time_of(25), 25, -1)
+    assert delete_old_segments(log, 65) == 1 and log.segments[0].base_offset == 20
     log.close()
     again = opened(Path(log.directory), clean=True, log_start_offset=25)
     assert again.log_start_offset == 25 and stored(again) == expected("v1-0")[20:]
@@ -240,7 +242,7 @@ def test_retention_goes_by_the_file_where_records_have_no_time(name: str, tmp_pa
         os.utime(path, (seconds, seconds))
     config = replace(CONFIG, retention_ms=now_ms - time_of(30))
     log = opened(directory, clean=True, config=config)
-    assert log.delete_old_segments(65) == 1 and log.log_start_offset == 20
+    assert delete_old_segments(log, 65) == 1 and log.log_start_offset == 20
 
 
 # following

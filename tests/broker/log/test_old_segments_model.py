@@ -5,7 +5,8 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.offset_lookup import offset_for_timestamp
 from odradek.protocol.compression import GZIP, LZ4, NONE, SNAPPY
 from odradek.protocol.message_set import down_convert
 from odradek.protocol.records import Columns, encode_batch
@@ -87,6 +88,6 @@ def test_against_a_list(made: list[Unit], data: st.DataObject) -> None:
                 one for one in read_from(log, offset, 1) if one[0] <= next(u for u in left if u.last >= offset).last
             ]
         for timestamp in (TIME, TIME + 15, TIME + 29, TIME + 31):
-            found = log.offset_for_timestamp(timestamp)
+            found = offset_for_timestamp(log, timestamp)
             wanted = next(((time, offset) for offset, time, _, _ in records if time >= timestamp), None)
             assert (found and found[:2]) == wanted

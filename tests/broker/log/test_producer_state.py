@@ -3,8 +3,8 @@
 import pytest
 from crcmod.predefined import mkPredefinedCrcFun
 
-from odradek.broker.log.producers.snapshot_file import decode_snapshot, encode_snapshot
-from odradek.broker.log.producers.state import LARGEST_SEQUENCE, VERIFICATIONS_MAX, ProducerState, sequence_after
+from odradek.broker.log.producer_snapshots import decode_snapshot, encode_snapshot
+from odradek.broker.log.producer_state import LARGEST_SEQUENCE, VERIFICATIONS_MAX, ProducerState, sequence_after
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 PRODUCER = 7

@@ -2,10 +2,12 @@
 
 import pytest
 
-from odradek.broker.log.config import LogConfig
-from odradek.broker.log.log import Appended, Log
-from odradek.broker.log.producers.state import LARGEST_SEQUENCE, sequence_after
+from odradek.broker.log.batch_checks import Appended
+from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.producer_state import LARGEST_SEQUENCE, sequence_after
 from odradek.broker.log.recovery.log_opening import open_log
+from odradek.broker.log.retention import delete_old_segments
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log
@@ -133,10 +135,10 @@ def test_a_producer_that_nobody_remembers_may_go_on_anywhere(forgotten: str) -> 
         log.append_as_leader(batch, 0)
     if forgotten == "expired":
         clock.advance(log.storage.producer_expiration_ms - 1)
-        log.expire_producers()
+        log.producers.expire(log.storage.clock.now_ms(), log.storage.producer_expiration_ms)
         assert refusal(log, 9) is OUT_OF_ORDER
         clock.advance(1)
-        log.expire_producers()
+        log.producers.expire(log.storage.clock.now_ms(), log.storage.producer_expiration_ms)
     else:
         log.advance_log_start_offset(3)
         assert append(log, 2).duplicate  # as long as the broker runs
@@ -176,7 +178,7 @@ def test_snapshots_go_with_their_segments() -> None:
         append(log, sequence)
     assert snapshots(files) == [3, 6, 9]
     log.advance_log_start_offset(7)
-    assert log.delete_old_segments(11) == 2
+    assert delete_old_segments(log, 11) == 2
     assert snapshots(files) == [6, 9]
     assert append(log, 6).duplicate, "the state itself forgets nothing"
 

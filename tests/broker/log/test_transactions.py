@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from odradek.broker.log.append import Origin
-from odradek.broker.log.config import LogConfig
-from odradek.broker.log.log import FileRange, Log
+from odradek.broker.log.batch_checks import Origin
+from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.protocol.control_records import ControlType, EndTxnMarker, control_type, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -16,6 +16,7 @@ from odradek.protocol.records import decode_records
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
+from odradek.world.files import FileRange
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100)
 INDEX = f"{DIRECTORY}/{0:020d}.txnindex"
@@ -188,7 +189,7 @@ def test_a_transaction_without_an_end_holds_readers_back_for_ever_restarts_or_no
             log = open_test_log(make_storage(files, clock), CONFIG, recovery_point=13)
         assert log.producers.producers[1].transaction_first_offset == 1
         assert log.last_stable_offset(13) == 1
-        log.expire_producers()
+        log.producers.expire(log.storage.clock.now_ms(), log.storage.producer_expiration_ms)
     end(log, 1, commit=False)
     assert log.last_stable_offset(13) == 1  # the marker is not replicated yet
     assert log.last_stable_offset(14) == 14

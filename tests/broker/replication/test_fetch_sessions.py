@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.fetch_sessions import (

@@ -1,6 +1,6 @@
 """What a follower asks for: the partitions that moved, and all of them when something else may have changed."""
 
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.replication.fetcher import (
     LOOK_AT_ALL_MS,
     THROTTLED_PAUSE_MS,

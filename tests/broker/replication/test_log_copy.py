@@ -4,9 +4,10 @@ import random
 
 import pytest
 
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
+from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.storage import Storage
 from odradek.broker.replication import log_copy
 from odradek.broker.replication.log_copy import LogCopy
@@ -87,7 +88,7 @@ class World:
     def trim(self) -> None:
         start, end = self.source.log_start_offset, self.source.log_end_offset
         self.source.advance_log_start_offset(self.random.randrange(start, end + 1))
-        self.source.delete_old_segments(end)
+        delete_old_segments(self.source, end)
 
     def begin_anew(self) -> None:
         self.source.truncate_fully_and_start_at(self.source.log_end_offset + self.random.randrange(1, 10))

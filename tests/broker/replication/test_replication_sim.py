@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.broker.purgatory.purgatory import Purgatory

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.replication.fetch_sessions import CachedPartition
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.reading import FetchParameters, read_partitions

@@ -1,57 +1,27 @@
-"""An index is a hint: what it says is held against the log before anybody relies on it.
+"""A time index is a hint: what it says is held against the log before anybody relies on it.
 
-Neither index has a checksum. A disk that rots, or an index file that a power failure tore, may hold entries that rise
-as they should and are wrong all the same; they must cost time and never lead past a record.
+It has no checksum. A disk that rots, or a file that a power failure tore, may hold entries that rise as they should and
+are wrong all the same; they must cost time and never lead past a record.
 """
 
 import logging
-import struct
-from typing import TYPE_CHECKING
 
-from odradek.broker.log.batches import LEAST_LENGTH, iterate_headers
+from odradek.broker.log.batches import iterate_headers
 from odradek.broker.log.index import TimeEntry
-from odradek.protocol.record_batch import LOG_OVERHEAD, MAGIC_AT, CorruptBatch
-
-if TYPE_CHECKING:
-    from odradek.broker.log.segment import Segment
+from odradek.broker.log.segment import FALSE_ENTRIES_MAX, Segment
+from odradek.protocol.record_batch import CorruptBatch
 
 logger = logging.getLogger(__name__)
 
-TRIES = 64
-"""So many false entries in a row, and the scan begins at the beginning."""
-HEAD = struct.Struct(">qi")
 
-
-def position_before(segment: "Segment", offset: int) -> int:
-    """A batch begins there, and the one that holds `offset` is not before it: where to begin to scan. OSError."""
-    index = segment.offset_index
-    slot = index.slot_before(offset)
-    for number in range(slot, max(slot - TRIES, -1), -1):
-        last_offset, position = index.entry(number)
-        if _begins_a_batch(segment, position, last_offset):
-            return position
-        logger.warning("%s: offset %d is not at byte %d, as its index says", segment, last_offset, position)
-    return 0
-
-
-def _begins_a_batch(segment: "Segment", position: int, last_offset: int) -> bool:
-    """One that is whole and may have that offset."""
-    head = segment.file.pread(MAGIC_AT + 1, position)
-    if len(head) <= MAGIC_AT:
-        return False
-    base_offset, length = HEAD.unpack_from(head)
-    least, left = LEAST_LENGTH.get(head[MAGIC_AT], segment.size_bytes), segment.size_bytes - position - LOG_OVERHEAD
-    return least <= length <= left and bool(segment.base_offset <= base_offset <= last_offset)
-
-
-def offset_before(segment: "Segment", timestamp_ms: int) -> int:
+def offset_before(segment: Segment, timestamp_ms: int) -> int:
     """No record before that offset has that time or a later one: where to begin to scan. OSError, CorruptBatch.
 
     The entry before the one that would do is taken: a timestamp that is repeated could make a wrong one look right.
     """
     index = segment.time_index
     slot = index.slot_before(timestamp_ms) - 1
-    for number in range(slot, max(slot - TRIES, -1), -1):
+    for number in range(slot, max(slot - FALSE_ENTRIES_MAX, -1), -1):
         entry = index.entry(number)
         if is_true(segment, entry):
             return entry.offset
@@ -59,13 +29,13 @@ def offset_before(segment: "Segment", timestamp_ms: int) -> int:
     return segment.base_offset
 
 
-def is_true(segment: "Segment", entry: TimeEntry) -> bool:
+def is_true(segment: Segment, entry: TimeEntry) -> bool:
     """Whether the batch with that offset has that timestamp. Raises OSError, CorruptBatch."""
     batch = next(segment.batches_from(entry.offset), None)
     return batch is not None and batch.max_timestamp_ms == entry.timestamp_ms
 
 
-def confirm_largest_timestamp(segment: "Segment") -> None:
+def confirm_largest_timestamp(segment: Segment) -> None:
     """Before it is a reason to delete the segment or to pass it over: true, and nothing larger comes after it.
 
     Otherwise the indexes are made anew. Where the log is damaged it is left as it is. Raises OSError.
@@ -82,7 +52,7 @@ def confirm_largest_timestamp(segment: "Segment") -> None:
     segment.largest_is_confirmed = True
 
 
-def _is_largest(segment: "Segment", entry: TimeEntry) -> bool:
+def _is_largest(segment: Segment, entry: TimeEntry) -> bool:
     if not segment.size_bytes:
         return entry.timestamp_ms < 0
     position = segment.locate(entry.offset) if entry.timestamp_ms >= 0 else 0
@@ -93,7 +63,7 @@ def _is_largest(segment: "Segment", entry: TimeEntry) -> bool:
     return all(batch.max_timestamp_ms <= entry.timestamp_ms for batch in batches)
 
 
-def check_last_time_entry(segment: "Segment") -> None:
+def check_last_time_entry(segment: Segment) -> None:
     """After a clean stop, before the segment is written to again. Raises OSError, CorruptBatch."""
     last = segment.time_index.last
     if last.timestamp_ms >= 0 and not is_true(segment, last):

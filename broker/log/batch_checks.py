@@ -1,4 +1,4 @@
-"""What a batch must be before a leader writes it, and the values that pass between an append and its caller.
+"""What a batch must be before it is written, and the values that pass between an append and its caller.
 
 Only the 61-byte header and the checksum are looked at. Source of the rules and of their codes: UnifiedLog.scala
 (analyzeAndValidateRecords), LogValidator.java, of 3.9.
@@ -7,7 +7,8 @@ Only the 61-byte header and the checksum are looked at. Source of the rules and 
 from enum import Enum
 from typing import NamedTuple
 
-from odradek.broker.log.config import CREATE_TIME, LogConfig
+from odradek.broker.log.batches import Batch, checksum_of, decode_header
+from odradek.broker.log.log_config import CREATE_TIME, LogConfig
 from odradek.protocol.compression import CODEC_NAMES
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import (
@@ -18,6 +19,8 @@ from odradek.protocol.record_batch import (
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MIN_BATCH_LENGTH,
+    MIN_LEGACY_LENGTH,
+    CorruptBatch,
     compute_crc,
 )
 
@@ -81,3 +84,29 @@ def _why_not_from_client(base_offset: int, attributes: int, sequence: int) -> st
     if attributes & CONTROL_BIT:
         return "clients may not write control batches"
     return f"sequence {sequence} with a producer id"
+
+
+def checked_batches(view: memoryview) -> list[Batch]:
+    """Return the whole batches in what a leader has sent, each checked. Raises KafkaError CORRUPT_MESSAGE."""
+    batches: list[Batch] = []
+    at, end, last_offset = 0, len(view), -1
+    try:
+        while end - at >= LOG_OVERHEAD:
+            size = int.from_bytes(view[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD
+            if size > end - at:
+                break
+            if size < LOG_OVERHEAD + MIN_LEGACY_LENGTH:
+                raise CorruptBatch(at, f"{size} bytes are too few")
+            content = view[at : at + size]
+            header = content if size >= HEADER_BYTES else bytes(content) + bytes(HEADER_BYTES)
+            batch = decode_header(header, 0, at)
+            if checksum_of(content) != batch.crc:
+                raise CorruptBatch(at, f"stored checksum {batch.crc} is not that of the batch")
+            if batch.base_offset <= last_offset:
+                raise CorruptBatch(at, f"offset {batch.base_offset} after {last_offset}")
+            last_offset = batch.last_offset
+            batches.append(batch)
+            at += size
+    except CorruptBatch as bad:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(bad)) from None
+    return batches

@@ -8,7 +8,6 @@ import random
 from collections.abc import Callable, Iterable
 
 from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettings
-from odradek.broker.log.config import LogConfig
 from odradek.broker.log.directories.checkpointing import Checkpointing
 from odradek.broker.log.directories.closing import Closing
 from odradek.broker.log.directories.creation import Creation
@@ -22,6 +21,7 @@ from odradek.broker.log.directories.removal import set_aside
 from odradek.broker.log.directories.upkeep import Intervals, Upkeep
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.storage import Storage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
@@ -64,8 +64,8 @@ class LogManager:
             background,
             random_source,
             failed=lambda path, cause: self._directories.fail(path, cause),
-            truncated=lambda log: self.checkpointing.truncated(log),
-            settle=lambda log: self.checkpointing.settle(log),
+            truncated=lambda path: self.checkpointing.soon(path),
+            lower_checkpoints=lambda path, claims: self.checkpointing.lower(path, claims),
             producer_expiration_ms=intervals.producer_id_expiration_ms,
         )
         entries = [LogDirectory(self._storage, path) for path in directories]
@@ -76,7 +76,7 @@ class LogManager:
         self._creation = Creation(
             self._storage, self._directories, self._logs, self._future_logs, self.checkpointing, config_of
         )
-        self._upkeep = Upkeep(clock, intervals, self._logs, self.checkpointing)
+        self._upkeep = Upkeep(self._storage, intervals, self._logs, self.checkpointing)
         self._opened = self._closed = False
         self._compaction: Compaction | None = None
         if children is not None:

@@ -1,19 +1,11 @@
-"""Questions about segments and times, and making a segment. Source: UnifiedLog.scala and FileRecords of Kafka 3.9."""
-
-from typing import TYPE_CHECKING
+"""Offsets by time, as ListOffsets asks for them. Source: UnifiedLog.scala and FileRecords of Kafka 3.9."""
 
 from odradek.broker.log.batches import Batch
-from odradek.broker.log.config import LogConfig
-from odradek.broker.log.index_check import confirm_largest_timestamp, offset_before
+from odradek.broker.log.local_log import LocalLog
 from odradek.broker.log.segment import Segment
-from odradek.broker.log.segment_files import SUFFIXES
-from odradek.broker.log.storage import Storage
+from odradek.broker.log.time_index_check import confirm_largest_timestamp, offset_before
 from odradek.protocol.conversion import records_of
-from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import CorruptBatch
-
-if TYPE_CHECKING:
-    from odradek.broker.log.log import Log
 
 EARLIEST, LATEST = -2, -1
 
@@ -21,20 +13,11 @@ TimestampedOffset = tuple[int, int, int]
 """(timestamp, offset, leader epoch)."""
 
 
-def new_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig) -> Segment:
-    """An empty segment with its files; what a crash left of others by that name goes. Raises OSError."""
-    segment = Segment(storage.files, directory, base_offset, config, storage.clock.now_ms())
-    if config.segment_jitter_ms:
-        segment.roll_jitter_ms = storage.random.randrange(min(config.segment_jitter_ms, config.segment_ms) or 1)
-    for suffix in SUFFIXES:
-        if storage.files.exists(segment.path(suffix)):
-            storage.files.remove(segment.path(suffix))
-    segment.create(config.segment_bytes)
-    return segment
+def offset_for_timestamp(log: LocalLog, timestamp_ms: int) -> TimestampedOffset | None:
+    """Find the first record, by offset, at or after that time; None when there is none.
 
-
-def first_at_or_after(log: "Log", timestamp_ms: int) -> TimestampedOffset | None:
-    """The first record of the log, by offset, whose timestamp is not before `timestamp_ms`."""
+    Raises KafkaError CORRUPT_MESSAGE when the log is damaged there; StorageFailure.
+    """
     try:
         for segment in log.segments[max(0, log.segment_number(log.log_start_offset)) :]:
             confirm_largest_timestamp(segment)
@@ -45,11 +28,11 @@ def first_at_or_after(log: "Log", timestamp_ms: int) -> TimestampedOffset | None
     except OSError as error:
         raise log.failed(error) from error
     except CorruptBatch as bad:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{log.topic}-{log.partition}: {bad}") from bad
+        raise log.damaged(bad) from bad
     return None
 
 
-def _in_segment(log: "Log", segment: Segment, timestamp_ms: int) -> TimestampedOffset | None:
+def _in_segment(log: LocalLog, segment: Segment, timestamp_ms: int) -> TimestampedOffset | None:
     log.use(segment)
     start = max(offset_before(segment, timestamp_ms), log.log_start_offset)
     for batch in segment.batches_from(start):
@@ -68,8 +51,11 @@ def _in_batch(segment: Segment, batch: Batch, timestamp_ms: int, start_offset: i
     return None
 
 
-def with_max_timestamp(log: "Log") -> TimestampedOffset | None:
-    """The first record that has the largest timestamp of the log (KIP-734)."""
+def offset_of_max_timestamp(log: LocalLog) -> TimestampedOffset | None:
+    """Find the first record that has the largest timestamp of the log (KIP-734); None when no record has one.
+
+    Raises KafkaError CORRUPT_MESSAGE when the log is damaged there; StorageFailure.
+    """
     try:
         for segment in log.segments:
             confirm_largest_timestamp(segment)
@@ -84,12 +70,15 @@ def with_max_timestamp(log: "Log") -> TimestampedOffset | None:
     except OSError as error:
         raise log.failed(error) from error
     except CorruptBatch as bad:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{log.topic}-{log.partition}: {bad}") from bad
+        raise log.damaged(bad) from bad
     return None
 
 
-def segment_offsets_before(log: "Log", timestamp_ms: int, limit: int) -> list[int]:
-    """What 0.8's getOffsetsBefore answered: offsets where segments begin, and the log end, by time of change."""
+def offsets_before(log: LocalLog, timestamp_ms: int, limit: int) -> list[int]:
+    """Return what 0.8's getOffsetsBefore did: offsets where segments begin, and the log end, by time of change.
+
+    Newest first, at most `limit`, changed before `timestamp_ms` (-1 latest, -2 earliest). Raises StorageFailure.
+    """
     try:
         points = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms()) for segment in log.segments]
     except OSError as error:

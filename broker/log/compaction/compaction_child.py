@@ -1,4 +1,4 @@
-"""`python -m odradek.broker.log.compaction.child`: compacts what the request on stdin names, beside the broker."""
+"""The child process that compacts one log beside the broker: what is asked comes on stdin, answers go to stdout."""
 
 import sys
 from collections.abc import Iterator

@@ -6,7 +6,12 @@ Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerSta
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from odradek.broker.log.batches import Batch
+from odradek.protocol.control_records import decode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, CorruptBatch
+from odradek.protocol.records import decode_records
+from odradek.world.files import Buffer
 
 BATCHES_REMEMBERED = 5
 LARGEST_SEQUENCE = 2**31 - 1
@@ -83,6 +88,23 @@ class CompletedTransaction(NamedTuple):
     aborted: bool
 
 
+class EndOfTransaction(NamedTuple):
+    """What a marker says."""
+
+    aborted: bool
+    coordinator_epoch: int
+
+
+def decode_end_of_transaction(batch: Buffer) -> EndOfTransaction | None:
+    """From a whole control batch; None when it ends no transaction. Raises KafkaError INVALID_RECORD."""
+    try:
+        records = decode_records(batch)
+        marker = decode_end_txn_marker(records.keys[0], records.values[0])
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"control record: {error}") from None
+    return None if marker is None else EndOfTransaction(not marker.committed, marker.coordinator_epoch)
+
+
 def sequence_after(sequence: int, count: int) -> int:
     """`count` later; after 2147483647 comes 0."""
     return (sequence + count) & LARGEST_SEQUENCE
@@ -106,6 +128,26 @@ class ProducerState:
         """First offset of each transaction that has ended → its marker, as they ended; to the high watermark."""
         self._verifying: dict[int, VerificationGuard] = {}
         """The guard of each producer whose coordinator is being asked, oldest first."""
+
+    def check_batch(self, fields: tuple[int, ...], batch: memoryview, *, client: bool) -> RememberedBatch | None:
+        """Return the batch that this one repeats, None when it is to be appended. `fields` are those of its header.
+
+        `client` is False for what coordinators write. Raises what `check` and `check_marker` do; INVALID_RECORD.
+        """
+        attributes, delta, producer_id, epoch, sequence = fields[5], fields[6], fields[9], fields[10], fields[11]
+        if attributes & CONTROL_BIT:
+            end = decode_end_of_transaction(batch)
+            if end is not None:
+                self.check_marker(producer_id, epoch, end.coordinator_epoch)
+            return None
+        return self.check(
+            producer_id,
+            epoch,
+            sequence,
+            sequence_after(sequence, delta),
+            transactional=bool(attributes & TRANSACTIONAL_BIT),
+            client=client,
+        )
 
     def check(
         self,
@@ -187,6 +229,36 @@ class ProducerState:
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer.producer_id} epoch {epoch}: sequence {first_sequence}, expected {expected}",
             )
+
+    def append(self, batch: Batch, content: Buffer) -> CompletedTransaction | None:
+        """Take in a batch that is in the log; the transaction that it ends, if it does.
+
+        `content`, the whole batch, is read only when it is a control batch. Raises KafkaError INVALID_RECORD.
+        """
+        if batch.producer_id < 0:
+            return None
+        if not batch.is_control:
+            self.append_data(
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
+                batch.base_offset,
+                batch.last_offset,
+                batch.max_timestamp_ms,
+                transactional=batch.is_transactional,
+            )
+            return None
+        end = decode_end_of_transaction(content) if batch.record_count else None
+        if end is None:
+            return None
+        return self.append_marker(
+            batch.producer_id,
+            batch.producer_epoch,
+            end.coordinator_epoch,
+            batch.base_offset,
+            batch.max_timestamp_ms,
+            aborted=end.aborted,
+        )
 
     def append_data(
         self,

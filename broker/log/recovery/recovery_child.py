@@ -1,4 +1,4 @@
-"""`python -m odradek.broker.log.recovery.child`: repairs the logs that the request on stdin names, after a kill.
+"""The child process that repairs logs after a kill: the request on stdin names them.
 
 What it leaves is on the disk: the log cut to its last valid batch, indexes, leader epochs, a snapshot of the producers.
 """
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from odradek.broker.log.config import LogConfig
+from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.errors import MalformedMessage

@@ -7,13 +7,10 @@ so that a producer that was interrupted by a restart is known by all of its last
 import logging
 
 from odradek.broker.log.batches import iterate_of_producers
-from odradek.broker.log.control import learn
 from odradek.broker.log.failure import CorruptFile
-from odradek.broker.log.index_check import position_before
-from odradek.broker.log.producers.snapshots import Snapshots
-from odradek.broker.log.producers.state import ProducerState
-from odradek.broker.log.segment import Segment
-from odradek.broker.log.segment_files import LOG, TRANSACTION_INDEX
+from odradek.broker.log.producer_snapshots import Snapshots
+from odradek.broker.log.producer_state import ProducerState
+from odradek.broker.log.segment import LOG, TRANSACTION_INDEX, Segment
 from odradek.broker.log.storage import Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.errors import KafkaError
@@ -97,7 +94,7 @@ def _recall_batches(state: ProducerState, segments: list[Segment], now_ms: int) 
         try:
             for batch in iterate_of_producers(segment.file, begin, end):
                 if batch.producer_id in waiting and not batch.is_control:
-                    learn(earlier, batch, b"")
+                    earlier.append(batch, b"")
         except CorruptBatch as bad:  # old damage: whoever reads there is told; the snapshot does for the producers
             logger.warning("%s: %s; earlier batches of its producers are not known", segment.path(LOG), bad)
             return
@@ -117,7 +114,7 @@ def _lately_written(segments: list[Segment], end_offset: int, now_ms: int) -> li
         if left <= 0 or now_ms - segment.modified_ms() >= RECALL_AGE_MS:
             break
         end = segment.locate(end_offset)
-        begin = position_before(segment, segment.offset_index.offset_before(max(end - left, 0)))
+        begin = segment.position_before(segment.offset_index.offset_before(max(end - left, 0)))
         found.append((segment, begin, end))
         left -= end - begin
     return found[::-1]
@@ -139,7 +136,7 @@ def _learn_segment(state: ProducerState, segment: Segment, offset: int) -> None:
     position = segment.locate(max(offset, segment.base_offset))
     for batch in iterate_of_producers(segment.file, position, segment.size_bytes):
         content = segment.file.pread(batch.size_bytes, batch.position) if batch.is_control else b""
-        completed = learn(state, batch, content)
+        completed = state.append(batch, content)
         if completed is None:
             continue
         if completed.aborted and completed.last_offset not in known:

@@ -1,0 +1,345 @@
+"""The files of one partition's log: which segment holds an offset, where in it, which go, and what a flush syncs.
+
+The rules of appending, and what is known of producers and epochs, are in log.py, whose `Log` extends this class.
+Source: LocalLog.scala of Kafka 3.9.
+"""
+
+import sys
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+
+from odradek.broker.log.failure import CorruptFile, StorageFailure
+from odradek.broker.log.flush import Flush
+from odradek.broker.log.leader_epochs import EpochFile
+from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.producer_snapshots import Snapshots
+from odradek.broker.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, Segment
+from odradek.broker.log.storage import Storage
+from odradek.broker.log.transaction_index import AbortedTransaction
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.record_batch import CorruptBatch
+from odradek.world.files import FileRange
+
+NEVER_TRUNCATED = sys.maxsize
+KNOWN_POSITIONS = 64
+"""Offsets of the active segment whose position is remembered."""
+
+
+class LogSlice(NamedTuple):
+    """What a read found. Every batch but possibly the last is whole; `len(records)` is the number of bytes."""
+
+    records: FileRange | bytes
+    segment: Segment | None = None
+    """Where the records lie; None when there are none."""
+
+
+EMPTY = LogSlice(b"")
+
+
+def slice_of(segment: Segment, position: int, length: int, max_bytes: int, whole_first_batch: bool) -> LogSlice:
+    """Return that range of the segment's file, cut to `max_bytes`; with `whole_first_batch` never within the first."""
+    if length > max_bytes:
+        length = min(length, max(max_bytes, segment.batch_size_at(position))) if whole_first_batch else max_bytes
+        if length <= 0:
+            return EMPTY
+    return LogSlice(FileRange(segment.file, position, length), segment)
+
+
+class LocalLog:
+    """Segments in the order of their offsets, the last of which takes the appends; snapshots, and the epochs' file.
+
+    Trouble with the disk is raised as StorageFailure after the log manager has heard of it, except where OSError is
+    named. Most readers follow the end, so the positions of the batches that were appended last are remembered.
+    """
+
+    __slots__ = (
+        "_base_offsets", "_end_at_rest", "_known_positions", "cleaned_to", "closed", "config", "directory",
+        "end_at_open", "epoch_file", "last_flush_ms", "log_end_offset", "log_start_offset", "lowest_end", "partition",
+        "recovery_point", "segments", "snapshots", "storage", "topic", "truncations",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        segments: list[Segment],
+        snapshots: Snapshots,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self.storage = storage
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.config = config
+        self.segments = segments
+        self.snapshots = snapshots
+        self.epoch_file = EpochFile(storage.files, directory)
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = self.end_at_open = log_end_offset
+        self.recovery_point = recovery_point
+        """The disk has everything before it for certain."""
+        self.cleaned_to = 0
+        """Before it the log is compacted."""
+        self.last_flush_ms = storage.clock.now_ms()
+        self.truncations = 0
+        """How often the log went back or its files got other names: what was begun before does not count then."""
+        self.lowest_end = NEVER_TRUNCATED
+        """The lowest offset a truncation went back to since a copier of the log set it to NEVER_TRUNCATED."""
+        self.closed = False
+        self._end_at_rest = -1
+        self._base_offsets = [segment.base_offset for segment in segments]
+        self._known_positions: dict[int, int] = {}
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+    @property
+    def active(self) -> Segment:
+        """The segment that takes the appends."""
+        return self.segments[-1]
+
+    def segment_number(self, offset: int) -> int:
+        """Return the number of the segment that `offset` is or would be in; -1 before the first."""
+        return bisect_right(self._base_offsets, offset) - 1
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def log_directory(self) -> str:
+        """The entry of `log.dirs` this log is in."""
+        return self.directory.rpartition("/")[0]
+
+    def use(self, segment: Segment) -> None:
+        """Count `segment` as read just now: if it is an old one, it is among the few that stay open."""
+        if segment is not self.segments[-1]:
+            self.storage.open_segments.use(segment)
+
+    def failed(self, cause: OSError) -> StorageFailure:
+        """Tell the manager that the disk failed; the exception to raise. Of a closed log nothing else is expected."""
+        if not self.closed:
+            self.storage.failed(self.log_directory, cause)
+        return StorageFailure(self.log_directory, cause)
+
+    # reading
+
+    def read(self, offset: int, max_bytes: int, end_offset: int, *, whole_first_batch: bool) -> LogSlice:
+        """Return the batches from the one that holds `offset` up to, not including, `end_offset`, at most `max_bytes`.
+
+        `whole_first_batch` gives the first batch even when it is larger. Raises KafkaError OFFSET_OUT_OF_RANGE outside
+        of [log start, log end], CORRUPT_MESSAGE when the segment is damaged there; StorageFailure.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {self}")
+        if offset >= end_offset:
+            return EMPTY
+        segments = self.segments
+        number = bisect_right(self._base_offsets, offset) - 1
+        try:
+            while number < len(segments):
+                segment = segments[number]
+                position = self._position(segment, offset)
+                end = self._end_position(number, end_offset)
+                if position < end:
+                    return slice_of(segment, position, end - position, max_bytes, whole_first_batch)
+                if end < segment.size_bytes:
+                    return EMPTY
+                number += 1
+        except CorruptBatch as bad:
+            raise self.damaged(bad) from bad
+        except OSError as error:
+            raise self.failed(error) from error
+        return EMPTY
+
+    def damaged(self, bad: CorruptBatch) -> KafkaError:
+        """Return the error for whoever comes upon damaged bytes in a segment: CORRUPT_MESSAGE, and where it is."""
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.partition}: {bad}")
+
+    def _position(self, segment: Segment, offset: int) -> int:
+        """Return what `Segment.locate` says, remembering it for the active segment."""
+        if segment is not self.segments[-1]:
+            self.storage.open_segments.use(segment)
+            return segment.locate(offset)
+        position = self._known_positions.get(offset)
+        if position is None:
+            position = segment.locate(offset)
+            self._remember_position(offset, position)
+        return position
+
+    def _remember_position(self, offset: int, position: int) -> None:
+        """Spare the readers of `offset` a scan: its batch is at `position` of the active segment."""
+        known = self._known_positions
+        if len(known) >= KNOWN_POSITIONS:
+            known.clear()
+        known[offset] = position
+
+    def _end_position(self, number: int, end_offset: int) -> int:
+        """Return where a reader who may see offsets before `end_offset` has to stop in that segment."""
+        segments = self.segments
+        segment = segments[number]
+        after = self.log_end_offset if number + 1 == len(segments) else segments[number + 1].base_offset
+        if end_offset >= after:
+            return segment.size_bytes
+        return self._position(segment, end_offset) if end_offset > segment.base_offset else 0
+
+    # aborted transactions
+
+    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return those that readers of [offset, end_offset) have to skip (LocalLog.collectAbortedTransactions).
+
+        Raises KafkaError UNKNOWN_SERVER_ERROR when an index of them is damaged, as Kafka does; StorageFailure.
+        """
+        found: list[AbortedTransaction] = []
+        try:
+            for segment in self.segments[max(0, self.segment_number(offset)) :]:
+                entries = segment.aborted_transactions()
+                if entries:
+                    self.use(segment)
+                for aborted in entries:
+                    if aborted.last_offset >= offset and aborted.first_offset < end_offset:
+                        found.append(aborted)
+                    if aborted.last_stable_offset >= end_offset:
+                        return found
+        except CorruptFile as bad:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{self.topic}-{self.partition}: {bad}") from bad
+        except OSError as error:
+            raise self.failed(error) from error
+        return found
+
+    def aborted_within(self, offset: int, found: LogSlice, stable_offset: int) -> list[AbortedTransaction]:
+        """Return those that readers of what `read(offset, …)` gave have to skip. Raises as `aborted_transactions`.
+
+        The end is an offset after the last of the records, from the index alone (LogSegment.fetchUpperBoundOffset).
+        """
+        assert isinstance(found.records, FileRange) and found.segment is not None, found
+        end = found.segment.offset_index.offset_at(found.records.position + found.records.length)
+        if end is None:
+            number = self.segment_number(found.segment.base_offset)
+            last = number + 1 >= len(self.segments)
+            end = self.log_end_offset if last else self.segments[number + 1].base_offset
+        return self.aborted_transactions(offset, min(stable_offset, end))
+
+    # to the disk
+
+    def flush(self) -> None:
+        """Return when everything is on the disk. Raises StorageFailure."""
+        try:
+            flush = self._files_to_sync()
+            flush.sync()
+        except OSError as error:
+            raise self.failed(error) from error
+        self._flushed(flush)
+
+    def flush_in_background(self, then: Callable[[], object] | None = None) -> None:
+        """Begin to bring everything to the disk; when it is there `recovery_point` moves, and `then` is called.
+
+        A failure in the background goes to the log manager. Raises StorageFailure when it cannot even begin.
+        """
+        try:
+            self._flush_in_background(then)
+        except OSError as error:
+            raise self.failed(error) from error
+
+    def _flush_in_background(self, then: Callable[[], object] | None = None) -> None:
+        flush = self._files_to_sync()
+
+        def done(result: OSError | None) -> None:
+            if isinstance(result, OSError):
+                self.failed(result)
+                return
+            self._flushed(flush)
+            if then is not None:
+                then()
+
+        self.storage.background.run(flush.sync, done)
+
+    def _files_to_sync(self, *, closing: bool = False) -> Flush:
+        """`closing`: with all that a clean start relies on. While there is no room for the epochs the recovery point
+        stays: a start learns them from the batches after it. Raises OSError."""
+        epoch_file = self.epoch_file
+        epoch_file.try_again()
+        paths: list[str] = []
+        names_changed = closing or epoch_file.unsynced
+        # the one before a recovery point that is its end: its indexes were written when it was full, after its data
+        for segment in self.segments[max(0, self.segment_number(self.recovery_point - 1)) :]:
+            paths += [segment.path(LOG), segment.path(TRANSACTION_INDEX)]
+            if closing or segment is not self.active:
+                paths += [segment.path(OFFSET_INDEX), segment.path(TIME_INDEX)]
+            if segment.base_offset >= self.recovery_point:
+                paths.append(self.snapshots.path(segment.base_offset))
+                names_changed = True
+        if closing:
+            paths.append(self.snapshots.path(self.log_end_offset))
+        if epoch_file.unsynced:
+            paths.append(epoch_file.path)
+        return Flush(
+            self.storage.files,
+            self.directory,
+            paths,
+            names_changed=names_changed,
+            offset=self.recovery_point if epoch_file.waits_for_room else self.log_end_offset,
+            truncations=self.truncations,
+            epochs_written=epoch_file.written,
+        )
+
+    def _flushed(self, flush: Flush) -> None:
+        """Everything before its offset is safe, unless the log was truncated while it ran."""
+        if flush.truncations == self.truncations:
+            self.recovery_point = max(self.recovery_point, flush.offset)
+        self.epoch_file.synced(flush.epochs_written)
+        self.last_flush_ms = self.storage.clock.now_ms()
+
+    # changing which segments there are
+
+    def add_segment(self, base_offset: int) -> Segment:
+        """Begin a new, empty segment at the end. Raises OSError."""
+        segment = self.storage.new_segment(self.directory, base_offset, self.config)
+        self.segments.append(segment)
+        self.segments_changed()
+        return segment
+
+    def remove_segments(self, gone: list[Segment]) -> None:
+        """Take them out of the log; their files go after `file.delete.delay.ms`. Raises OSError."""
+        going = set(gone)
+        self.segments = [segment for segment in self.segments if segment not in going]
+        self.segments_changed()
+        marked = []
+        for segment in gone:
+            self.storage.open_segments.forget(segment)
+            marked += segment.mark_deleted()
+        self.storage.remove_files_later(marked, self.config.file_delete_delay_ms)
+
+    def segments_changed(self) -> None:
+        """Look at `segments` anew; called by whoever changed the list or cut one of them."""
+        self._base_offsets = [segment.base_offset for segment in self.segments]
+        self._known_positions.clear()
+
+    def moved_to(self, directory: str) -> None:
+        """Take the new name of the log's directory. A flush that is under way had the old one: it does not count."""
+        self.directory = directory
+        self.truncations += 1
+        self.snapshots.moved_to(directory)
+        self.epoch_file.moved_to(directory)
+        for segment in self.segments:
+            segment.moved_to(directory)
+
+    def rest(self) -> None:
+        """Give the descriptor back when nobody has written since the last call; called from time to time."""
+        if self.log_end_offset == self._end_at_rest:
+            self.active.close_file()
+        self._end_at_rest = self.log_end_offset
+
+    def abandon(self) -> None:
+        """Give the descriptors back and write nothing: the log is to be deleted, or its directory is offline."""
+        self.closed = True
+        for segment in self.segments:
+            self.storage.open_segments.forget(segment)
+            segment.release()

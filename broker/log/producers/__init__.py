@@ -1,1 +1,0 @@
-"""What a log remembers of idempotent and transactional producers, in memory and in snapshots."""
