@@ -14,7 +14,7 @@ from odradek.client.config import CommonConfig, addresses
 from odradek.client.connection import Connection, connect
 from odradek.client.errors import BrokerUnreachable, ClientClosed, NoBrokerReachable
 from odradek.client.metadata import ClusterView, MetadataNeeds, Node, updated
-from odradek.client.wakeup import NEVER
+from odradek.client.wakeup import NEVER, sleep_ms
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -27,6 +27,11 @@ logger = logging.getLogger(__name__)
 Response = TypeVar("Response", bound=Message)
 
 GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
+QUESTIONS_CONNECTION = "questions"
+"""What any broker may be asked has connections of its own: a broker answers one request of a connection after the
+other, and a Produce with acks=all may wait there as long as its followers take."""
+ANOTHER_BROKER_AFTER_MS = 1_000.0
+"""A broker that has not answered by then may be frozen: the next one is asked beside it."""
 FIRST_BOOTSTRAP_ID = -2
 """Bootstrap addresses stand in for node ids -2, -3, … until metadata gives the real ones, as in Kafka's clients."""
 
@@ -52,7 +57,7 @@ class Cluster:
         self.random = random_source
         self.config = config
         self.view = ClusterView()
-        self.needs = MetadataNeeds(config.metadata_max_age_ms, config.retry_backoff_ms)
+        self.needs = MetadataNeeds(config.metadata_max_age_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.allow_auto_create = False
         self.refreshed: Callable[[BaseException | None], object] = lambda error: None
         """Told of the end of every refresh, whoever began it, and of what it failed with."""
@@ -64,6 +69,9 @@ class Cluster:
         self._closed = False
         self._unreachable = False
         """The last refresh reached nobody: said once, not at every attempt."""
+        self.down: frozenset[int] = frozenset()
+        """Nodes that could not be connected the last time: leaders that unkeyed records should keep away from."""
+        self._available = (self.view, self.down, dict[str, tuple[int, ...]]())
         self._idle_timer = self._plan_idle_check()
 
     def bootstrap_from(self, servers: Sequence[str]) -> None:
@@ -132,6 +140,7 @@ class Cluster:
         except BrokerUnreachable as error:
             link.failures += 1
             link.reason = error.reason
+            self.down |= {node.node_id}
             pause_ms = backoff_ms(
                 config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, link.failures, self.random
             )
@@ -145,6 +154,8 @@ class Cluster:
             raise ClientClosed("the client is closed")
         link.failures, link.retry_at_ms = 0, 0.0
         link.connection = connection
+        if node.node_id in self.down:
+            self.down -= {node.node_id}
         return connection
 
     def _plan_idle_check(self) -> Any:
@@ -175,31 +186,89 @@ class Cluster:
     # -- any broker ----------------------------------------------------------------------------------------------------
 
     def _candidates(self) -> list[int]:
-        """All brokers known, those with an open connection first, then by chance; the bootstrap ones last."""
-        known = list(self.view.nodes)
+        """Return all brokers known, the bootstrap ones last; first who has least to answer, among equals by chance."""
+        known, bootstrap = list(self.view.nodes), [node.node_id for node in self._bootstrap]
         self.random.shuffle(known)
-        known.sort(key=lambda node_id: not self.connected(node_id))
-        bootstrap = [node.node_id for node in self._bootstrap]
+        known.sort(key=self._burden)
         if not known:
             self.random.shuffle(bootstrap)
         return known + bootstrap
+
+    def _burden(self, node_id: int) -> tuple[int, bool, bool]:
+        """Rate a node: open questions, then whether it could not be reached, then whether it must be connected."""
+        link = self._links.get((node_id, QUESTIONS_CONNECTION))
+        if link is None or link.connection is None or link.connection.closed:
+            return 0, node_id in self.down, True
+        return link.connection.unanswered, False, False
 
     def connected(self, node_id: int) -> bool:
         """Whether a connection to a node is open."""
         link = self._links.get((node_id, ""))
         return link is not None and link.connection is not None and not link.connection.closed
 
+    @property
+    def any_connected(self) -> bool:
+        """Tell whether a connection to some broker is open."""
+        links = list(self._links.values())
+        return any(link.connection is not None and not link.connection.closed for link in links)
+
+    def available_partitions(self, topic: str) -> tuple[int, ...]:
+        """Return the partitions whose leader is known and could be reached the last time; else those with a leader.
+
+        From any thread. The same object until something changes.
+        """
+        view, down = self.view, self.down
+        known = self._available
+        if known[0] is not view or known[1] is not down:
+            known = self._available = (view, down, {})
+        found = known[2].get(topic)
+        if found is None:
+            info = view.topics.get(topic)
+            led = [one for one in info.partitions if one.leader in view.nodes] if info is not None else []
+            up = [one for one in led if one.leader not in down]
+            found = known[2][topic] = tuple(one.partition for one in up or led)
+        return found
+
     async def request_any(
         self, message: Message, response: type[Response], timeout_ms: float | None = None
     ) -> Response:
-        """Ask whichever broker answers first in turn. Raises NoBrokerReachable naming them all."""
+        """Ask whichever broker answers first: one, and after a failure or a second without answer the next beside it.
+
+        For questions that may be asked twice. Raises NoBrokerReachable naming them all.
+        """
         failures: dict[str, str] = {}
-        for node_id in self._candidates():
-            try:
-                return await self.request(node_id, message, response, timeout_ms=timeout_ms)
-            except BrokerUnreachable as error:
-                failures.setdefault(error.address, error.reason)
-        raise NoBrokerReachable(failures)
+        left = self._candidates()
+        asked: list[asyncio.Task[Response]] = []
+        try:
+            while left or asked:
+                if left:
+                    asked.append(asyncio.ensure_future(self._question(left.pop(0), message, response, timeout_ms)))
+                await self._first_answer(asked, may_give_up=bool(left))
+                for task in [one for one in asked if one.done()]:
+                    asked.remove(task)
+                    try:
+                        return task.result()
+                    except BrokerUnreachable as error:
+                        failures.setdefault(error.address, error.reason)
+            raise NoBrokerReachable(failures)
+        finally:
+            for task in asked:
+                task.cancel()
+                task.add_done_callback(lambda one: one.cancelled() or one.exception())
+
+    async def _question(
+        self, node_id: int, message: Message, response: type[Response], timeout_ms: float | None
+    ) -> Response:
+        return await self.request(node_id, message, response, timeout_ms=timeout_ms, purpose=QUESTIONS_CONNECTION)
+
+    async def _first_answer(self, asked: "list[asyncio.Task[Response]]", *, may_give_up: bool) -> None:
+        """Wait until one has ended, or, when there is another to ask, for ANOTHER_BROKER_AFTER_MS."""
+        patience = [asyncio.ensure_future(sleep_ms(self.clock, ANOTHER_BROKER_AFTER_MS))] if may_give_up else []
+        try:
+            await asyncio.wait([*asked, *patience], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for timer in patience:
+                timer.cancel()
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 
@@ -239,6 +308,9 @@ class Cluster:
             if not self._unreachable:
                 logger.warning("%s: %s", self.config.client_id, error)
             self._unreachable = True
+            raise
+        except Exception:
+            self.needs.failed()
             raise
         self._unreachable = False
         self.view = updated(self.view, answer, all_topics=everything)

@@ -50,6 +50,11 @@ class Connection:
         """Nothing is asked."""
         return not self._waiting
 
+    @property
+    def unanswered(self) -> int:
+        """Requests that wait for their answers."""
+        return len(self._waiting)
+
     async def request(
         self, message: Message, response: type[Response], timeout_ms: float, *, highest_version: int | None = None
     ) -> Response:

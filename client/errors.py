@@ -1,13 +1,13 @@
 # ruff: noqa: N818 - named after what has happened
 """What a client's methods raise. Every message says what failed, where, and what to do about it.
 
-An error that a broker answered is a `KafkaError` with its code (`odradek.protocol.errors`); the classes here are for
-what goes wrong on the client's own side. All of them are `ClientError`, so one `except` catches either side's trouble:
-`except (KafkaError, ClientError)`.
+The root of all is `KafkaError` (`odradek.protocol.errors`): what a broker answered is one with its code; the classes
+here, all of them `ClientError`, are for what goes wrong on the client's own side. `except KafkaError` catches either.
 """
 
 from collections.abc import Mapping
 
+from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 
@@ -16,16 +16,50 @@ def in_words(code: ErrorCode) -> str:
     return KafkaError(code).message
 
 
-class ClientError(Exception):
-    """Something went wrong in a client."""
+class ClientError(KafkaError):
+    """Something went wrong in a client.
+
+    What is known of the place is in `topic`, `partition`, `offset` and `setting`. `retriable`: the same call may
+    succeed later; `fatal`: the client cannot go on; `requires_abort`: the open transaction is to be aborted first.
+    """
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        topic_partition: TopicPartition | None = None,
+        offset: int | None = None,
+        setting: str | None = None,
+    ) -> None:
+        super(KafkaError, self).__init__(message)
+        self.message = message
+        if topic_partition is not None:
+            self.topic, self.partition = topic_partition
+        self.offset, self.setting = offset, setting
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class ConfigError(ClientError, ValueError):
     """A setting is unknown, of the wrong type, or out of its range."""
 
 
+class ClientBroken(ClientError):
+    """A fault inside the client has ended its work; `__cause__` is that fault. Close the client and make another."""
+
+    @property
+    def fatal(self) -> bool:
+        """Return True."""
+        return True
+
+
 class BrokerUnreachable(ClientError, OSError):
     """No connection to a broker, or it broke. `address` is `host:port`."""
+
+    code = ErrorCode.NETWORK_EXCEPTION
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"broker {address}: {reason}")
@@ -48,9 +82,13 @@ class RequestTimedOut(BrokerUnreachable):
 class UnsupportedByBroker(ClientError):
     """The broker and this client have no version of an API in common."""
 
+    code = ErrorCode.UNSUPPORTED_VERSION
+
 
 class ClientTimeout(ClientError, TimeoutError):
     """Waited as long as a setting allows. The message names the setting."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class ClientClosed(ClientError):
@@ -74,6 +112,11 @@ class CorruptRecords(ClientError):
 
     code = ErrorCode.CORRUPT_MESSAGE
 
+    @property
+    def retriable(self) -> bool:
+        """Return False: asking again brings the same bytes."""
+        return False
+
 
 class GroupError(ClientError):
     """Group membership was lost in a way that needs the application's attention."""
@@ -81,6 +124,20 @@ class GroupError(ClientError):
 
 class CommitFailed(GroupError):
     """The group has moved on: its partitions belong to others now, so the offsets were not committed."""
+
+
+class RebalanceInProgress(GroupError):
+    """The group is being rebalanced, so the offsets were not committed yet: poll until it has settled, commit again.
+
+    The partitions may well stay this member's: under the cooperative protocol most do.
+    """
+
+    code = ErrorCode.REBALANCE_IN_PROGRESS
+
+    @property
+    def retriable(self) -> bool:
+        """Return True: after some polls."""
+        return True
 
 
 class AbortRequired(ClientError):
@@ -94,6 +151,11 @@ class AbortRequired(ClientError):
             f"transactional.id {transactional_id}: the transaction has failed, call abort_transaction(): {reason}"
         )
         self.reason = reason
+
+    @property
+    def requires_abort(self) -> bool:
+        """Return True."""
+        return True
 
 
 class TransactionAborted(ClientError):

@@ -2,11 +2,14 @@
 
 import asyncio
 import concurrent.futures
+import queue
 import threading
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from odradek.client.errors import ClientClosed, ClientError
+from odradek.client.forks import SAID, watch
 
 Result = TypeVar("Result")
 STOP_TIMEOUT_SECONDS = 5.0
@@ -17,28 +20,31 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._forked = False
+        self._thread = threading.Thread(target=_run_forever, args=(self.loop,), name=name, daemon=True)
         self._thread.start()
+        watch(self)
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
-        pending = asyncio.all_tasks(self.loop)
-        for task in pending:
-            task.cancel()
-        self.loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
-        self.loop.close()
+    def forked(self) -> None:
+        """This is the child of a fork: there is no thread here, and the loop's pipe is the parent's."""
+        self._forked = True
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the loop and wait for its result. An interrupt (Ctrl-C) cancels it."""
-        if self.loop.is_closed() or not self._thread.is_alive():
+        """Run a coroutine on the loop and wait for its result. An interrupt (Ctrl-C) cancels it.
+
+        What it gives to `on_callers_thread` is run on this thread, which waits.
+        """
+        if self._forked or self.loop.is_closed() or not self._thread.is_alive():
             work.close()
-            raise ClientClosed("the client is closed")
+            raise ClientClosed(f"the client does not work here: {SAID}" if self._forked else "the client is closed")
         if self.is_current:
             work.close()
             raise ClientError("a callback may not call a method that waits: it would wait for itself")
-        waiting = asyncio.run_coroutine_threadsafe(work, self.loop)
+        caller = _Caller()
+        waiting = asyncio.run_coroutine_threadsafe(caller.serve(work), self.loop)
+        waiting.add_done_callback(caller.done)
         try:
+            caller.work_until_done()
             return waiting.result()
         except concurrent.futures.CancelledError:
             raise ClientClosed("the client was closed meanwhile") from None
@@ -56,18 +62,105 @@ class LoopThread:
 
     def soon(self, function: Callable[[], object]) -> None:
         """Run a plain function on the loop, without waiting."""
-        if not self.loop.is_closed():
+        if not self._forked and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(function)
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller is this thread."""
+        """Tell whether the caller is this thread."""
         return threading.current_thread() is self._thread
+
+    @property
+    def running(self) -> bool:
+        """Tell whether it runs, in this process."""
+        return not self._forked and not self.loop.is_closed()
 
     def stop(self) -> None:
         """End the thread; harmless twice, and from the thread itself."""
-        if self.loop.is_closed():
+        if not self.running:
             return
         self.loop.call_soon_threadsafe(self.loop.stop)
         if not self.is_current:
             self._thread.join(STOP_TIMEOUT_SECONDS)
+
+    def stop_after(self, make: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """End the thread when a last coroutine has ended, without waiting for either."""
+        loop = self.loop
+
+        def begin() -> None:
+            asyncio.ensure_future(make()).add_done_callback(lambda task: (task.exception(), loop.stop()))
+
+        if self.running:
+            loop.call_soon_threadsafe(begin)
+
+
+def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+    """Knows the loop alone, so that a client that nobody refers to any more can be collected."""
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+    pending = asyncio.all_tasks(loop)
+    for task in pending:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+    loop.close()
+
+
+class _Caller:
+    """A thread that waits for a coroutine, and meanwhile runs what that gives it."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._interrupt: BaseException | None = None
+
+    async def serve(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run `work` so that `on_callers_thread` finds this caller."""
+        _caller.set(self)
+        return await work
+
+    def done(self, _: object) -> None:
+        """The coroutine has ended."""
+        self._calls.put(None)
+
+    def work_until_done(self) -> None:
+        """Run what comes, until `done`. Raises an interrupt that struck what it ran."""
+        while (call := self._calls.get()) is not None:
+            call()
+            if self._interrupt is not None:
+                raise self._interrupt
+
+    async def give(self, function: Callable[[], Result]) -> Result:
+        """Have the waiting thread run a function, and wait for its result."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Result] = loop.create_future()
+
+        def call() -> None:
+            try:
+                result = function()
+            except Exception as error:  # noqa: BLE001 - raised where the result is waited for
+                loop.call_soon_threadsafe(_end, ended, None, error)
+            except BaseException as interrupt:  # noqa: BLE001 - raised by who waits: the loop would end of it
+                self._interrupt = interrupt
+            else:
+                loop.call_soon_threadsafe(_end, ended, result, None)
+
+        self._calls.put(call)
+        return await ended
+
+
+def _end(ended: "asyncio.Future[Any]", result: object, error: Exception | None) -> None:
+    if ended.done():
+        return
+    if error is not None:
+        ended.set_exception(error)
+    else:
+        ended.set_result(result)
+
+
+_caller: ContextVar[_Caller | None] = ContextVar("odradek_caller", default=None)
+
+
+async def on_callers_thread(function: Callable[[], Result]) -> Result:
+    """Run an application's callback on the thread that waits in `LoopThread.run` for the present coroutine."""
+    caller = _caller.get()
+    assert caller is not None, "nobody waits for this coroutine"
+    return await caller.give(function)

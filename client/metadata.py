@@ -88,11 +88,6 @@ class ClusterView:
         info = self.topics.get(topic)
         return len(info.partitions) if info is not None else 0
 
-    def available_partitions(self, topic: str) -> list[int]:
-        """Those with a leader, in order."""
-        info = self.topics.get(topic)
-        return [one.partition for one in info.partitions if one.leader in self.nodes] if info is not None else []
-
     def without_topics(self, topics: Iterable[str]) -> "ClusterView":
         """The same cluster, some of its topics forgotten."""
         gone = set(topics)
@@ -148,14 +143,19 @@ def _partition(topic: str, answer: MetadataResponsePartition, known: TopicInfo |
 class MetadataNeeds:
     """Which topics a client wants to know of, and when to ask the next time.
 
-    Asked at once when somebody has said `stale()`, but not sooner than `retry_backoff_ms` after the last attempt; else
-    when the last answer is `max_age_ms` old.
+    Asked at once when somebody has said `stale()`, but not sooner than a pause after the last attempt; else when the
+    last answer is `max_age_ms` old. The pause is `retry_backoff_ms`, and grows to `retry_backoff_max_ms` while answers
+    fail or lack something: a topic that is deleted for good is not asked for ten times a second for ever.
     """
 
-    def __init__(self, max_age_ms: float, retry_backoff_ms: float) -> None:
+    def __init__(self, max_age_ms: float, retry_backoff_ms: float, retry_backoff_max_ms: float) -> None:
         self._max_age_ms = max_age_ms
         self._retry_backoff_ms = retry_backoff_ms
+        self._retry_backoff_max_ms = retry_backoff_max_ms
+        self._in_vain = 0
+        """Attempts in a row that have failed, or whose answer lacked something."""
         self._last_used_ms: dict[str, float] = {}
+        self._sorted: list[str] | None = None
         self.all_topics = False
         self.expire_topics = False
         """Producers: a topic that is not sent to any more is forgotten."""
@@ -165,14 +165,18 @@ class MetadataNeeds:
 
     @property
     def topics(self) -> list[str]:
-        """Sorted."""
-        return sorted(self._last_used_ms)
+        """The wanted topics, sorted."""
+        if self._sorted is None:
+            self._sorted = sorted(self._last_used_ms)
+        return self._sorted
 
     def want(self, topic: str, now_ms: float) -> None:
         """A topic is used. A new one makes what is known stale."""
         if topic not in self._last_used_ms:
             assert len(self._last_used_ms) < WANTED_TOPICS_LIMIT, "more topics than a client may use"
             self._stale = True
+            self._in_vain = 0
+            self._sorted = None
         self._last_used_ms[topic] = now_ms
 
     def want_exactly(self, topics: Iterable[str], now_ms: float) -> None:
@@ -180,6 +184,7 @@ class MetadataNeeds:
         wanted = set(topics)
         for topic in [known for known in self._last_used_ms if known not in wanted]:
             del self._last_used_ms[topic]
+            self._sorted = None
         for topic in wanted:
             self.want(topic, now_ms)
 
@@ -189,7 +194,8 @@ class MetadataNeeds:
 
     def next_at_ms(self) -> float:
         """When to ask."""
-        backed_off_ms = self._attempted_ms + self._retry_backoff_ms
+        pause_ms = min(self._retry_backoff_max_ms, self._retry_backoff_ms * 2.0 ** min(max(0, self._in_vain - 1), 30))
+        backed_off_ms = self._attempted_ms + pause_ms
         return backed_off_ms if self._stale else max(backed_off_ms, self._answered_ms + self._max_age_ms)
 
     def attempted(self, now_ms: float) -> None:
@@ -200,12 +206,15 @@ class MetadataNeeds:
     def answered(self, now_ms: float, *, complete: bool) -> None:
         """`complete`: everything that was asked for is there; else it is asked for again after the backoff."""
         self._answered_ms = now_ms
+        self._in_vain = 0 if complete else self._in_vain + 1
         if not complete:
             self._stale = True
         if self.expire_topics:
             for topic in [name for name, used in self._last_used_ms.items() if now_ms - used > TOPIC_EXPIRY_MS]:
                 del self._last_used_ms[topic]
+                self._sorted = None
 
     def failed(self) -> None:
-        """No answer: ask again after the backoff."""
+        """No answer, or none that could be read: ask again after the backoff."""
         self._stale = True
+        self._in_vain += 1

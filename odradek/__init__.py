@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from odradek.client.admin.values import ConfigResource, NewTopic, ResourceType
     from odradek.client.consumer.client import KafkaConsumer
     from odradek.client.consumer.listener import RebalanceListener
-    from odradek.client.errors import AbortRequired, ClientError
+    from odradek.client.errors import (
+        AbortRequired,
+        ClientBroken,
+        ClientClosed,
+        ClientError,
+        ClientTimeout,
+        CommitFailed,
+        RebalanceInProgress,
+    )
     from odradek.client.producer.client import KafkaProducer
     from odradek.client.records import (
         ConsumerGroupMetadata,
@@ -28,7 +36,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "AbortRequired": "odradek.client.errors",
     "Blacklist": "odradek.client.zookeeper.subscriptions",
+    "ClientBroken": "odradek.client.errors",
+    "ClientClosed": "odradek.client.errors",
     "ClientError": "odradek.client.errors",
+    "ClientTimeout": "odradek.client.errors",
+    "CommitFailed": "odradek.client.errors",
     "ConfigResource": "odradek.client.admin.values",
     "ConsumerConnector": "odradek.client.zookeeper.connector",
     "ConsumerGroupMetadata": "odradek.client.records",
@@ -42,6 +54,7 @@ _HOMES = {
     "NewTopic": "odradek.client.admin.values",
     "OffsetAndMetadata": "odradek.client.records",
     "RebalanceListener": "odradek.client.consumer.listener",
+    "RebalanceInProgress": "odradek.client.errors",
     "RecordMetadata": "odradek.client.records",
     "ResourceType": "odradek.client.admin.values",
     "TopicPartition": "odradek.client.records",
@@ -52,7 +65,11 @@ _HOMES = {
 __all__ = [
     "AbortRequired",
     "Blacklist",
+    "ClientBroken",
+    "ClientClosed",
     "ClientError",
+    "ClientTimeout",
+    "CommitFailed",
     "ConfigResource",
     "ConsumerConnector",
     "ConsumerGroupMetadata",
@@ -65,6 +82,7 @@ __all__ = [
     "KafkaProducer",
     "NewTopic",
     "OffsetAndMetadata",
+    "RebalanceInProgress",
     "RebalanceListener",
     "RecordMetadata",
     "ResourceType",

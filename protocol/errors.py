@@ -184,6 +184,18 @@ RETRIABLE: frozenset[ErrorCode] = frozenset(
 """Codes a client may send the same request again for, perhaps after a refresh of its metadata."""
 
 
+FATAL = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+"""Codes after which a client cannot go on, whatever it asks next."""
+
+
 class KafkaError(Exception):
     """A refusal that has a code of the protocol.
 
@@ -192,6 +204,12 @@ class KafkaError(Exception):
 
     code: ErrorCode
     message: str
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    """Where it was, as far as it is known to who raises it."""
+    setting: str | None = None
+    """The setting, by Kafka's name, that is wrong or whose limit was reached."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(code, message)
@@ -203,7 +221,18 @@ class KafkaError(Exception):
 
     @property
     def retriable(self) -> bool:
+        """Tell whether the same may succeed later, without anybody's doing."""
         return self.code in RETRIABLE
+
+    @property
+    def fatal(self) -> bool:
+        """Tell whether the client that raises it cannot go on: close it."""
+        return self.code in FATAL
+
+    @property
+    def requires_abort(self) -> bool:
+        """Tell whether the open transaction has to be aborted before the producer goes on."""
+        return False
 
 
 def error_code(value: int) -> ErrorCode:

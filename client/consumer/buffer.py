@@ -45,6 +45,8 @@ class RecordBuffer:
                 break
             if self._shared.positions.partitions[topic_partition].paused:
                 continue
+            self._turn.remove(topic_partition)  # it goes last: paused ones keep their place
+            self._turn.append(topic_partition)
             try:
                 records = self._take_from(topic_partition, limit)
             except ClientError:
@@ -54,7 +56,6 @@ class RecordBuffer:
             if records:
                 taken[topic_partition] = records
                 limit -= len(records)
-            self._turn.rotate(-1)
         return taken
 
     def made_room(self) -> bool:

@@ -36,7 +36,12 @@ class Chunk:
         aborted: Aborted | None,
         end_offset: int | None = None,
     ) -> None:
-        """`end_offset`: nothing at or after it can be in the answer."""
+        """`end_offset` bounds the answer: a batch that reaches it ends the chunk, and is damaged when it is the first.
+
+        No checksum covers the offset of a batch, so one that a disk has changed is only found by its place. But a
+        healthy leader may send more than the high watermark that it names: Kafka's Partition.readRecords notes that
+        before it reads, and it rises meanwhile. What is behind it is asked for again, and then has another bound.
+        """
         self.topic_partition = topic_partition
         self.version = version
         self.next_offset = fetch_offset
@@ -56,6 +61,8 @@ class Chunk:
             if entry.magic != MAGIC_V2:
                 return False
             header = read_header(self.records, entry.position)
+            if self._batches and self._end_offset is not None and header.last_offset >= self._end_offset:
+                break
             self._batches.append(entry.position)
             self.next_offset = max(self.next_offset, header.next_offset)
         return True

@@ -8,7 +8,7 @@ from odradek.client.calls import Deadline
 from odradek.client.consumer.group import GroupDriver
 from odradek.client.consumer.group_requests import Identity
 from odradek.client.consumer.member_states import Outcome, outcome_of
-from odradek.client.errors import BrokerUnreachable, CommitFailed
+from odradek.client.errors import BrokerUnreachable, CommitFailed, RebalanceInProgress
 from odradek.client.offsets import commit_errors, commit_request
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -55,8 +55,12 @@ class Commits:
 
     def _check(self, identity: Identity) -> None:
         membership = self._group.membership
-        if not membership.may_commit:
+        if membership.lost:
             raise CommitFailed(
+                f"group {membership.settings.group_id}: offsets not committed: the partitions belong to others by now"
+            )
+        if not membership.may_commit:
+            raise RebalanceInProgress(
                 f"group {membership.settings.group_id}: offsets not committed: the group is being rebalanced; "
                 "poll until it has settled, then commit"
             )
@@ -83,7 +87,7 @@ class Commits:
                 raise
             return error
         errors = commit_errors(answer)
-        return self._judge(errors[0], identity) if errors else None
+        return self._judge(max(errors, key=_weight), identity) if errors else None
 
     def _judge(self, error: ErrorCode, identity: Identity) -> Exception | None:
         membership = self._group.membership
@@ -98,7 +102,22 @@ class Commits:
         if identity == membership.identity:  # else it has moved on meanwhile
             membership.refused(error, self._group.cluster.clock.monotonic_ms())
             self._group.wake()
+        if outcome == Outcome.REJOIN:
+            raise RebalanceInProgress(
+                f"group {group_id}: offsets not committed ({error.name}): the group is being rebalanced; "
+                "poll until it has settled, then commit"
+            )
         raise CommitFailed(
             f"group {group_id}: offsets not committed ({error.name}): the group rebalances or has moved on; "
             "poll again, and if it was max.poll.interval.ms, poll sooner or fetch fewer records"
         )
+
+
+def _weight(error: ErrorCode) -> int:
+    """Rate the errors of one answer's partitions: what nothing mends says more than what asking again may."""
+    outcome = outcome_of(error)
+    if outcome in (Outcome.COORDINATOR, Outcome.AGAIN):
+        return 0
+    if outcome == Outcome.FATAL:
+        return 1 if KafkaError(error).retriable else 3
+    return 2

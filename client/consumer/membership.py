@@ -71,6 +71,8 @@ class Membership:
     _assignments: dict[str, list[TopicPartition]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
     """What the leader has decided on; 0 for a topic that was not there."""
+    _missing: set[str] = field(default_factory=set)
+    """Topics of those that the metadata lacked the last time."""
 
     # -- what the application does -------------------------------------------------------------------------------------
 
@@ -113,9 +115,16 @@ class Membership:
         self._rejoin = False
 
     def counts_changed(self, counts: Mapping[str, int]) -> None:
-        """Partition counts as the metadata has them now: a leader that decided on others starts a rebalance."""
+        """Take the partition counts of fresh metadata: a leader that decided on others starts a rebalance.
+
+        A topic that has none counts as deleted when the metadata lacked it the last time too: a broker that has just
+        started may not know it yet.
+        """
+        missing = {topic for topic, count in self._counts.items() if count and topic not in counts}
+        deleted, self._missing = missing & self._missing, missing
         if self._leader and self.state in DECIDED:
-            self._rejoin |= any(counts.get(topic, count) != count for topic, count in self._counts.items())
+            grown = any(counts.get(topic, count) != count for topic, count in self._counts.items())
+            self._rejoin |= grown or bool(deleted)
 
     def turn_done(self, turn: Turn) -> None:
         """The application has carried out a turn, maybe one that membership was lost in the middle of."""

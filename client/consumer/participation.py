@@ -10,6 +10,7 @@ from odradek.client.calls import Deadline
 from odradek.client.consumer.commits import Commits
 from odradek.client.consumer.engine import ConsumerEngine
 from odradek.client.consumer.group import GroupDriver
+from odradek.client.consumer.group_requests import NO_GENERATION
 from odradek.client.consumer.listener import RebalanceListener
 from odradek.client.consumer.membership import Membership
 from odradek.client.consumer.steps import Prepare, Turn, member_settings
@@ -176,7 +177,7 @@ class Participation:
         """Who commits (KIP-447). Raises CommitFailed: without a generation nobody could tell that it is too late."""
         membership, identity = self._membership, self._membership.identity
         settings = membership.settings
-        if membership.lost:
+        if membership.topics and identity.generation_id == NO_GENERATION:
             raise CommitFailed(f"group {settings.group_id}: the partitions belong to others by now: abort, poll again")
         return ConsumerGroupMetadata(
             settings.group_id, identity.generation_id, identity.member_id, settings.group_instance_id

@@ -10,8 +10,9 @@ from odradek.client.records import TopicPartition
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, MalformedMessage, error_code
 from odradek.protocol.messages.fetch import PartitionData
 
-ASK_AGAIN = RETRIABLE - {ErrorCode.CORRUPT_MESSAGE}
-"""After a pause and a look at the metadata. A batch that a broker finds damaged will be damaged the next time too."""
+ASK_AGAIN = RETRIABLE - {ErrorCode.CORRUPT_MESSAGE} | {ErrorCode.UNKNOWN_SERVER_ERROR}
+"""After a pause and a look at the metadata. A batch that a broker finds damaged will be damaged the next time too; an
+unexpected error, or one that is newer than our table, need not come again (Java's FetchCollector asks again too)."""
 
 
 @dataclass(frozen=True, slots=True)

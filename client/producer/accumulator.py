@@ -29,6 +29,8 @@ class Appended:
     index: int
     wake: bool
     """A new batch was opened or one has become full: the sender has something new to consider."""
+    moved: bool = False
+    """A new batch was opened behind one that waits: time for a sticky partitioner to move on (KIP-480)."""
 
 
 class Accumulator:
@@ -92,7 +94,7 @@ class Accumulator:
         index = batch.add(timestamp_ms, key, value, headers, size_bytes)
         queue = self.queues.setdefault(topic_partition, deque())
         queue.append(batch)
-        return Appended(batch, index, True)
+        return Appended(batch, index, True, len(queue) > 1)
 
     def _refuse_oversized(self, topic_partition: TopicPartition, needed_bytes: int) -> None:
         for name, limit in (

@@ -6,16 +6,33 @@ Application threads only ever append to the accumulator, under `lock`; everythin
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
+from odradek.client.arguments import topic_name
 from odradek.client.cluster import Cluster
-from odradek.client.errors import BrokerUnreachable, ClientError, ClientTimeout, UnsupportedByBroker
+from odradek.client.errors import (
+    BrokerUnreachable,
+    BufferExhausted,
+    ClientBroken,
+    ClientClosed,
+    ClientError,
+    ClientTimeout,
+    UnsupportedByBroker,
+)
+from odradek.client.forks import SAID, watch
 from odradek.client.producer.accumulator import Accumulator, AccumulatorLimits
 from odradek.client.producer.batch import ProducerBatch
 from odradek.client.producer.config import ProducerConfig
 from odradek.client.producer.partitioners import Partitioner
-from odradek.client.producer.produce_requests import produce_request, read_answers, same_answer
+from odradek.client.producer.produce_requests import (
+    encode_all,
+    local_failure,
+    produce_request,
+    read_answers,
+    same_answer,
+)
 from odradek.client.producer.sender import Answer, ProduceCall, Sender, SenderSettings
 from odradek.client.producer.sequences import ProducerSequences
 from odradek.client.producer.transaction import Transaction
@@ -27,9 +44,11 @@ from odradek.protocol import compression
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.produce import ProduceResponse
+from odradek.world.tasks import OnDeath, Tasks
 
 logger = logging.getLogger(__name__)
 
+Queued = TypeVar("Queued")
 NO_TRANSACTION_TIMEOUT_MS = 2_147_483_647
 FATAL_TOPIC_ERRORS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 
@@ -41,7 +60,7 @@ class ProducerEngine:
         self.cluster = cluster
         self.config = config
         self.lock = threading.Lock()
-        self.memory_freed = threading.Condition(self.lock)
+        self._memory_waiters: list[asyncio.Future[None]] = []
         limits = AccumulatorLimits(config.batch_size, config.linger_ms, config.buffer_memory, config.max_request_size)
         self.accumulator = Accumulator(limits)
         self.sequences = ProducerSequences() if config.idempotent else None
@@ -55,13 +74,16 @@ class ProducerEngine:
         self._partitioner = partitioner
         self._codec = compression.codec_number(config.compression_type)
         self._woken = WakeUp(cluster.clock)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks = Tasks(cluster.clock, lambda said: None)
+        self.ended: ClientClosed | ClientBroken | None = None
+        """Why nothing is sent any more: it was closed, or is broken. Set under the lock, read by any thread."""
         self._connecting: set[int] = set()
         self._identifying = False
         self._stopped = False
         cluster.allow_auto_create = True
         cluster.needs.expire_topics = True
         cluster.refreshed = self._metadata_refreshed
+        watch(self)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -70,30 +92,75 @@ class ProducerEngine:
         self._woken.set()
 
     def start(self) -> None:
-        """Run until `stop`; a mistake that ends it before is logged."""
-        self.spawn(self.run())
+        """Run until `stop`."""
+        self.tasks.spawn(f"producer {self.config.client_id}", self.run, OnDeath.END)
 
     async def run(self) -> None:
-        """Plan, carry out, wait; until `stop`."""
-        while not self._stopped:
-            self._woken.clear()
-            await self._woken.wait_until(self._round())
+        """Plan, carry out, wait; until `stop`. A fault in it fails all that waits, with the cause, and is raised."""
+        try:
+            while not self._stopped:
+                self._woken.clear()
+                await self._woken.wait_until(self._round())
+        except Exception as fault:
+            self.broke(fault)
+            raise
 
-    def requests_in_flight(self, node_id: int) -> int:
-        """Produce requests to a broker that are not answered yet. From any thread: one look at one number."""
-        return self._sender.requests_in_flight(node_id)
-
-    def stop(self, error: Exception) -> None:
-        """Everything that is not acknowledged fails with `error`; `run` ends."""
-        self._stopped = True
+    def broke(self, fault: Exception) -> None:
+        """Something that should not happen has: fail every record that waits, and each later call, with the cause."""
+        error = ClientBroken(f"producer {self.config.client_id} is broken: {type(fault).__name__}: {fault}")
+        error.__cause__ = fault
         with self.lock:
+            if self.ended is None:
+                self.ended = error
+            waiting = sorted(self.accumulator.unfinished, key=lambda batch: batch.order)
+            undecided = [batch for batch in waiting if not batch.outcome.decided]
+            for batch in undecided:
+                batch.outcome.fail(error)
+            self.accumulator.queues.clear()
+        if self.transactions is not None:
+            self.transactions.broke(error)
+        self._tell(undecided)
+        self._stop()
+
+    def check_open(self) -> None:
+        """Raise ClientClosed or ClientBroken when it has ended."""
+        ended = self.ended
+        if ended is not None:
+            raise type(ended)(*ended.args) from ended.__cause__
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Return Kafka's sensors of producers by group, as far as they are counted here. From any thread."""
+        nodes: dict[str, dict[str, float]]
+        limit = self.accumulator.limits.buffer_memory_bytes
+        buffer = {"buffer-available-bytes": limit - self.accumulator.used_bytes, "buffer-total-bytes": limit}
+        nodes = {
+            f"producer-node-metrics.node-{node_id}": {"requests-in-flight": self._sender.requests_in_flight(node_id)}
+            for node_id in list(self.cluster.view.nodes)
+        }
+        return {"producer-metrics": {**buffer, **self._sender.metrics()}, **nodes}
+
+    def stop(self, error: ClientClosed) -> None:
+        """Everything that is not acknowledged fails with `error`; `run` ends."""
+        with self.lock:
+            if self.ended is None:
+                self.ended = error
             decided = self._sender.give_up_all(error)
-            self.memory_freed.notify_all()
         self._tell(decided)
         if self.transactions is not None:
             self.transactions.stop()
-        for task in self._tasks:
-            task.cancel()
+        self._stop()
+
+    def forked(self) -> None:
+        """This is a copy in another process: nothing will ever be sent from here."""
+        self.lock._at_fork_reinit()  # type: ignore[attr-defined]  # whoever held it does not live here
+        self.ended = ClientClosed(f"producer {self.config.client_id}: {SAID}")
+        for batch in self.accumulator.unfinished:
+            batch.outcome.forked(self.ended)
+
+    def _stop(self) -> None:
+        self._stopped = True
+        self._memory_freed()
+        self.tasks.close()
         self.wake()
 
     def _round(self) -> float:
@@ -102,20 +169,20 @@ class ProducerEngine:
         with self.lock:
             plan = self._sender.plan(self.cluster.view, self.cluster.connected, now_ms)
             topics = {tp.topic for tp in self.accumulator.queues}
-            if plan.given_up:
-                self.memory_freed.notify_all()
         self._tell(plan.given_up)
         for topic in topics:
             self.cluster.needs.want(topic, now_ms)
         for call in plan.calls:
-            self._tell_partitioner(call)
-            self.spawn(self._carry_out(call))
+            for batch in call.batches:
+                self.batch_closed(batch.topic_partition)
+            self.spawn("produce", partial(self._carry_out, call))
         if plan.identity_wanted and not self._identifying:
             self._identifying = True
-            self.spawn(self._identify())
-        for node_id in plan.unconnected - self._connecting:
+            self.spawn("identify", self._identify)
+        unreached = self.cluster.down & self.cluster.view.nodes.keys()  # unkeyed records keep away from these
+        for node_id in sorted((plan.unconnected | unreached) - self._connecting):
             self._connecting.add(node_id)
-            self.spawn(self._connect(node_id))
+            self.spawn("connect", partial(self._connect, node_id))
         if plan.leaderless:
             self.cluster.needs.stale()
         if self.transactions is not None:
@@ -127,26 +194,26 @@ class ProducerEngine:
             logger.error("producer %s: no metadata: %s", self.config.client_id, error)
         self.wake()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Until it ends or the engine stops; what it raises is logged, and there is another round after it."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+    def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
+        """Run it until it ends or the engine stops; there is another round after it. Its death breaks the producer."""
+
+        async def guarded() -> None:
+            try:
+                await work()
+            except Exception as fault:
+                self.broke(fault)
+                raise
+
+        task = self.tasks.spawn(f"producer {self.config.client_id}: {name}", guarded, OnDeath.END)
+        task.add_done_callback(lambda _: self.wake())
         return task
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("producer %s: a task failed", self.config.client_id, exc_info=task.exception())
-        self.wake()
-
-    def _tell_partitioner(self, call: ProduceCall) -> None:
-        """It may be the application's own: what that raises is no reason to send nothing more."""
-        for batch in call.batches:
-            try:
-                self._partitioner.batch_closed(*batch.topic_partition)
-            except Exception:
-                logger.exception("partitioner %s failed in batch_closed", type(self._partitioner).__name__)
+    def batch_closed(self, topic_partition: TopicPartition) -> None:
+        """Tell the partitioner, which may be the application's own: what that raises is no reason to send nothing."""
+        try:
+            self._partitioner.batch_closed(*topic_partition)
+        except Exception:
+            logger.exception("partitioner %s failed in batch_closed", type(self._partitioner).__name__)
 
     # -- what a plan asks for ------------------------------------------------------------------------------------------
 
@@ -155,26 +222,33 @@ class ProducerEngine:
         now_ms = self.cluster.clock.monotonic_ms()
         with self.lock:
             settled = self._sender.answered(call, answers, now_ms)
-            self.memory_freed.notify_all()
         if settled.stale:
             self.cluster.needs.stale()
         self._tell(settled.decided)
 
     async def _produce(self, call: ProduceCall) -> dict[TopicPartition, Answer]:
+        """Return what became of each batch, whatever goes wrong: a call without an answer would hold its place."""
         config = self.config
-        request = produce_request(
-            call.batches, config.acks_number, config.request_timeout_ms, self._codec, config.transactional_id
-        )
+        transactional = config.transactional_id is not None
+        encoded, answers = encode_all(call.batches, self._codec, transactional=transactional)
+        if not encoded:
+            return answers
         try:
+            request = produce_request(encoded, config.acks_number, config.request_timeout_ms, config.transactional_id)
             connection = await self.cluster.connection(call.node_id)
-            if self.config.acks_number == 0:
+            if config.acks_number == 0:
                 connection.tell(request)
-                return same_answer(call, ErrorCode.NONE)
-            return read_answers(await connection.request(request, ProduceResponse, self.config.request_timeout_ms))
+                return same_answer(call, ErrorCode.NONE) | answers
+            answer = await connection.request(request, ProduceResponse, config.request_timeout_ms)
+            return read_answers(answer) | answers
         except BrokerUnreachable as error:
-            return same_answer(call, ErrorCode.NETWORK_EXCEPTION, str(error))
+            return same_answer(call, ErrorCode.NETWORK_EXCEPTION, str(error)) | answers
         except UnsupportedByBroker as error:
-            return same_answer(call, ErrorCode.UNSUPPORTED_VERSION, str(error))
+            return same_answer(call, ErrorCode.UNSUPPORTED_VERSION, str(error)) | answers
+        except Exception as fault:
+            logger.exception("producer %s: a Produce to node %d failed", config.client_id, call.node_id)
+            failed = {batch.topic_partition: local_failure(batch, fault, unsent=False) for batch in call.batches}
+            return failed | answers
 
     async def _connect(self, node_id: int) -> None:
         try:
@@ -212,7 +286,6 @@ class ProducerEngine:
     def _fail_all(self, error: Exception) -> None:
         with self.lock:
             decided = self._sender.give_up_all(error)
-            self.memory_freed.notify_all()
         self._tell(decided)
 
     # -- what a transaction asks for -----------------------------------------------------------------------------------
@@ -221,6 +294,17 @@ class ProducerEngine:
     def unsettled(self) -> bool:
         """Whether a batch is undecided, or on the wire although it was given up."""
         return bool(self.accumulator.unfinished) or self._sender.waits_for_answers
+
+    async def flush(self) -> None:
+        """Send everything now, and return when it is delivered or failed, and its callbacks were called."""
+        with self.lock:
+            waiting = list(self.accumulator.unfinished)
+        self.hurry(1)
+        try:
+            for batch in waiting:
+                await settled(batch)
+        finally:
+            self.hurry(-1)
 
     def hurry(self, more: int) -> None:
         """Batches do not linger: from now on (1), or no longer for this reason (-1)."""
@@ -232,11 +316,12 @@ class ProducerEngine:
         """What is not on the wire fails."""
         with self.lock:
             decided = self._sender.give_up_queued(error)
-            self.memory_freed.notify_all()
         self._tell(decided)
 
     def _tell(self, decided: Sequence[ProducerBatch]) -> None:
         """Callbacks in the order of the records, then those who wait."""
+        if decided:
+            self._memory_freed()
         if self.transactions is not None:
             self.transactions.decided(decided)
         for batch in decided:
@@ -247,12 +332,53 @@ class ProducerEngine:
                     logger.exception("%s: a delivery callback failed", batch.topic_partition)
             batch.outcome.wake()
 
+    def _memory_freed(self) -> None:
+        for waiter in self._memory_waiters:
+            _end(waiter)
+        self._memory_waiters.clear()
+
+    # -- what a send waits for -----------------------------------------------------------------------------------------
+
+    async def until_queued(self, queue: Callable[[], Queued | None], place: TopicPartition, wait_ms: float) -> Queued:
+        """Return what `queue` gives as soon as there is memory for it. Raises BufferExhausted, and what it raises."""
+        deadline_ms = self.cluster.clock.monotonic_ms() + wait_ms
+        with self.lock:
+            self.accumulator.memory_wanted += 1
+        self.wake()
+        try:
+            while (queued := queue()) is None:
+                left_ms = deadline_ms - self.cluster.clock.monotonic_ms()
+                if left_ms <= 0:
+                    raise BufferExhausted(
+                        f"{place}: buffer.memory={self.config.buffer_memory} was full for max.block.ms="
+                        f"{self.config.max_block_ms}: the brokers take records slower than they are sent"
+                    )
+                await self._until_memory_is_freed(left_ms)
+            return queued
+        finally:
+            with self.lock:
+                self.accumulator.memory_wanted -= 1
+
+    async def _until_memory_is_freed(self, longest_ms: float) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._memory_waiters.append(waiter)
+        timer = self.cluster.clock.call_later(longest_ms, partial(_end, waiter))
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+
     # -- metadata for send ---------------------------------------------------------------------------------------------
 
     async def await_topic(self, topic: str, partition: int | None, max_wait_ms: float) -> None:
-        """Until a topic (and one partition of it) is known. Raises ClientTimeout, KafkaError."""
+        """Until a topic (and one partition of it) is known.
+
+        Raises TypeError, ConfigError (no name of a topic), ClientTimeout, KafkaError.
+        """
+        topic_name(topic)
         deadline_ms = self.cluster.clock.monotonic_ms() + max_wait_ms
         while True:
+            self.check_open()
             self.cluster.needs.want(topic, self.cluster.clock.monotonic_ms())
             failure = await self._refresh_for_send()
             info = self.cluster.view.topics.get(topic)
@@ -272,6 +398,18 @@ class ProducerEngine:
         except BrokerUnreachable as error:
             return error
         return None
+
+
+def _end(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+async def settled(batch: ProducerBatch) -> None:
+    """Wait until a batch, or all that it was split into, is decided and its callbacks were called."""
+    await batch.outcome.until_awake()
+    for half in batch.halves or ():
+        await settled(half)
 
 
 def _sender_settings(config: ProducerConfig) -> SenderSettings:

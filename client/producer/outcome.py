@@ -3,9 +3,10 @@
 One batch holds one `Outcome`; the futures of its records share it, so that a record costs two references and no lock.
 """
 
+import asyncio
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
 
 from odradek.client.errors import ClientTimeout
 from odradek.client.records import RecordMetadata, TopicPartition
@@ -20,10 +21,20 @@ Callback = Callable[[RecordMetadata | None, Exception | None], object]
 class Outcome:
     """Delivered at an offset, or failed; set once by the producer's thread, read by any."""
 
-    __slots__ = ("_awake", "base_offset", "decided", "error", "log_append_time_ms", "timestamps_ms", "topic_partition")
+    __slots__ = (
+        "_awake",
+        "_waiters",
+        "base_offset",
+        "decided",
+        "error",
+        "log_append_time_ms",
+        "timestamps_ms",
+        "topic_partition",
+    )
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self._awake = threading.Event()
+        self._waiters: list[asyncio.Future[None]] = []
         self.decided = False
         """Delivered or failed; those who wait hear of it after the callbacks have."""
         self.topic_partition = topic_partition
@@ -48,6 +59,24 @@ class Outcome:
 
     def wake(self) -> None:
         """Let those who wait look: it is decided and its callbacks were called, or the batch was split."""
+        self._awake.set()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def until_awake(self) -> None:
+        """Wait for `wake`. On the producer's loop."""
+        if not self._awake.is_set():
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    def forked(self, error: Exception) -> None:
+        """Fail here, in the copy of a process; its parent goes on with the delivery."""
+        self._awake = threading.Event()
+        self._waiters = []
+        if not self.decided:
+            self.fail(error)
         self._awake.set()
 
     @property
@@ -75,7 +104,10 @@ class Outcome:
 
 
 class RecordFuture:
-    """What `send` returns: the fate of one record."""
+    """The fate of one record: what `send` returns. Awaitable, and with the methods of kafka-python's future.
+
+    Any thread may wait for it, and any event loop await it.
+    """
 
     __slots__ = ("_batch", "_index", "_lock")
 
@@ -102,29 +134,76 @@ class RecordFuture:
         return (batch, index) if batch.halves is None else self._wait(timeout_seconds)
 
     def done(self) -> bool:
-        """Whether it is delivered or failed."""
+        """Tell whether it is delivered or failed."""
         return self._place()[0].outcome.awake
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether it is delivered or failed (kafka-python's name)."""
+        return self.done()
+
+    def succeeded(self) -> bool:
+        """Tell whether it is delivered."""
+        outcome = self._place()[0].outcome
+        return outcome.awake and outcome.error is None
+
+    def failed(self) -> bool:
+        """Tell whether it has failed."""
+        outcome = self._place()[0].outcome
+        return outcome.awake and outcome.error is not None
+
+    @property
+    def value(self) -> RecordMetadata | None:
+        """Return where the record is, None unless it is delivered."""
+        batch, index = self._place()
+        return batch.outcome.metadata(index) if self.succeeded() else None
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait at most `timeout` seconds. Raises what the send failed with, ClientTimeout when it is still open."""
         batch, index = self._wait(timeout)
-        if batch.outcome.error is not None:
-            raise batch.outcome.error
-        return batch.outcome.metadata(index)
+        return _answer(batch, index)
 
     get = result
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """What it failed with, or None; waits like `result`."""
+        """Return what it failed with, or None; waits like `result`."""
         return self._wait(timeout)[0].outcome.error
 
-    def add_callback(self, callback: Callable[[RecordMetadata], object]) -> "RecordFuture":
-        """Call it with the metadata once the record is delivered; at once when it is already."""
-        return self._add(lambda metadata, error: callback(metadata) if metadata is not None else None)
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        """Wait until it is decided. Raises what the send failed with."""
+        return self._awaited().__await__()
 
-    def add_errback(self, callback: Callable[[Exception], object]) -> "RecordFuture":
-        """Call it with the error once the record has failed; at once when it has already."""
-        return self._add(lambda metadata, error: callback(error) if error is not None else None)
+    async def _awaited(self) -> RecordMetadata:
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+
+        def told(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            if asyncio._get_running_loop() is loop:
+                end()
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(end)
+
+        def end() -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        self._add(told)
+        await waiter
+        return _answer(*self._place())
+
+    def add_callback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
+        """Call `callback(*args, metadata, **kwargs)` once the record is delivered; at once when it is already."""
+        return self._add(lambda metadata, error: None if metadata is None else callback(*args, metadata, **kwargs))
+
+    def add_errback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
+        """Call `callback(*args, error, **kwargs)` once the record has failed; at once when it has already."""
+        return self._add(lambda metadata, error: None if error is None else callback(*args, error, **kwargs))
+
+    def add_both(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
+        """Call `callback(*args, metadata or error, **kwargs)` once the record's fate is known."""
+        return self._add(
+            lambda metadata, error: callback(*args, metadata if error is None else error, **kwargs),
+        )
 
     def _add(self, callback: Callback) -> "RecordFuture":
         with self._lock:
@@ -134,3 +213,10 @@ class RecordFuture:
                 return self
         batch.outcome.tell(index, callback)
         return self
+
+
+def _answer(batch: "ProducerBatch", index: int) -> RecordMetadata:
+    error = batch.outcome.error
+    if error is not None:
+        raise error.with_traceback(None)  # each who waits gets it with its own stack
+    return batch.outcome.metadata(index)

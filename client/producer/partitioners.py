@@ -8,6 +8,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from odradek.client.errors import ConfigError
+from odradek.client.producer.config import ProducerConfig
+
 STICKY_CACHE_LIMIT = 10_000
 """Topics whose current sticky partition or turn is remembered; past it, everything is forgotten and chosen anew."""
 
@@ -49,21 +52,26 @@ class StickyPartitioner:
     def __init__(self, random_source: random.Random, *, ignore_keys: bool = False) -> None:
         self._random = random_source
         self._ignore_keys = ignore_keys
-        self._current: dict[str, int] = {}
+        self._current: dict[str, tuple[int, Sequence[int]]] = {}
+        """By topic: the partition, and those that were available when it was seen among them the last time."""
 
     def partition(self, topic: str, key: bytes | None, all_partitions: int, available: Sequence[int]) -> int:
         if key is not None and not self._ignore_keys:
             return partition_for_key(key, all_partitions)
-        current = self._current.get(topic)
-        if current is None or current >= all_partitions or (available and current not in available):
+        known = self._current.get(topic)
+        if known is not None and known[1] is available:
+            return known[0]
+        current = known[0] if known is not None else -1
+        if not 0 <= current < all_partitions or (available and current not in available):
             if len(self._current) >= STICKY_CACHE_LIMIT:
                 self._current.clear()
             current = self._random.choice(available) if available else self._random.randrange(all_partitions)
-            self._current[topic] = current
+        self._current[topic] = (current, available)
         return current
 
     def batch_closed(self, topic: str, partition: int) -> None:
-        if self._current.get(topic) == partition:
+        known = self._current.get(topic)
+        if known is not None and known[0] == partition:
             self._current.pop(topic, None)
 
 
@@ -109,4 +117,25 @@ class FunctionPartitioner:
         return self._function(key, range(all_partitions), available)
 
     def batch_closed(self, topic: str, partition: int) -> None:
-        """Nothing: the function keeps its own mind."""
+        """Nothing: the function decides for each record."""
+
+
+BY_NAME = ("sticky", "round_robin", "random")
+
+
+def partitioner(config: ProducerConfig, source: random.Random | None = None) -> Partitioner:
+    """Return the partitioner that a setting names or is. Raises ConfigError."""
+    given, source = config.partitioner, source or random.Random()
+    if given is None or given == "sticky":
+        return StickyPartitioner(source, ignore_keys=config.partitioner_ignore_keys)
+    if given == "round_robin":
+        return RoundRobinPartitioner()
+    if given == "random":
+        return RandomPartitioner(source)
+    if not isinstance(given, (str, bytes)):
+        if callable(getattr(given, "partition", None)):
+            chosen: Partitioner = given
+            return chosen
+        if callable(given):
+            return FunctionPartitioner(given)
+    raise ConfigError(f"partitioner must be {', '.join(BY_NAME)}, a function or a Partitioner, not {given!r}")

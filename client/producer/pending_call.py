@@ -18,6 +18,7 @@ class PendingCall:
     def __init__(self, transactional_id: str) -> None:
         self._transactional_id = transactional_id
         self._pending: tuple[Call, asyncio.Task[None]] | None = None
+        self._failure: Exception | None = None
 
     async def run(self, call: Call, begin: Callable[[], Coroutine[Any, Any, None]], timeout_ms: float) -> None:
         """Wait for the same call, where one is pending, else for one that `begin` begins.
@@ -49,12 +50,14 @@ class PendingCall:
         raise ClientError(f"{self.named(call)}: {pending.value}() was not waited for: call it again first")
 
     async def wait(self, call: Call, task: "asyncio.Task[None]", timeout_ms: float) -> None:
-        """Until a task has ended, however. Raises ClientTimeout, ClientClosed."""
+        """Until a task has ended, however. Raises ClientTimeout, ClientClosed, or what `fail` was given."""
         done, _ = await asyncio.wait({task}, timeout=timeout_ms / 1000)
         if not done:
             again = "it goes on: call it again to wait for it"
             raise ClientTimeout(f"{self.named(call)}: not done within {timeout_ms / 1000:g} s; {again}")
         if task.cancelled():
+            if self._failure is not None:
+                raise self._failure
             raise ClientClosed(f"{self.named(call)}: the producer was closed meanwhile")
 
     def named(self, call: Call) -> str:
@@ -70,3 +73,8 @@ class PendingCall:
         """The producer is closed."""
         if self._pending is not None:
             self._pending[1].cancel()
+
+    def fail(self, error: Exception) -> None:
+        """The producer is broken: whoever waits gets `error`."""
+        self._failure = error
+        self.cancel()

@@ -1,7 +1,8 @@
 """Produce on the wire: a call as a request, an answer by partition. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 
+from odradek.client.errors import ClientError
 from odradek.client.offsets import by_topic
 from odradek.client.producer.batch import ProducerBatch
 from odradek.client.producer.sender import Answer, ProduceCall
@@ -16,12 +17,31 @@ def same_answer(call: ProduceCall, error: ErrorCode, message: str = "") -> dict[
     return {batch.topic_partition: Answer(error, message=message) for batch in call.batches}
 
 
+def local_failure(batch: ProducerBatch, fault: Exception, *, unsent: bool) -> Answer:
+    """Return what is to be said of a batch that a fault on this side has stopped."""
+    failure = ClientError(f"{batch.topic_partition}: {len(batch)} record(s) not sent: {type(fault).__name__}: {fault}")
+    failure.__cause__ = fault
+    return Answer(ErrorCode.UNKNOWN_SERVER_ERROR, failure=failure, unsent=unsent)
+
+
+def encode_all(
+    batches: Iterable[ProducerBatch], codec: int, *, transactional: bool
+) -> tuple[dict[TopicPartition, bytearray], dict[TopicPartition, Answer]]:
+    """Return the bytes of batches, and the failures of those that have none: the others go without them."""
+    encoded: dict[TopicPartition, bytearray] = {}
+    failed: dict[TopicPartition, Answer] = {}
+    for batch in batches:
+        try:
+            encoded[batch.topic_partition] = encode(batch, codec, transactional=transactional)
+        except Exception as fault:  # noqa: BLE001 - a codec that fails, a number that no field takes
+            failed[batch.topic_partition] = local_failure(batch, fault, unsent=True)
+    return encoded, failed
+
+
 def produce_request(
-    batches: Sequence[ProducerBatch], acks: int, timeout_ms: int, codec: int, transactional_id: str | None = None
+    encoded: Mapping[TopicPartition, bytearray], acks: int, timeout_ms: int, transactional_id: str | None = None
 ) -> ProduceRequest:
-    """One request with these batches, at most one of each partition; with an id they are of its transaction."""
-    transactional = transactional_id is not None
-    encoded = {batch.topic_partition: encode(batch, codec, transactional=transactional) for batch in batches}
+    """Return one request with these batches; with an id they are of its transaction."""
     return ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,

@@ -77,6 +77,10 @@ class Answer:
     base_offset: int = -1
     log_append_time_ms: int = -1
     message: str = ""
+    failure: Exception | None = None
+    """A fault on this side, with `error` UNKNOWN_SERVER_ERROR: the batch fails with it, and is not tried again."""
+    unsent: bool = False
+    """It came before anything was sent."""
 
 
 @dataclass(slots=True)
@@ -104,6 +108,7 @@ class Sender:
         self._random = random_source
         self._calls_on_wire: dict[int, int] = {}
         self._on_wire: dict[TopicPartition, list[ProducerBatch]] = {}
+        self._records_delivered = self._records_failed = self._records_retried = 0
         self._turn = 0
         """Rotates the partitions, so that a full request does not always leave out the same ones."""
 
@@ -111,6 +116,15 @@ class Sender:
     def waits_for_answers(self) -> bool:
         """Whether something is on the wire, be it given up or not."""
         return bool(self._on_wire)
+
+    def metrics(self) -> dict[str, float]:
+        """Return what was counted, by the names of Kafka's sensors."""
+        return {
+            "requests-in-flight": sum(self._calls_on_wire.values()),
+            "record-send-total": self._records_delivered,
+            "record-error-total": self._records_failed,
+            "record-retry-total": self._records_retried,
+        }
 
     def requests_in_flight(self, node_id: int) -> int:
         """Requests to a broker that are not answered yet."""
@@ -235,13 +249,16 @@ class Sender:
         settled.stale |= error in STALE_VIEW
         if batch.outcome.decided:
             return
-        if error == ErrorCode.MESSAGE_TOO_LARGE and len(batch) > 1:
+        if answer.failure is not None:
+            self._give_up(batch, answer.failure, settled.decided, refused=answer.unsent)
+        elif error == ErrorCode.MESSAGE_TOO_LARGE and len(batch) > 1:
             self._split(batch)
         elif self._may_retry(batch, error, now_ms):
             pause_ms = backoff_ms(
                 self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms, batch.attempts, self._random
             )
             batch.ready_at_ms = now_ms + pause_ms
+            self._records_retried += len(batch)
             self._accumulator.put_back(batch)
         else:
             failure = KafkaError(error, f"{batch.topic_partition}: {answer.message or in_words(error)}")
@@ -252,6 +269,7 @@ class Sender:
             self._sequences.acknowledged(batch)
         if batch.outcome.decided:
             return
+        self._records_delivered += len(batch)
         batch.outcome.deliver(answer.base_offset, answer.log_append_time_ms, batch.timestamps_ms)
         self._accumulator.release(batch)
         settled.decided.append(batch)
@@ -272,6 +290,7 @@ class Sender:
     def _give_up(self, batch: ProducerBatch, error: Exception, decided: list[ProducerBatch], *, refused: bool) -> None:
         if self._sequences is not None:
             self._sequences.gave_up(batch, refused=refused)
+        self._records_failed += len(batch)
         batch.outcome.fail(error)
         self._accumulator.release(batch)
         decided.append(batch)

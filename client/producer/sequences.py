@@ -5,6 +5,8 @@ Pure. The rules, for one partition:
 - a batch that is sent again waits until it is the oldest one that is not acknowledged;
 - the oldest batch that is not acknowledged is always among the five last ones sent, acknowledged or not: a broker
   remembers five, and must be able to tell that it has that one already;
+- until a broker has acknowledged something under the present identity, one batch is on the wire alone: a broker that
+  has no state of the producer takes whatever sequence comes first (Kafka's ProducerAppendInfo), also a later batch's;
 - a gap that retries cannot close is closed by a higher producer epoch: once nothing of the partition is on the wire,
   what is left of it is numbered again from 0. A broker accepts 0 from a new epoch and refuses the old one.
 """
@@ -56,8 +58,14 @@ class PartitionSequences:
         self.recent.append(batch.base_sequence)
 
     def has_room(self) -> bool:
-        """Whether the broker will still remember the oldest open batch after one more."""
-        return not self.unacknowledged or self.unacknowledged[0].base_sequence in self.recent
+        """Tell whether one more may go out: the broker has state, and will still remember the oldest open batch."""
+        if not self.unacknowledged:
+            return True
+        return self.last_acknowledged != NO_SEQUENCE and self.unacknowledged[0].base_sequence in self.recent
+
+    def overtaken(self, batch: ProducerBatch) -> bool:
+        """Tell whether a later batch has been acknowledged: sent anew, this one would stand behind it in the log."""
+        return self.last_acknowledged != NO_SEQUENCE and not _after(batch.base_sequence, self.last_acknowledged)
 
     def split(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
         """Two batches stand where one stood."""
@@ -132,10 +140,12 @@ class ProducerSequences:
         """Whether a refused batch is sent again; asks for a new epoch where retrying alone cannot help.
 
         A broker that misses what comes before this batch, or has forgotten the producer, is to be asked again as long
-        as an earlier batch is still open: that one closes the gap. When this is the oldest, nothing will.
+        as an earlier batch is still open: that one closes the gap. When this is the oldest, nothing will; but when it
+        was overtaken, it rather fails in the end than to be written out of order (Java's TransactionManager.canRetry).
         """
         if error in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
-            if self.partitions[batch.topic_partition].unacknowledged[0] is batch:
+            partition = self.partitions[batch.topic_partition]
+            if partition.unacknowledged[0] is batch and not partition.overtaken(batch):
                 self._restart_wanted.add(batch.topic_partition)
             return True
         return error in RETRIABLE

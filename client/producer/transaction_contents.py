@@ -49,7 +49,7 @@ class Batches(Protocol):
     def wake(self) -> None:
         """Another round, which ends with `look`."""
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
         """Run it; another round follows."""
 
 
@@ -101,16 +101,16 @@ class Contents:
     def name_partitions(self) -> None:
         """Tell the coordinator of those that it has not heard of, if there are any."""
         if self._transaction.unnamed and (self._naming is None or self._naming.done()):
-            self._naming = self._follow(self._name_partitions())
+            self._naming = self._follow("name partitions", self._name_partitions)
 
     def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> "asyncio.Task[None]":
         """Those of a group, after all that came before. When it ends it is done, or the transaction has failed."""
-        return self._follow(self._send_offsets(offsets, group))
+        return self._follow("send offsets", lambda: self._send_offsets(offsets, group))
 
-    def _follow(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = self._batches.spawn(work)
+    def _follow(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
+        task = self._batches.spawn(name, work)
         self.under_way.add(task)
         task.add_done_callback(self.under_way.discard)
         return task

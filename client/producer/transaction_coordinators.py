@@ -6,7 +6,7 @@ from typing import TypeVar
 from odradek.client.backoff import backoff_ms
 from odradek.client.calls import COORDINATOR_CONNECTION
 from odradek.client.cluster import GROUP_COORDINATOR, TRANSACTION_COORDINATOR, Cluster
-from odradek.client.errors import BrokerUnreachable, UnsupportedByBroker
+from odradek.client.errors import BrokerUnreachable, ClientError, UnsupportedByBroker
 from odradek.client.producer.transaction_requests import (
     ADD_PARTITIONS_HIGHEST_VERSION,
     COORDINATOR_MOVED,
@@ -87,6 +87,8 @@ class Coordinators:
             error = ErrorCode.NETWORK_EXCEPTION
         except UnsupportedByBroker:
             error = ErrorCode.UNSUPPORTED_VERSION
+        except ClientError:
+            raise
         except KafkaError as refused:
             error = refused.code
         if error in COORDINATOR_MOVED:

@@ -114,6 +114,13 @@ class TransactionDriver:
         """Nothing more is asked."""
         self._pending.cancel()
 
+    def broke(self, error: Exception) -> None:
+        """The producer is broken: whoever waits for a call, and each later call, gets the error."""
+        with self._batches.lock:
+            self._transaction.fail_for_good(error)
+        self._pending.fail(error)
+        self._changed.set()
+
     # -- what the engine tells -----------------------------------------------------------------------------------------
 
     def look(self) -> None:

@@ -6,6 +6,7 @@ import random
 import socket
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from odradek.client.cluster import Cluster
@@ -128,19 +129,25 @@ class ConsumerConnector:
 
     def shutdown(self) -> None:
         """Commit (with auto.commit.enable), leave the group at once, end all iterations; harmless twice."""
+        self._shutdown(in_hand=True)
+
+    def _shutdown(self, *, in_hand: bool) -> None:
         if self._closed:
             return
         self._closed = True
         try:
-            self._thread.run(self._close())
+            self._thread.run(self._close(in_hand=in_hand))
         finally:
             self._thread.stop()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.shutdown()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Shut down; after an exception the messages in hand, whose processing may have failed, come again."""
+        self._shutdown(in_hand=kind is None)
 
     # -- on the loop ---------------------------------------------------------------------------------------------------
 
@@ -260,7 +267,7 @@ class ConsumerConnector:
         else:
             await self._keeper.commit(lambda: offsets, retries)
 
-    async def _close(self) -> None:
+    async def _close(self, *, in_hand: bool) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -269,7 +276,7 @@ class ConsumerConnector:
         if self._settings.auto_commit_enable and self._store.connected:
             limit_seconds = self._store.session_timeout_ms / 1000
             try:
-                await asyncio.wait_for(self._member.commit(), limit_seconds)
+                await asyncio.wait_for(self._member.commit(in_hand=in_hand), limit_seconds)
             except (StoreError, TimeoutError, *NOT_COMMITTED) as error:
                 logger.warning("%s: offsets not committed: %s", self.consumer_id, error)
         with suppress(StoreError):

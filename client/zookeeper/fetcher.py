@@ -146,7 +146,7 @@ class Fetcher:
         except BrokerUnreachable as error:
             logger.info("%s: %s", self._settings.client_id, error)
             self._not_answered(call)
-        except ClientError as error:
+        except Exception as error:  # noqa: BLE001 - whoever reads these partitions gets it
             self._not_answered(call)
             self._fail(call.asked, error)
         else:
@@ -175,9 +175,11 @@ class Fetcher:
             state = self._consumption.positions.partitions.get(name)
             if state is None or state.version != asked.version:
                 continue
+            if name not in data:
+                self._pause(name, asked, self._settings.retry_backoff_ms)
+                continue
             state.fetching = False
-            if name in data:
-                self._obey(name, asked, judge(name, asked, data[name], READ_UNCOMMITTED, limit))
+            self._obey(name, asked, judge(name, asked, data[name], READ_UNCOMMITTED, limit))
 
     def _obey(self, name: TopicPartition, asked: Asked, verdict: Verdict) -> None:
         match verdict:

@@ -187,9 +187,12 @@ class Member:
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
-    async def commit(self, *, retries: int = 0) -> None:
-        """Commit all that was handed out. Raises StoreError, ClientError, KafkaError."""
-        await self._keeper.commit(lambda: self._reading.consumed(in_hand=True), retries)
+    async def commit(self, *, retries: int = 0, in_hand: bool = True) -> None:
+        """Commit all that was handed out, but without `in_hand` for the messages that are still being processed.
+
+        Raises StoreError, ClientError, KafkaError.
+        """
+        await self._keeper.commit(lambda: self._reading.consumed(in_hand=in_hand), retries)
 
     async def commit_periodically(self) -> None:
         """Auto commit: all that the application is done with."""

@@ -103,7 +103,9 @@ class Load:
 
     def requests_in_flight(self, broker: int) -> int:
         """Produce requests that were sent to a broker and are not answered."""
-        return sum(producer.requests_in_flight(broker) for producer in self._producers)
+        node = f"producer-node-metrics.node-{broker}"
+        metrics = [producer.metrics().get(node, {}) for producer in self._producers]
+        return sum(int(one.get("requests-in-flight", 0)) for one in metrics)
 
     def _run(self, number: int) -> None:
         try:

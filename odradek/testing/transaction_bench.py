@@ -14,6 +14,7 @@ from odradek.broker.transactions.transaction import Producer as ProducerIdentity
 from odradek.broker.transactions.transaction import Transaction as CoordinatedTransaction
 from odradek.client.cluster import Cluster
 from odradek.client.config import load
+from odradek.client.errors import ClientClosed
 from odradek.client.producer.config import ProducerConfig
 from odradek.client.producer.engine import ProducerEngine
 from odradek.client.producer.partitioners import RoundRobinPartitioner
@@ -304,7 +305,7 @@ def run(
         await bench.engine.await_topic("t", 0, 1_000)
         await bench.driver.initialise(60 * SECOND)
         await work(bench)
-        bench.engine.stop(RuntimeError("stopped"))
+        bench.engine.stop(ClientClosed("stopped"))
         await bench.running
         bench.engine.cluster.close()
         return bench

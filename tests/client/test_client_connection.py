@@ -10,7 +10,7 @@ from odradek.client.admin.config import AdminConfig
 from odradek.client.admin.topics import create_topics
 from odradek.client.admin.values import NewTopic
 from odradek.client.calls import Deadline
-from odradek.client.cluster import Cluster
+from odradek.client.cluster import QUESTIONS_CONNECTION, Cluster
 from odradek.client.config import load
 from odradek.client.connection import connect
 from odradek.client.errors import (
@@ -20,6 +20,7 @@ from odradek.client.errors import (
     RequestTimedOut,
     UnsupportedByBroker,
 )
+from odradek.client.metadata import ClusterView, MetadataNeeds, Node, PartitionInfo, TopicInfo
 from odradek.client.offsets import offsets_at
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -32,7 +33,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
 
@@ -117,7 +118,7 @@ def test_nobody_there_is_said_with_the_reason_and_attempts_back_off(scripted_bro
         for _ in range(2):
             with pytest.raises(NoBrokerReachable, match=r"broker broker:9092: not reachable .*Connection refused"):
                 await cluster.refresh()
-        assert cluster.ready_in_ms(-2) > 0, "the second attempt was not made: too soon"
+        assert cluster.ready_in_ms(-2, QUESTIONS_CONNECTION) > 0, "the second attempt was not made: too soon"
         cluster.close()
 
     run_virtual(main)
@@ -208,6 +209,115 @@ def test_offsets_are_asked_for_as_soon_as_the_leaders_are_known(scripted_broker:
         found = await offsets_at(cluster, {TopicPartition("t", 0): -1}, 0, deadline)
         assert [at.offset for at in found.values() if at is not None] == [4]
         assert clock.monotonic_ms() < 500
+        cluster.close()
+
+    run_virtual(main)
+
+
+def two_brokers(scripted_broker: Any, network: VirtualNetwork) -> tuple[Any, Any]:
+    """Brokers 0 and 1, on hosts of their own; both say that they are the cluster."""
+    brokers = [scripted_broker(network, f"broker-{number}") for number in range(2)]
+
+    def metadata(_: MetadataRequest) -> MetadataResponse:
+        nodes = [MetadataResponseBroker(node_id=n, host=f"broker-{n}", port=9092) for n in range(2)]
+        return MetadataResponse(brokers=nodes, cluster_id="c", controller_id=0, topics=[])
+
+    for broker in brokers:
+        broker.handlers[MetadataRequest] = metadata
+    return brokers[0], brokers[1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_frozen_broker_does_not_keep_the_others_metadata_back(scripted_broker: Any, seed: int) -> None:
+    """A refresh that chance had sent there hung for request.timeout.ms, and all who needed one with it."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        frozen, _ = two_brokers(scripted_broker, network)
+        config = load(AdminConfig, None, {"bootstrap_servers": "broker-0:9092,broker-1:9092", "client_id": "test"})
+        cluster = Cluster(network.host("client"), clock, random.Random(seed), config)
+        await cluster.refresh()
+        frozen.handlers[MetadataRequest] = lambda _: None
+        began_ms = clock.monotonic_ms()
+        for _ in range(6):
+            await cluster.refresh()
+        assert clock.monotonic_ms() - began_ms < 1_500, "once a second, then it is known to have an open question"
+        cluster.close()
+
+    run_virtual(main)
+
+
+def test_questions_do_not_wait_behind_a_request_that_takes_long(scripted_broker: Any) -> None:
+    """A broker answers one request of a connection after the other: metadata waited behind a Produce with acks=all."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        cluster = cluster_on(network, clock)
+        await cluster.refresh()
+        broker.handlers[DeleteGroupsRequest] = lambda _: None
+        slow = asyncio.ensure_future(cluster.request(0, DeleteGroupsRequest(), DeleteGroupsResponse))
+        await asyncio.sleep(0.1)
+        asked_on = {id(link.connection) for (_, purpose), link in cluster._links.items() if purpose == ""}
+        await cluster.refresh()
+        questions = {id(link.connection) for (_, purpose), link in cluster._links.items() if purpose}
+        assert asked_on and questions and not asked_on & questions
+        slow.cancel()
+        cluster.close()
+
+    run_virtual(main)
+
+
+def test_metadata_that_cannot_be_asked_for_are_asked_for_again_soon(scripted_broker: Any) -> None:
+    """Any other error than an unreachable broker made the next attempt wait for metadata.max.age.ms."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        served = broker.highest.pop(MetadataRequest.API_KEY)
+        cluster = cluster_on(network, clock)
+        with pytest.raises(UnsupportedByBroker):
+            await cluster.refresh()
+        assert cluster.needs.next_at_ms() - clock.monotonic_ms() <= 1_000
+        broker.highest[MetadataRequest.API_KEY] = served
+        cluster.close()
+
+    run_virtual(main)
+
+
+def test_what_stays_incomplete_is_asked_for_ever_less_often() -> None:
+    needs = MetadataNeeds(300_000, 100, 1_000)
+    needs.want("gone", 0)
+    pauses = []
+    for _ in range(6):
+        needs.attempted(0)
+        needs.answered(0, complete=False)
+        pauses.append(needs.next_at_ms())
+    assert pauses == [100, 200, 400, 800, 1_000, 1_000]
+    needs.attempted(0)
+    needs.answered(0, complete=True)
+    needs.stale()
+    assert needs.next_at_ms() == 100
+
+
+def test_unkeyed_records_keep_away_from_a_leader_that_cannot_be_reached() -> None:
+    """All of them went to the partition of a dead leader, until buffer.memory was full of them."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        cluster = cluster_on(network, clock)
+        partitions = tuple(PartitionInfo("t", n, n, 0, (n,), (n,), (), ErrorCode.NONE) for n in range(3))
+        nodes = {n: Node(n, f"broker-{n}", 9092) for n in range(3)}
+        cluster.view = ClusterView("c", 0, nodes, {"t": TopicInfo("t", bytes(16), False, partitions)})
+        assert cluster.available_partitions("t") == (0, 1, 2)
+        assert cluster.available_partitions("t") is cluster.available_partitions("t")
+        with pytest.raises(BrokerUnreachable):
+            await cluster.connection(1)
+        assert cluster.available_partitions("t") == (0, 2)
+        for node_id in (0, 2):
+            with pytest.raises(BrokerUnreachable):
+                await cluster.connection(node_id)
+        assert cluster.available_partitions("t") == (0, 1, 2), "when none is left, all are tried"
         cluster.close()
 
     run_virtual(main)

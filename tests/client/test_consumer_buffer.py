@@ -289,3 +289,21 @@ def test_batches_whose_offsets_rot_are_refused() -> None:
     chunk = Chunk(T0, memoryview(higher), 0, 0, None, 10)
     with pytest.raises(CorruptRecords, match="in a log that ends at 10"):
         list(chunk.batches(check_crcs=True))
+
+
+def test_a_paused_partition_keeps_its_place_and_the_others_take_turns() -> None:
+    """The paused one moved instead of the one that had been read: A, A, B, A, A, B."""
+    bench, paused = Bench(), TopicPartition("p", 0)
+    bench.start(paused, T0, T1)
+    bench.positions.partitions[paused].paused = True
+    for one in (paused, T0, T1):
+        bench.arrive(one, batch(0, *[str(one.partition).encode()] * 6))
+    assert [bench.values(1) for _ in range(6)] == [[b"0"], [b"1"]] * 3
+
+
+def test_records_behind_the_high_watermark_are_asked_for_again() -> None:
+    bench = Bench()
+    bench.start(T0)
+    data = memoryview(batch(0, b"a", b"b") + batch(2, b"c") + batch(3, b"d"))
+    assert Chunk(T0, data, 0, 0, None, 3).next_offset == 3
+    assert Chunk(T0, data, 0, 0, None, 4).next_offset == 4

@@ -20,7 +20,13 @@ from odradek.client.consumer.group_requests import Identity
 from odradek.client.consumer.member_states import State
 from odradek.client.consumer.membership import Membership
 from odradek.client.consumer.steps import FindCoordinator, MemberSettings
-from odradek.client.errors import ClientTimeout, CommitFailed, NoOffsetForPartition, UnsupportedByBroker
+from odradek.client.errors import (
+    ClientTimeout,
+    CommitFailed,
+    NoOffsetForPartition,
+    RebalanceInProgress,
+    UnsupportedByBroker,
+)
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -127,10 +133,28 @@ def test_everything_from_the_earliest_is_read_once_and_in_order_whatever_the_bro
 ) -> None:
     async def work(bench: Bench) -> None:
         bench.errors = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR] * 2
-        bench.errors = [error for error in bench.errors if error != ErrorCode.UNKNOWN_SERVER_ERROR]
         bench.start = 2
         bench.assign()
         assert await bench.read(8) == [b"%d" % number for number in range(2, 10)]
+
+    run(scripted_broker, work, auto_offset_reset="earliest")
+
+
+def test_a_leader_may_send_more_than_the_high_watermark_that_it_names(scripted_broker: Any) -> None:
+    """Kafka notes the high watermark, then reads up to where that has risen meanwhile: good records were damaged."""
+
+    async def work(bench: Bench) -> None:
+        def fetch(request: FetchRequest) -> FetchResponse:
+            answer = bench.fetch(request)
+            one, asked = answer.responses[0].partitions[0], request.topics[0].partitions[0].fetch_offset
+            rest = bench.values[asked : asked + 3]
+            batches = [encode_batch(asked + at, [0], [None], [value]) for at, value in enumerate(rest)]
+            one.records, one.high_watermark = b"".join(batches), asked + 1
+            return answer
+
+        bench.broker.handlers[FetchRequest] = fetch
+        bench.assign()
+        assert await bench.read(10) == bench.values
 
     run(scripted_broker, work, auto_offset_reset="earliest")
 
@@ -203,6 +227,32 @@ def test_a_commit_carries_the_membership_and_a_refusal_of_it_means_to_join_anew(
     run(scripted_broker, work, group_id="g")
 
 
+def test_a_commit_that_a_rebalance_refuses_may_be_asked_for_again(scripted_broker: Any) -> None:
+    """It was the same error as for partitions that are others' now, although most of them stay where they are."""
+
+    async def work(bench: Bench) -> None:
+        bench.commit_error = ErrorCode.REBALANCE_IN_PROGRESS
+        with pytest.raises(RebalanceInProgress):
+            await commit(bench, member(bench, State.STABLE))
+
+    run(scripted_broker, work, group_id="g")
+
+
+def test_of_several_errors_of_a_commit_the_one_that_nothing_mends_is_told(scripted_broker: Any) -> None:
+    """Only the first one counted: the commit was tried again until its time was over."""
+
+    async def work(bench: Bench) -> None:
+        errors = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        partitions = [OffsetCommitResponsePartition(partition_index=0, error_code=error) for error in errors]
+        answer = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=partitions)])
+        bench.broker.handlers[OffsetCommitRequest] = lambda _: answer
+        with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+            await commit(bench, member(bench, State.STABLE))
+        assert len(bench.broker.requests(OffsetCommitRequest)) == 1
+
+    run(scripted_broker, work, group_id="g")
+
+
 def test_a_refusal_of_a_generation_that_is_gone_does_not_harm_the_present_one(scripted_broker: Any) -> None:
     async def work(bench: Bench) -> None:
         driver = member(bench, State.STABLE)
@@ -222,8 +272,9 @@ def test_a_refusal_of_a_generation_that_is_gone_does_not_harm_the_present_one(sc
 
 def test_between_generations_nothing_is_committed(scripted_broker: Any) -> None:
     async def work(bench: Bench) -> None:
-        with pytest.raises(CommitFailed, match="the group is being rebalanced"):
+        with pytest.raises(RebalanceInProgress, match="the group is being rebalanced") as raised:
             await commit(bench, member(bench, State.JOINING))
+        assert raised.value.retriable and not isinstance(raised.value, CommitFailed)
         assert bench.broker.requests(OffsetCommitRequest) == []
 
     run(scripted_broker, work, group_id="g")

@@ -1,13 +1,18 @@
 """KafkaProducer as an application sees it, on real sockets."""
 
+import gc
+import os
+import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from odradek.client.errors import ClientClosed, ClientError, ConfigError
+from odradek.client.errors import ClientBroken, ClientClosed, ClientError, ConfigError
 from odradek.client.producer.client import KafkaProducer
 from odradek.client.records import ConsumerGroupMetadata
+from odradek.protocol import compression
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -15,6 +20,7 @@ from odradek.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from odradek.protocol.records import decode_records
 
 PATIENCE_S = 10
 
@@ -41,8 +47,17 @@ def producer(broker: Any, **settings: Any) -> KafkaProducer:
         ({"value": 1}, "value_serializer must give bytes, not int"),
         ({"value": b"", "headers": [("name", "text")]}, "a header is a text and bytes or None"),
         ({"value": b"", "headers": [(b"name", b"")]}, "a header is a text and bytes or None"),
-        ({"value": b"", "timestamp_ms": -5}, "whole number of milliseconds"),
-        ({"value": b"", "timestamp_ms": 0.5}, "whole number of milliseconds"),
+        ({"value": b"", "headers": ["name"]}, "a header is a pair"),
+        ({"value": b"", "timestamp_ms": -5}, "milliseconds since 1970 is from 0"),
+        ({"value": b"", "timestamp_ms": 2**63}, "milliseconds since 1970 is from 0 to 9223372036854775807"),
+        ({"value": b"", "timestamp_ms": 0.5}, "milliseconds since 1970 is a whole number, not float"),
+        ({"value": b"", "partition": "0"}, "not supported between|whole number"),
+        ({"value": b"", "partition": 0.0}, "a partition's number is a whole number, not float"),
+        ({"value": b"", "partition": -1}, "partition -1 of topic t: its partitions are 0-0"),
+        ({"topic": b"orders"}, "a topic is a text, not bytes"),
+        ({"topic": None}, "a topic is a text, not NoneType"),
+        ({"topic": ""}, "a topic's name has 1 to 249"),
+        ({"topic": "a/b"}, "a topic's name has 1 to 249"),
     ],
 )
 def test_what_cannot_be_encoded_is_refused_at_once_and_is_in_nobodys_way(
@@ -51,7 +66,7 @@ def test_what_cannot_be_encoded_is_refused_at_once_and_is_in_nobodys_way(
     """It was found on the producer's thread, whose request then had no end: the partition stood still."""
     with producer(broker, value_serializer=lambda value: value) as sending:
         with pytest.raises((TypeError, ConfigError), match=error):
-            sending.send("t", **wrong)
+            sending.send(**{"topic": "t", **wrong})
         assert sending.send("t", b"good", headers=[("name", None)]).result(PATIENCE_S).offset == 0
 
 
@@ -99,3 +114,146 @@ def test_a_callback_that_flushes_is_told_that_it_may_not(broker: Any) -> None:
 
         sending.send("t", b"", callback=told).result(PATIENCE_S)
     assert [str(one) for one in heard] == ["a callback may not flush: it would wait for itself"]
+
+
+def sent_headers(broker: Any) -> list[Any]:
+    found = []
+    for request in broker.requests(ProduceRequest):
+        columns = decode_records(request.topic_data[0].partition_data[0].records)
+        found += [list(columns.headers(index)) for index in range(len(columns))]
+    return found
+
+
+def test_headers_are_taken_as_they_are_at_the_call(broker: Any) -> None:
+    """They were kept by reference: a list that was used again gave all records of a batch the last headers."""
+    headers: list[Any] = [("n", b"1")]
+    with producer(broker, linger_ms=50) as sending:
+        sending.send("t", b"", headers=headers)
+        headers[0] = ("n", b"2")
+        sending.send("t", b"", headers=headers)
+        sending.send("t", b"", headers=(pair for pair in [("g", bytearray(b"3"))]))
+        sending.send("t", b"", headers={"m": b"4"})
+        sending.send("t", b"", headers=None).result(PATIENCE_S)
+    assert sent_headers(broker) == [[("n", b"1")], [("n", b"2")], [("g", b"3")], [("m", b"4")], []]
+
+
+def test_a_batch_that_cannot_be_encoded_fails_and_is_in_nobodys_way(
+    broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its request had no end: it kept one of five places at that broker, and its partition stood still."""
+
+    def fail(*_: Any) -> bytes:
+        raise MemoryError("no room")
+
+    with producer(broker, compression_type="gzip") as sending:
+        with monkeypatch.context() as patch:
+            patch.setattr(compression, "compress", fail)
+            for _ in range(7):
+                with pytest.raises(ClientError, match=r"t-0: 1 record\(s\) not sent: MemoryError: no room"):
+                    sending.send("t", b"x").result(PATIENCE_S)
+        assert sending.send("t", b"good").result(PATIENCE_S).offset == 0
+        assert sending.metrics()["producer-metrics"]["requests-in-flight"] == 0
+
+
+def test_a_fault_inside_fails_all_that_waits_and_every_later_call(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop ended with one line in a log: from then on nothing was sent and nothing timed out."""
+    with producer(broker, linger_ms=60_000) as sending:
+        waiting = sending.send("t", b"x")
+
+        def fail(*_: Any) -> None:
+            raise ZeroDivisionError("planted")
+
+        monkeypatch.setattr(sending._core.engine._sender, "plan", fail)
+        flushing = threading.Thread(target=sending.flush)
+        flushing.start()
+        with pytest.raises(ClientBroken, match=r"producer .* is broken: ZeroDivisionError: planted") as raised:
+            waiting.result(PATIENCE_S)
+        assert isinstance(raised.value.__cause__, ZeroDivisionError) and raised.value.fatal
+        flushing.join(PATIENCE_S)
+        assert not flushing.is_alive()
+        with pytest.raises(ClientBroken):
+            sending.send("t", b"y")
+        with pytest.raises(ClientBroken):
+            sending.partitions_for("t")
+
+
+@pytest.mark.parametrize("name", ["murmur2", "round-robin", b"sticky", 5])
+def test_a_partitioner_that_there_is_not_is_refused(name: Any) -> None:
+    """A text has a method `partition`, and so passed for a partitioner until the first record."""
+    with pytest.raises(ConfigError, match="partitioner must be sticky, round_robin, random"):
+        KafkaProducer(bootstrap_servers="127.0.0.1:1", partitioner=name)
+
+
+def test_a_producer_that_is_dropped_says_so_and_delivers_what_it_has(broker: Any) -> None:
+    sending = producer(broker, linger_ms=60_000)
+    future = sending.send("t", b"x")
+    thread = sending._thread._thread
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        del sending
+        gc.collect()
+    assert [str(one.message) for one in said if one.category is ResourceWarning] == [
+        "KafkaProducer was dropped without close(): 1 record(s) not delivered"
+    ]
+    assert future.result(PATIENCE_S).offset == 0
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+
+
+def in_a_child(work: Any) -> str:
+    """What a forked child reports."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            said = work()
+        except BaseException as error:  # noqa: BLE001 - the report is what it is for
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        report = pipe.read().decode()
+    os.waitpid(child, 0)
+    return report
+
+
+def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(broker: Any) -> None:
+    """The child has no thread for it: a send queued for ever, and woke the parent's loop."""
+    with producer(broker, linger_ms=60_000) as sending:
+        future = sending.send("t", b"x")
+
+        def child() -> str:
+            said = []
+            for call in (lambda: sending.send("t", b"y"), lambda: future.result(PATIENCE_S), sending.flush):
+                try:
+                    call()
+                except ClientClosed as error:
+                    said.append(str(error))
+            sending.close()
+            return f"{len(said)}: {said[0]}"
+
+        said = in_a_child(child)
+        assert said.startswith("3: producer") and "made in another process, before a fork" in said
+        sending.flush()
+        assert future.result(0).offset == 0
+
+
+def test_a_future_has_the_methods_of_kafka_pythons(broker: Any) -> None:
+    heard: list[Any] = []
+    with producer(broker) as sending:
+        future = sending.send("t", b"x").add_callback(heard.append).add_errback(heard.append)
+        metadata = future.get(timeout=PATIENCE_S)
+        assert (future.is_done, future.succeeded(), future.failed(), future.exception()) == (True, True, False, None)
+        assert heard == [metadata] and future.value == metadata
+        future.add_callback(lambda *given, **named: heard.append((given, named)), 1, two=2)
+        assert heard[1] == ((1, metadata), {"two": 2})
+
+
+def test_what_a_transaction_block_does(broker: Any) -> None:
+    with (
+        producer(broker) as sending,
+        pytest.raises(ClientError, match=r"begin_transaction\(\) needs transactional\.id"),
+        sending.transaction(),
+    ):
+        pass

@@ -370,6 +370,17 @@ def test_a_topic_that_is_made_after_it_was_subscribed_to_starts_a_rebalance() ->
     assert bench.member.state == State.PREPARING
 
 
+def test_a_topic_that_two_answers_lack_is_deleted_and_its_partitions_are_given_up() -> None:
+    """It counted as unchanged for ever. One broker alone may not know it yet."""
+    bench = Bench()
+    lead(bench, {"t": 1})
+    bench.adopt()
+    for counts, state in (({}, State.STABLE), ({"t": 1}, State.STABLE), ({}, State.STABLE), ({}, State.PREPARING)):
+        bench.member.counts_changed(counts)
+        bench.step()
+        assert bench.member.state == state
+
+
 def test_a_topic_that_grows_while_the_application_adopts_is_not_missed() -> None:
     bench = Bench()
     lead(bench, {"t": 1})

@@ -70,3 +70,17 @@ def test_random_uses_available_partitions_only() -> None:
     chance = RandomPartitioner(random.Random(3))
     assert {chance.partition("t", None, 9, [2, 5]) for _ in range(50)} == {2, 5}
     assert chance.partition("t", b"foobar", 9, [2, 5]) == partition_for_key(b"foobar", 9)
+
+
+def test_a_sticky_partitioner_asks_nothing_as_long_as_the_same_partitions_are_available() -> None:
+    class Counted(tuple[int, ...]):
+        looked = 0
+
+        def __contains__(self, one: object) -> bool:
+            Counted.looked += 1
+            return super().__contains__(one)
+
+    sticky = StickyPartitioner(random.Random(0))
+    available = Counted(range(8))
+    assert len({sticky.partition("t", None, 8, available) for _ in range(100)}) == 1
+    assert Counted.looked == 0

@@ -44,6 +44,13 @@ class Bench:
         assert appended is not None
         return appended.batch
 
+    def begin(self) -> None:
+        """Have something acknowledged in each partition, under the present identity."""
+        for number in range(PARTITIONS):
+            self.add(b"begin", TopicPartition("t", number))
+        for call in self.plan().calls:
+            self.answer(call)
+
     def plan(self) -> Plan:
         return self.sender.plan(self.view, lambda node_id: True, self.now_ms)
 
@@ -54,6 +61,7 @@ class Bench:
 
 def test_one_batch_of_each_partition_goes_into_a_request_and_so_many_requests_as_may_be_in_flight() -> None:
     bench = Bench(in_flight=2)
+    bench.begin()
     for partition in (0, 0, 0, 1):
         bench.add(tp=TopicPartition("t", partition))
     calls = bench.plan().calls
@@ -137,6 +145,7 @@ def test_a_final_refusal_names_the_partition_and_the_next_records_start_a_new_ep
 
 def test_out_of_order_waits_for_the_batch_before_and_restarts_when_there_is_none() -> None:
     bench = Bench()
+    bench.begin()
     first, second = bench.add(b"1"), bench.add(b"2")
     one, two = bench.plan().calls
     bench.answer(one, ErrorCode.NETWORK_EXCEPTION)
@@ -201,7 +210,10 @@ def test_a_batch_too_large_is_split_and_both_halves_arrive_in_order() -> None:
 
 @dataclass
 class ModelPartition:
-    """What a broker keeps of a producer in a partition: epoch, the last five batches, and the log."""
+    """What a broker keeps of a producer in a partition: epoch, the last five batches, and the log.
+
+    Without any of it, it takes whatever sequence comes (Kafka's ProducerAppendInfo.checkSequence).
+    """
 
     epoch: int = -1
     batches: list[tuple[int, int, int]] = field(default_factory=list)
@@ -212,13 +224,13 @@ class ModelPartition:
         if batch.producer_epoch < self.epoch:
             return Answer(ErrorCode.INVALID_PRODUCER_EPOCH)
         if batch.producer_epoch > self.epoch:
-            if batch.base_sequence != 0:
+            if batch.base_sequence != 0 and self.epoch >= 0:
                 return Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
             self.epoch, self.batches = batch.producer_epoch, []
         for first, last, offset in self.batches:
             if (first, last) == (batch.base_sequence, batch.last_sequence):
                 return Answer(ErrorCode.NONE, offset)
-        expected = following_sequence(self.batches[-1][1], 1) if self.batches else 0
+        expected = following_sequence(self.batches[-1][1], 1) if self.batches else batch.base_sequence
         if batch.base_sequence != expected:
             return Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         offset = len(self.log)
@@ -257,6 +269,46 @@ def test_no_loss_no_duplicate_no_reordering_under_any_order_of_errors(seed: int)
         assert bench.accumulator.used_bytes >= 0
     assert not wire and not bench.accumulator.unfinished, "something was never decided"
     check(futures, sent, logs)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_first_batches_keep_their_order_when_the_first_is_refused(lost: bool) -> None:
+    """A broker without state takes the second batch's sequence too. The first was written anew, behind it; when the
+    second's answer was lost, that was written twice."""
+    bench, log = Bench(), ModelPartition()
+    first, second = bench.add(b"A"), bench.add(b"B")
+    calls = bench.plan().calls
+    refused = {first.topic_partition: Answer(ErrorCode.NOT_ENOUGH_REPLICAS)}
+    bench.sender.answered(calls[0], refused, bench.now_ms)
+    for call in calls[1:]:
+        answer = {T0: log.append(call.batches[0])}
+        bench.sender.answered(call, {} if lost else answer, bench.now_ms)
+    while not (first.outcome.decided and second.outcome.decided):
+        bench.now_ms += 500
+        for call in bench.plan().calls:
+            bench.sender.answered(call, {T0: log.append(call.batches[0])}, bench.now_ms)
+    assert log.log == [b"A", b"B"]
+
+
+def test_a_batch_that_was_overtaken_fails_rather_than_to_be_written_behind_a_later_one() -> None:
+    """The broker had forgotten the producer, and so took the second batch while the first was refused."""
+    bench, log = Bench(timeout=3_000), ModelPartition()
+    bench.begin()
+    first, second = bench.add(b"A"), bench.add(b"B")
+    one, two = bench.plan().calls
+    bench.answer(one, ErrorCode.NOT_ENOUGH_REPLICAS)
+    bench.sender.answered(two, {T0: log.append(second)}, bench.now_ms)
+    while not first.outcome.decided:
+        bench.now_ms += 500
+        for call in bench.plan().calls:
+            bench.sender.answered(call, {T0: log.append(call.batches[0])}, bench.now_ms)
+    assert log.log == [b"B"] and isinstance(first.outcome.error, (ClientTimeout, KafkaError))
+    bench.add(b"C")
+    for _ in range(5):
+        bench.now_ms += 500
+        for call in bench.plan().calls:
+            bench.sender.answered(call, {T0: log.append(call.batches[0])}, bench.now_ms)
+    assert log.log == [b"B", b"C"], "it goes on under a new epoch"
 
 
 def answers(

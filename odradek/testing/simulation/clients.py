@@ -14,7 +14,7 @@ from odradek.client.consumer.engine import ConsumerEngine
 from odradek.client.consumer.group import GroupDriver
 from odradek.client.consumer.membership import Membership
 from odradek.client.consumer.steps import Adopt, Prepare, member_settings
-from odradek.client.errors import ClientError
+from odradek.client.errors import ClientClosed, ClientError
 from odradek.client.producer.config import ProducerConfig
 from odradek.client.producer.engine import ProducerEngine
 from odradek.client.producer.partitioners import RoundRobinPartitioner
@@ -95,7 +95,7 @@ class SimulatedProducer:
             await asyncio.sleep(self._random.choice((0.0, 0.01, 0.1, 0.3)))
 
     async def close(self) -> None:
-        self.engine.stop(ClientError("the run is over"))
+        self.engine.stop(ClientClosed("the run is over"))
         await self.running
         self._cluster.close()
 

@@ -228,3 +228,17 @@ def test_what_a_broker_does_not_serve_is_said_and_asked_again_with_pauses(play: 
             break
 
     play(test)
+
+
+def test_a_partition_that_an_answer_leaves_out_is_asked_for_after_a_pause(play: Play) -> None:
+    """It was asked for again at once, as fast as the broker answered."""
+
+    async def test(world: World) -> None:
+        world.broker.handlers[FetchRequest] = lambda _: FetchResponse(responses=[])
+        world.stored[T0] = 20
+        world.consumption.start({T0: "g_a-0"})
+        await asyncio.sleep(10)
+        pause_ms = world.cluster.config.retry_backoff_ms
+        assert 0 < len(world.asked()) <= 10_000 / pause_ms + 1
+
+    play(test)

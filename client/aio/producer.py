@@ -1,0 +1,423 @@
+"""Producer: sends records, on asyncio."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from odradek.client import arguments
+from odradek.client.aio.world import World, named, running_loop, warn_dropped
+from odradek.client.config import addresses, load
+from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
+from odradek.client.metadata import PartitionInfo
+from odradek.client.producer.config import ProducerConfig, check, serializer
+from odradek.client.producer.engine import ProducerEngine
+from odradek.client.producer.outcome import Callback, RecordFuture
+from odradek.client.producer.partitioners import partitioner
+from odradek.client.producer.transaction_driver import TransactionDriver
+from odradek.client.records import ConsumerGroupMetadata, Headers, RecordMetadata, TopicPartition
+from odradek.world.clock import Clock
+from odradek.world.network import Network
+
+logger = logging.getLogger(__name__)
+ABANDON_SECONDS = 2.0
+"""What a producer that nobody has closed takes at most to deliver what it has."""
+
+
+class ProducerRecord(NamedTuple):
+    """A record as interceptors see it: before serializers and partitioner."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+class Encoded(NamedTuple):
+    """A record for which there is no memory yet."""
+
+    place: TopicPartition
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    callback: Callback | None
+
+
+class Producer:
+    """Sends records to the brokers of a cluster; those of one partition in the order of their sends.
+
+    Use it as `async with Producer(...) as producer`, or `await start()` and `await close()`. All coroutines are for the
+    loop on which it was started.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        network: Network | None = None,
+        clock: Clock | None = None,
+        random: Any = None,
+        **settings: Any,
+    ) -> None:
+        """Take settings (Kafka's producer configs), and the world they are for. Raises ConfigError."""
+        self.config = named(check(load(ProducerConfig, config, settings)), "producer")
+        addresses(self.config.bootstrap_servers)
+        self._world = World(network, clock, random)
+        self._key_serializer = serializer(self.config.key_serializer, "key")
+        self._value_serializer = serializer(self.config.value_serializer, "value")
+        self._interceptors = list(self.config.interceptor_classes or [])
+        self._partitioner = partitioner(self.config, self._world.random)
+        self._engine: ProducerEngine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._call_on_loop: Callable[[Callable[[], object]], object] = lambda function: function()
+        self._wake_asked = False
+        self._closing = False
+
+    # -- beginning and end ---------------------------------------------------------------------------------------------
+
+    async def start(self) -> Self:
+        """Begin; the brokers are asked when there is something to ask. Harmless twice."""
+        self.open(running_loop("Producer"))
+        return self
+
+    def open(self, loop: asyncio.AbstractEventLoop, *, from_other_threads: bool = False) -> None:
+        """Begin on the running loop. With `from_other_threads` what needs no waiting may be called from any thread."""
+        if self._engine is not None:
+            return
+        self._loop = loop
+        if from_other_threads:
+            self._call_on_loop = loop.call_soon_threadsafe
+        self._engine = ProducerEngine(self._world.cluster(self.config), self.config, self._partitioner)
+        self._engine.start()
+
+    @property
+    def engine(self) -> ProducerEngine:
+        """The machinery below. Raises ClientError before `start`."""
+        if self._engine is None:
+            raise ClientError("the producer is not started: use `async with`, or `await producer.start()`")
+        return self._engine
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Deliver what is queued, for at most `timeout` seconds (None: however long), then end. Harmless twice.
+
+        A transaction that is open then is aborted.
+        """
+        engine = self._engine
+        if engine is None or self._closing:
+            return
+        self._closing = True
+        clock = engine.cluster.clock
+        end_ms = None if timeout is None else clock.monotonic_ms() + timeout * 1000
+        closed = ClientClosed("the producer is closed")
+        with engine.lock:
+            if engine.ended is None:
+                engine.ended = closed
+        try:
+            await self._within(engine.flush(), timeout)
+        except ClientTimeout:
+            logger.warning("producer %s: closed before everything was delivered", self.config.client_id)
+        try:
+            if engine.transactions is not None:
+                left_ms = self.config.max_block_ms if end_ms is None else end_ms - clock.monotonic_ms()
+                await engine.transactions.close(max(0.0, left_ms))
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """End at once: what is not acknowledged fails with ClientClosed."""
+        self._closing = True
+        self.engine.stop(ClientClosed("the producer was closed before this record was acknowledged"))
+        self.engine.cluster.close()
+
+    async def abandon(self) -> None:
+        """Close in the time of a few requests: nobody has waited for it."""
+        await self.close(ABANDON_SECONDS)
+
+    @property
+    def undelivered(self) -> int:
+        """Records that were sent and are not acknowledged."""
+        return sum(len(batch) for batch in list(self.engine.accumulator.unfinished))
+
+    @property
+    def intercepts(self) -> bool:
+        """Tell whether interceptors want to see each record."""
+        return bool(self._interceptors)
+
+    async def _within(self, work: Any, timeout: float | None) -> None:
+        """Wait for `work`. Raises ClientTimeout after `timeout` seconds of the client's clock."""
+        task = asyncio.ensure_future(work)
+        expired = False
+
+        def expire() -> None:
+            nonlocal expired
+            expired = True
+            task.cancel()
+
+        timer = None if timeout is None else self.engine.cluster.clock.call_later(timeout * 1000, expire)
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not expired:
+                task.cancel()
+                raise
+            raise ClientTimeout(f"{self.undelivered} record(s) are still not acknowledged after {timeout} s") from None
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def __del__(self) -> None:
+        engine, loop = self.__dict__.get("_engine"), self.__dict__.get("_loop")
+        if engine is None or loop is None or self._closing or engine.ended is not None:
+            return
+        said = f"producer {self.config.client_id}, with {self.undelivered} record(s) not delivered,"
+        warn_dropped(self, said, loop, partial(_abandon, engine))
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        callback: Callback | None = None,
+    ) -> RecordFuture:
+        """Queue a record, and return what to await for its delivery: a RecordMetadata, or what it failed with.
+
+        `callback(metadata, error)` is called on the loop when its fate is known. Waits at most max.block.ms, for
+        metadata and for memory together. Raises ClientTimeout (unknown topic or partition), BufferExhausted,
+        RecordTooLarge, KafkaError (TOPIC_AUTHORIZATION_FAILED …), ClientClosed, ClientBroken; ConfigError for what is
+        out of its range, TypeError for what is no bytes, text or number. With transactional.id also AbortRequired, and
+        ClientError outside of a transaction.
+        """
+        if self._interceptors:
+            topic, value, key, headers, partition, timestamp_ms, callback = self.intercepted(
+                ProducerRecord(topic, value, key, headers, partition, timestamp_ms), callback
+            )
+        left_ms: float = self.config.max_block_ms
+        if not self.knows(topic, partition):
+            left_ms = await self.until_known(topic, partition)
+        queued = self.queue(topic, value, key, headers, partition, timestamp_ms, callback)
+        return queued if isinstance(queued, RecordFuture) else await self.until_queued(queued, left_ms)
+
+    def knows(self, topic: str, partition: int | None) -> bool:
+        """Tell whether a record for a topic, and for a partition of it where one is given, can be queued at once."""
+        count = self.engine.cluster.view.partition_count(topic)
+        return count > 0 and (partition is None or partition < count)
+
+    async def until_known(self, topic: str, partition: int | None) -> float:
+        """Wait until `knows`. Returns what is left of max.block.ms. Raises as `send`."""
+        engine, clock = self.engine, self.engine.cluster.clock
+        began_ms = clock.monotonic_ms()
+        await engine.await_topic(topic, partition, self.config.max_block_ms)
+        return max(0.0, self.config.max_block_ms - (clock.monotonic_ms() - began_ms))
+
+    def queue(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        callback: Callback | None,
+    ) -> RecordFuture | Encoded:
+        """Queue a record of a topic that is known. When there is no memory for it, return it for `until_queued`."""
+        engine = self._engine
+        assert engine is not None
+        cluster = engine.cluster
+        headers = arguments.headers(headers) if headers else ()
+        key_bytes = self._key_serializer(topic, headers, key)
+        value_bytes = self._value_serializer(topic, headers, value)
+        count = cluster.view.partition_count(topic)
+        if partition is None:
+            available = cluster.available_partitions(topic) if key_bytes is None else ()
+            partition = self._partitioner.partition(topic, key_bytes, count, available)
+        if type(partition) is not int:
+            partition = arguments.whole_number(partition, "a partition's number")
+        if not 0 <= partition < count:
+            raise ConfigError(f"partition {partition} of topic {topic}: its partitions are 0-{count - 1}")
+        if timestamp_ms is None:
+            timestamp_ms = cluster.clock.now_ms()
+        else:
+            timestamp_ms = arguments.timestamp_ms(timestamp_ms)
+        place = TopicPartition(topic, partition)
+        queued = self._append(place, timestamp_ms, key_bytes, value_bytes, headers, callback)
+        return queued or Encoded(place, timestamp_ms, key_bytes, value_bytes, headers, callback)
+
+    def _append(
+        self,
+        place: TopicPartition,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        callback: Callback | None,
+    ) -> RecordFuture | None:
+        engine = self._engine
+        assert engine is not None
+        with engine.lock:
+            if engine.ended is not None:
+                engine.check_open()
+            now_ms = engine.cluster.clock.monotonic_ms()
+            appended = engine.accumulator.append(place, timestamp_ms, key, value, headers, now_ms)
+            if appended is None:
+                return None
+            if callback is not None:
+                appended.batch.callbacks.append((appended.index, callback))
+            wake = appended.wake and not self._wake_asked
+            if wake:
+                self._wake_asked = True
+        if appended.moved:
+            engine.batch_closed(place)
+        if wake:
+            self._call_on_loop(self._wake)
+        return RecordFuture(appended.batch, appended.index, engine.lock)
+
+    def _wake(self) -> None:
+        self._wake_asked = False
+        self.engine.wake()
+
+    async def until_queued(self, record: Encoded, wait_ms: float) -> RecordFuture:
+        """Wait until there is memory for a record. Raises BufferExhausted after `wait_ms`."""
+        return await self.engine.until_queued(partial(self._append, *record), record.place, wait_ms)
+
+    # -- interceptors --------------------------------------------------------------------------------------------------
+
+    def intercepted(
+        self, record: ProducerRecord, callback: Callback | None
+    ) -> tuple[str, Any, Any, Any, int | None, int | None, Callback | None]:
+        """Return a record as the interceptors want it, and a callback that tells them too."""
+        for interceptor in self._interceptors:
+            try:
+                record = interceptor.on_send(record)
+            except Exception:
+                logger.exception("interceptor %s failed in on_send", type(interceptor).__name__)
+        return (*record, self._acknowledging(callback))
+
+    def _acknowledging(self, callback: Callback | None) -> Callback:
+        def acknowledge(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            for interceptor in self._interceptors:
+                try:
+                    interceptor.on_acknowledgement(metadata, error)
+                except Exception:
+                    logger.exception("interceptor %s failed in on_acknowledgement", type(interceptor).__name__)
+            if callback is not None:
+                callback(metadata, error)
+
+        return acknowledge
+
+    # -- the rest ------------------------------------------------------------------------------------------------------
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send everything now and wait until it is delivered or failed. Raises ClientTimeout after `timeout` s."""
+        await self._within(self.engine.flush(), timeout)
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """Return the numbers of a topic's partitions; waits at most max.block.ms. Raises as `send`."""
+        return {one.partition for one in await self.describe_partitions(topic)}
+
+    async def describe_partitions(self, topic: str) -> list[PartitionInfo]:
+        """Return a topic's partitions with leaders and replicas; waits at most max.block.ms. Raises as `send`."""
+        self.engine.check_open()
+        if not self.knows(topic, None):
+            await self.until_known(topic, None)
+        return list(self.engine.cluster.view.topics[topic].partitions)
+
+    def bootstrap_connected(self) -> bool:
+        """Tell whether a connection to some broker is open."""
+        return self.engine.cluster.any_connected
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Return what is counted, by Kafka's names of groups and sensors (producer-metrics, producer-node-metrics)."""
+        return self.engine.metrics()
+
+    # -- transactions --------------------------------------------------------------------------------------------------
+
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """Once, before all else: fence every other producer of this id, and abort what it left open.
+
+        Like all methods of transactions it waits at most `timeout` seconds (None: max.block.ms), then ClientTimeout is
+        raised; it goes on, and the same method, called again, waits for it. All need transactional.id; without it, and
+        in the wrong order, they raise ClientError. When the producer has been fenced (PRODUCER_FENCED) or may not use
+        its id, each of them and `send` raise that KafkaError from then on: close it.
+        Raises also KafkaError (INVALID_TRANSACTION_TIMEOUT, TRANSACTIONAL_ID_AUTHORIZATION_FAILED …).
+        """
+        await self._transactions("init_transactions").initialise(self._timeout_ms(timeout))
+
+    async def begin_transaction(self) -> None:
+        """From here on every `send` belongs to the transaction. The brokers hear of it with the first record."""
+        self._transactions("begin_transaction").begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[Any, Any], group_metadata: ConsumerGroupMetadata, timeout: float | None = None
+    ) -> None:
+        """Commit these offsets of a consumer's group with the transaction, or not at all (KIP-447).
+
+        Each is the offset of the next record to read; `group_metadata` is `consumer.group_metadata()`, and the consumer
+        has enable.auto.commit=false. Raises AbortRequired, also when the member's generation is over; ClientTimeout.
+        """
+        driver = self._transactions("send_offsets_to_transaction")
+        wanted = arguments.offsets_to_commit(offsets)
+        if not isinstance(group_metadata, ConsumerGroupMetadata):
+            raise TypeError(f"group_metadata is consumer.group_metadata(), not {group_metadata!r}")
+        await driver.send_offsets(wanted, group_metadata, self._timeout_ms(timeout))
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """Deliver everything that was sent, then commit: it is in the log of its coordinator when this returns.
+
+        Raises AbortRequired when a record failed: then nothing is committed, and `abort_transaction()` is to be called.
+        After ClientTimeout the transaction may be committed or not: call this again to know.
+        """
+        await self._transactions("commit_transaction").commit(self._timeout_ms(timeout))
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """Give up everything that was sent in the transaction: records still queued fail with TransactionAborted."""
+        await self._transactions("abort_transaction").abort(self._timeout_ms(timeout))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """Begin a transaction; commit it at the end of the block, or abort it when the block raises."""
+        await self.begin_transaction()
+        try:
+            yield self
+        except BaseException:
+            await self.abort_transaction()
+            raise
+        try:
+            await self.commit_transaction()
+        except ClientError as error:
+            if error.requires_abort:
+                await self.abort_transaction()
+            raise
+
+    def _transactions(self, method: str) -> TransactionDriver:
+        engine = self.engine
+        engine.check_open()
+        if engine.transactions is None:
+            raise ClientError(f"{method}() needs transactional.id, which this producer was made without")
+        return engine.transactions
+
+    def _timeout_ms(self, timeout: float | None) -> float:
+        return self.config.max_block_ms if timeout is None else timeout * 1000
+
+
+def _abandon(engine: ProducerEngine) -> None:
+    engine.stop(ClientClosed("the producer was dropped before this record was acknowledged"))
+    engine.cluster.close()

@@ -1,0 +1,98 @@
+"""Checks of what applications hand in, before it gets anywhere: what is wrong is refused to whoever gave it.
+
+A wrong type is a TypeError, a value out of its range a ConfigError (which is a ValueError). Pure.
+"""
+
+import operator
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from odradek.client.errors import ConfigError
+from odradek.client.records import Headers, OffsetAndMetadata, TopicPartition
+
+HIGHEST_INT32, HIGHEST_INT64 = 2**31 - 1, 2**63 - 1
+TOPIC_CHARACTERS_LIMIT = 249
+LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+"""org.apache.kafka.common.internals.Topic."""
+
+
+def topic_name(given: Any) -> str:
+    """Return a topic's name. Raises TypeError, ConfigError for one that no cluster can have."""
+    if not isinstance(given, str):
+        raise TypeError(f"a topic is a text, not {type(given).__name__}: {given!r}")
+    if not LEGAL_TOPIC.fullmatch(given) or given in (".", "..") or len(given) > TOPIC_CHARACTERS_LIMIT:
+        raise ConfigError(
+            f"a topic's name has 1 to {TOPIC_CHARACTERS_LIMIT} letters, digits, dots, dashes and underscores, "
+            f"and is not . or ..: not {given[: TOPIC_CHARACTERS_LIMIT + 1]!r}"
+        )
+    return given
+
+
+def whole_number(given: Any, what: str, highest: int = HIGHEST_INT64, lowest: int = 0) -> int:
+    """Return an int from `lowest` to `highest`; numpy's are taken, floats and booleans not."""
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise TypeError(f"{what} is a whole number, not {type(given).__name__}: {given!r}")
+    number = operator.index(given)
+    if not lowest <= number <= highest:
+        raise ConfigError(f"{what} is from {lowest} to {highest}, not {number}")
+    return number
+
+
+def topic_partition(given: Any) -> TopicPartition:
+    """Return a TopicPartition; any pair of topic and number is taken, also another client's."""
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise TypeError(f"a partition is a TopicPartition(topic, number), not {type(given).__name__}: {given!r}")
+    topic, partition = given
+    return TopicPartition(topic_name(topic), whole_number(partition, "a partition's number", HIGHEST_INT32))
+
+
+def topic_partitions(given: Iterable[Any]) -> list[TopicPartition]:
+    """Return TopicPartitions, each once, in the order given."""
+    if isinstance(given, (str, bytes, TopicPartition)):
+        raise TypeError(f"partitions are a list of TopicPartition, not {given!r}")
+    return list(dict.fromkeys(topic_partition(one) for one in given))
+
+
+def offset(given: Any) -> int:
+    """Return an offset: 0 or more."""
+    return whole_number(given, "an offset")
+
+
+def timestamp_ms(given: Any) -> int:
+    """Return a time in milliseconds since 1970."""
+    return whole_number(given, "a timestamp in milliseconds since 1970")
+
+
+def offsets_to_commit(given: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return offsets by partition; each is that of the next record, as a number or with metadata."""
+    wanted = {}
+    for where, position in given.items():
+        if isinstance(position, tuple):
+            number, metadata, *rest = (*position, "") if len(position) == 1 else position
+            epoch = rest[0] if rest and rest[0] is not None else -1
+            if not isinstance(metadata or "", str):
+                raise TypeError(f"the metadata of an offset is a text, not {type(metadata).__name__}")
+            wanted[topic_partition(where)] = OffsetAndMetadata(offset(number), metadata or "", epoch)
+        else:
+            wanted[topic_partition(where)] = OffsetAndMetadata(offset(position))
+    return wanted
+
+
+def headers(given: Any) -> Headers:
+    """Return headers as they are now: the caller may use its list again. None, pairs and a mapping are taken."""
+    if given is None:
+        return ()
+    pairs = given.items() if isinstance(given, Mapping) else given
+    if isinstance(pairs, (str, bytes)):
+        raise TypeError(f"headers are pairs of a text and bytes or None, not {given!r}")
+    return tuple(_header(pair) for pair in pairs)
+
+
+def _header(pair: Any) -> tuple[str, bytes | None]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise TypeError(f"a header is a pair of a text and bytes or None, not {pair!r}")
+    name, content = pair
+    if not isinstance(name, str) or not (content is None or isinstance(content, (bytes, bytearray, memoryview))):
+        raise TypeError(f"a header is a text and bytes or None, not {name!r} and {type(content).__name__}")
+    return name, content if content is None or type(content) is bytes else bytes(content)

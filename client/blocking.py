@@ -1,0 +1,88 @@
+"""Blocking clients: an asyncio client on a thread of its own, and a thread that waits for its coroutines."""
+
+import asyncio
+import atexit
+import logging
+import warnings
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, Protocol, TypeVar
+
+from odradek.client.errors import ClientError
+from odradek.client.loop_thread import LoopThread
+
+logger = logging.getLogger(__name__)
+
+
+class Core(Protocol):
+    """An asyncio client, as far as all have it."""
+
+    def open(self, loop: asyncio.AbstractEventLoop, *, from_other_threads: bool = False) -> None:
+        """Begin on the running loop."""
+
+    async def abandon(self) -> None:
+        """End in a way that needs nothing of the application."""
+
+    @property
+    def undelivered(self) -> int:
+        """Records that were sent and are not delivered."""
+
+
+Client = TypeVar("Client", bound=Core)
+Result = TypeVar("Result")
+_open: "weakref.WeakSet[Blocking[Any]]" = weakref.WeakSet()
+
+
+class Blocking(Generic[Client]):
+    """A bridge from any thread to an asyncio client. When it is dropped unclosed it warns, and clears up behind it."""
+
+    _core: Client
+    _thread: LoopThread
+
+    def _begin(self, core: Client, client_id: str) -> None:
+        self._core = core
+        self._thread = LoopThread(f"odradek-{client_id}")
+        self._closed = False
+        try:
+            self._thread.call(lambda: core.open(self._thread.loop, from_other_threads=True))
+        except BaseException:
+            self._thread.stop()
+            raise
+        _open.add(self)
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self._thread.run(work)
+
+    def _end(self) -> None:
+        self._closed = True
+        _open.discard(self)
+        self._thread.stop()
+
+    def __del__(self) -> None:
+        if self.__dict__.get("_closed") is False and self._thread.running:
+            self._warn_dropped()
+            core: Client = self._core
+            self._thread.stop_after(core.abandon)
+
+    def _warn_dropped(self) -> None:
+        left = self._core.undelivered
+        said = f"{type(self).__name__} was dropped without close()" + (
+            f": {left} record(s) not delivered" if left else ""
+        )
+        warnings.warn(said, ResourceWarning, stacklevel=3, source=self)
+
+
+@atexit.register
+def _close_all() -> None:
+    """The program ends: what is still open is given up in order, so that a group need not wait for a timeout."""
+    for one in list(_open):
+        if one._thread.running:
+            one._warn_dropped()
+            try:
+                one._run(one._core.abandon())
+            except ClientError as error:
+                logger.debug("at exit: %s", error)
+            one._end()
+
+
+AnyFunction = Callable[..., Any]
