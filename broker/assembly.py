@@ -2,16 +2,18 @@
 
 from dataclasses import dataclass
 
+from odradek.broker.cluster.broker_client import BrokerClient, BrokerClients
+from odradek.broker.cluster.identity import Identity
+from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache, Node
+from odradek.broker.cluster.peer import Peer
+from odradek.broker.cluster.topic_creation import TopicCreation
 from odradek.broker.config import BrokerConfig
 from odradek.broker.coordinators import InternalTopics, ReplicatedTopicStorage
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.groups.config import GroupConfig
 from odradek.broker.groups.coordinator import GroupCoordinator
-from odradek.broker.identity import Identity
 from odradek.broker.log.log_manager import LogManager
-from odradek.broker.metadata import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache, Node
 from odradek.broker.network.limits import ConnectionLimits
-from odradek.broker.network.peer import Peer
 from odradek.broker.network.server import SocketServer
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
@@ -19,14 +21,13 @@ from odradek.broker.replication.alter_partition_manager import AlterPartitionMan
 from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.fetcher import FetcherLimits
-from odradek.broker.replication.fetcher_manager import FetcherManager, PeerFactory
+from odradek.broker.replication.fetcher_manager import FetcherManager
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.replication.throttling import Throttling, Windows
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.registry import HANDLERS, SERVED
 from odradek.broker.services import Services
 from odradek.broker.tasks.producer_ids import ProducerIds
-from odradek.broker.tasks.topic_creation import TopicCreation
 from odradek.broker.tasks.transaction_markers import TransactionMarkers
 from odradek.broker.tasks.transaction_verification import TransactionVerification
 from odradek.broker.transactions.config import TransactionConfig
@@ -35,6 +36,7 @@ from odradek.broker.world import World
 from odradek.controller.channels import BrokerChannels
 from odradek.controller.config import ControllerConfig
 from odradek.controller.loop import Controller
+from odradek.world.tasks import Tasks
 from odradek.zk_schema.store import Store
 
 
@@ -43,7 +45,7 @@ class Assembly:
     """What the server starts and stops."""
 
     services: Services
-    connect: PeerFactory
+    client: BrokerClients
     fetchers: FetcherManager
     throttling: Throttling
     altering: AlterPartitionManager
@@ -58,14 +60,18 @@ def assemble(
     identity: Identity,
     logs: LogManager,
     sockets: SocketServer,
+    tasks: Tasks,
 ) -> Assembly:
-    """Make the objects of one broker around its opened logs and its bound sockets."""
+    """Make the objects of one broker around its opened logs and its bound sockets. `tasks` starts their tasks."""
     config = dynamic.config
     listener = config.inter_broker_listener_name
     metadata = MetadataCache()
 
     def connect(node: Node, client_id: str) -> Peer:
         return Peer(world.network, world.clock, node.host, node.port, client_id)
+
+    def client(client_id: str) -> BrokerClient:
+        return BrokerClient(world.network, world.clock, metadata, listener, client_id)
 
     def broker_epoch() -> int:
         return identity.broker_epoch
@@ -92,6 +98,7 @@ def assemble(
         identity=identity,
         config=config,
         clock=world.clock,
+        tasks=tasks,
         random=world.random,
         zookeeper=store,
         logs=logs,
@@ -101,7 +108,7 @@ def assemble(
         fetch_sessions=FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots, world.random, sockets.purgatory
         ),
-        producer_ids=ProducerIds(identity.broker_id, broker_epoch, metadata, connect, listener),
+        producer_ids=ProducerIds(identity.broker_id, broker_epoch, client),
         groups=groups,
         transactions=transactions,
         verification=TransactionVerification(identity.broker_id, metadata, connect, listener, transactions),
@@ -110,7 +117,7 @@ def assemble(
         learn_topic_settings=dynamic.learn,
         auto_create_topic=creation.create,
     )
-    return Assembly(services, connect, fetchers, throttling, altering, markers, sockets)
+    return Assembly(services, client, fetchers, throttling, altering, markers, sockets)
 
 
 def make_sockets(config: BrokerConfig, world: World) -> SocketServer:

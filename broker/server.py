@@ -11,9 +11,13 @@ import logging
 from collections.abc import Callable, Sequence
 
 from odradek.broker.assembly import Assembly, assemble, controller_config, dispatcher, make_sockets, set_rates
+from odradek.broker.cluster.directory_events import DirectoryEvents
+from odradek.broker.cluster.identity import Identity
+from odradek.broker.cluster.registration import BrokerLifecycle
+from odradek.broker.cluster.shutdown import move_leaders_away
+from odradek.broker.cluster.unclean_restart import wait_until_out_of_isr
 from odradek.broker.config import BrokerConfig
 from odradek.broker.dynamic_config import DynamicConfig
-from odradek.broker.identity import Identity
 from odradek.broker.log.compaction.scheduler import CompactionSettings
 from odradek.broker.log.directories.directory_files import Identity as DirectoryOwner
 from odradek.broker.log.directories.directory_files import Owner
@@ -22,12 +26,9 @@ from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import Intervals, Key, LogManager
 from odradek.broker.network.server import SocketServer
 from odradek.broker.services import Services
-from odradek.broker.tasks.directory_events import DirectoryEvents
-from odradek.broker.tasks.membership import Membership
-from odradek.broker.tasks.returning import until_not_counted_on
-from odradek.broker.tasks.shutdown import move_leaders_away
 from odradek.broker.world import World
 from odradek.world.clock import Timer
+from odradek.world.tasks import Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
 from odradek.zk_schema.store import ConnectionLost, Store
@@ -61,12 +62,14 @@ class BrokerServer:
     def __init__(self, config: BrokerConfig, world: World) -> None:
         self.config, self._world = config, world
         self.broken = asyncio.Event()
+        self.tasks = Tasks(world.clock, self._break)
+        """All tasks of this broker."""
         self._sockets: SocketServer = make_sockets(config, world)
         self._store: Store | None = None
         self._logs: LogManager | None = None
         self._dynamic: DynamicConfig | None = None
         self._directory_events: DirectoryEvents | None = None
-        self._membership: Membership | None = None
+        self._lifecycle: BrokerLifecycle | None = None
         self._assembly: Assembly | None = None
         self._timers: dict[str, Timer] = {}
 
@@ -95,7 +98,7 @@ class BrokerServer:
         )
         await self._dynamic.start()
         await self._open_logs(logs, identity)
-        self._assembly = assemble(self._dynamic, self._world, store, identity, logs, self._sockets)
+        self._assembly = assemble(self._dynamic, self._world, store, identity, logs, self._sockets, self.tasks)
         services = self._assembly.services
         self._directory_events = DirectoryEvents(store, self._world.clock, identity.broker_id)
         logs.protect_from(self._high_watermark_of)
@@ -204,13 +207,13 @@ class BrokerServer:
         assert self._assembly is not None
         registration = BrokerRegistration(identity.broker_id, tuple(endpoints), rack=self.config.broker_rack)
         registrar = Registrar(store, self._world.clock, registration)
-        self._membership = Membership(store, identity, self._assembly.services.control, registrar, self._id_taken)
+        self._lifecycle = BrokerLifecycle(store, identity, self._assembly.services.control, registrar, self._break)
         assert self._logs is not None
         torn = [(one.topic, one.partition) for one in self._logs.all_logs() if one.clean_end_offset < 0]
         clock, timeout_ms = self._world.clock, self.config.zookeeper_session_timeout_ms
-        await until_not_counted_on(store, clock, identity.broker_id, torn, timeout_ms)
+        await wait_until_out_of_isr(store, clock, identity.broker_id, torn, timeout_ms)
         try:
-            await self._membership.join()
+            await self._lifecycle.join()
         except BrokerIdInUse as taken:
             raise StartFailure(str(taken)) from taken
 
@@ -256,8 +259,7 @@ class BrokerServer:
         if self._directory_events is not None:
             self._directory_events.changed()
         if self._logs is not None and not self._logs.online():
-            log.critical("no log directory is left: stopping")
-            self.broken.set()
+            self._break("no log directory is left")
 
     def _ask_for_refused_replicas(self) -> None:
         """A full disk may have room again: the controller asks for our replicas once more."""
@@ -267,8 +269,8 @@ class BrokerServer:
             control.lacks_room = False
             self._directory_events.changed()
 
-    def _id_taken(self, taken: BrokerIdInUse) -> None:
-        log.critical("%s: stopping", taken)
+    def _break(self, reason: object) -> None:
+        log.critical("%s: stopping", reason)
         self.broken.set()
 
     # ---- stop
@@ -278,7 +280,7 @@ class BrokerServer:
         assert self._assembly is not None
         services = self._assembly.services
         if self.config.controlled_shutdown_enable and not self.broken.is_set():
-            await move_leaders_away(services, self._assembly.connect)
+            await move_leaders_away(services, self._assembly.client)
         await self.abort()
         log.info("broker %d has stopped", services.identity.broker_id)
 
@@ -286,12 +288,13 @@ class BrokerServer:
         """Everything that was started, ended; harmless at any point of a start that failed."""
         for timer in self._timers.values():
             timer.cancel()
+        self.tasks.close()
         if self._dynamic is not None:
             self._dynamic.stop()
         if self._directory_events is not None:
             self._directory_events.stop()
-        if self._membership is not None:
-            self._membership.leave()
+        if self._lifecycle is not None:
+            self._lifecycle.leave()
         self._sockets.stop_listening()
         if self._assembly is not None:
             self._assembly.services.groups.stop()
@@ -300,6 +303,7 @@ class BrokerServer:
             self._assembly.altering.close()
             self._assembly.markers.close()
             self._assembly.services.verification.close()
+            self._assembly.services.producer_ids.close()
             await self._assembly.services.controller.stop()
         self._sockets.close()
         if self._logs is not None and self._assembly is not None:

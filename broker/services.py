@@ -4,11 +4,11 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from odradek.broker.cluster.identity import Identity
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.config import BrokerConfig
 from odradek.broker.groups.coordinator import GroupCoordinator
-from odradek.broker.identity import Identity
 from odradek.broker.log.log_manager import LogManager
-from odradek.broker.metadata import MetadataCache
 from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.replica_manager import ReplicaManager
@@ -18,6 +18,7 @@ from odradek.broker.transactions.coordinator import TransactionCoordinator
 from odradek.controller.loop import Controller
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock
+from odradek.world.tasks import Tasks
 from odradek.zk_schema.store import Store
 
 
@@ -28,6 +29,7 @@ class Services:
     identity: Identity
     config: BrokerConfig
     clock: Clock
+    tasks: Tasks
     random: random.Random
     zookeeper: Store
     logs: LogManager

@@ -38,7 +38,7 @@ class Channels(Protocol):
 
 
 class Connection(Protocol):
-    """What is needed of odradek.broker.network.peer.Peer."""
+    """What is needed of odradek.broker.cluster.peer.Peer."""
 
     async def request(self, message: Message, version: int, timeout_ms: float) -> Message:
         """Raises OSError when the broker cannot be reached or does not answer in time."""

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.broker.metadata import MetadataCache, Node
+from odradek.broker.cluster.metadata_cache import MetadataCache, Node
 from odradek.broker.replication.fetcher_manager import PeerFactory
 from odradek.broker.replication.partition import PendingIsr
 from odradek.broker.replication.replica_manager import ReplicaManager
@@ -24,7 +24,7 @@ from odradek.protocol.messages.alter_partition import (
 from odradek.world.clock import Clock
 
 if TYPE_CHECKING:
-    from odradek.broker.network.peer import Peer
+    from odradek.broker.cluster.peer import Peer
 
 log = logging.getLogger(__name__)
 

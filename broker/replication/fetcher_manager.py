@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from odradek.broker.metadata import MetadataCache, Node
+from odradek.broker.cluster.metadata_cache import MetadataCache, Node
 from odradek.broker.replication.fetcher import FETCH_VERSION, FetcherCore, FetcherLimits, PartitionFetchState
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttle
@@ -21,7 +21,7 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.world.clock import Clock
 
 if TYPE_CHECKING:
-    from odradek.broker.network.peer import Peer
+    from odradek.broker.cluster.peer import Peer
 
 log = logging.getLogger(__name__)
 

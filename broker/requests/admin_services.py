@@ -5,8 +5,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.config import BrokerConfig
-from odradek.broker.metadata import MetadataCache
 from odradek.controller.loop import Controller
 from odradek.controller.topic_admin import Defaults
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -67,12 +67,12 @@ async def until_metadata(broker: AdminServices, satisfied: Callable[[], bool], t
     if timeout_ms <= 0:
         give_up()
     timer = broker.clock.call_later(timeout_ms, give_up)
-    broker.metadata.on_update.add(look)
+    broker.metadata.subscribe(look)
     try:
         return await decided
     finally:
         timer.cancel()
-        broker.metadata.on_update.discard(look)
+        broker.metadata.unsubscribe(look)
 
 
 def has_leaders(broker: AdminServices, topic: str, partitions: int) -> bool:

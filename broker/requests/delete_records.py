@@ -8,7 +8,7 @@ all the same.
 
 from collections.abc import Callable, Sequence
 
-from odradek.broker.metadata import INTERNAL_TOPICS
+from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.replication.partition import Partition
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.services import Services

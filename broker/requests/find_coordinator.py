@@ -10,7 +10,7 @@ A transaction's coordinator is found in the same way, in `__transaction_state`. 
 
 from typing import NamedTuple
 
-from odradek.broker.metadata import CONSUMER_OFFSETS, TRANSACTION_STATE, Node
+from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE, Node
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode

@@ -9,7 +9,7 @@ control is not built. A topic with neither name nor id is UNKNOWN_SERVER_ERROR, 
 
 from collections.abc import Sequence
 
-from odradek.broker.metadata import INTERNAL_TOPICS
+from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.requests.authorized_operations import ALL_OF_CLUSTER, ALL_OF_TOPIC
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services

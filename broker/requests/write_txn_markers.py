@@ -11,8 +11,8 @@ Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 3.9.
 
 from typing import NamedTuple
 
+from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.broker.log.batch_checks import Origin
-from odradek.broker.metadata import CONSUMER_OFFSETS
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.services import Services

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
-from odradek.broker.metadata import MetadataCache
-from odradek.broker.replication.fetcher_manager import PeerFactory
-from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.broker.cluster.broker_client import BrokerClients
+from odradek.broker.cluster.peer import BrokerUnreachable
+from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 VERSION = 0
@@ -19,18 +19,15 @@ class ProducerIds:
     Ids that are left over when the broker stops are never used.
     """
 
-    def __init__(
-        self,
-        broker_id: int,
-        broker_epoch: Callable[[], int],
-        metadata: MetadataCache,
-        connect: PeerFactory,
-        listener: str,
-    ) -> None:
+    def __init__(self, broker_id: int, broker_epoch: Callable[[], int], clients: BrokerClients) -> None:
         self._broker_id, self._broker_epoch = broker_id, broker_epoch
-        self._metadata, self._connect, self._listener = metadata, connect, listener
+        self._client = clients(f"producer-ids-{broker_id}")
         self._next, self._end = 0, 0
         self._fetching = asyncio.Lock()
+
+    def close(self) -> None:
+        """Give up what is in flight."""
+        self._client.close()
 
     async def next(self) -> int:
         """A producer id that nobody else has. Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, which clients retry."""
@@ -41,23 +38,14 @@ class ProducerIds:
             return self._next - 1
 
     async def _fetch_block(self) -> tuple[int, int]:
-        node = self._metadata.node(self._metadata.controller_id, self._listener)
-        if node is None:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "there is no controller to ask for producer ids")
-        peer = self._connect(node, f"producer-ids-{self._broker_id}")
+        request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         try:
-            response = await peer.request(
-                AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch()),
-                VERSION,
-                REQUEST_TIMEOUT_MS,
-            )
-        except (OSError, TimeoutError) as error:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"controller {node.id}: {error}") from error
-        finally:
-            peer.close()
+            response = await self._client.to_controller(request, VERSION, REQUEST_TIMEOUT_MS)
+        except BrokerUnreachable as error:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"no producer ids: {error}") from error
         assert isinstance(response, AllocateProducerIdsResponse)
         if response.error_code != ErrorCode.NONE:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode(response.error_code).name)
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error_code(response.error_code).name)
         first, count = response.producer_id_start, response.producer_id_len
         if first < self._end or count <= 0 or first > LARGEST_PRODUCER_ID - count:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{count} producer ids from {first} are no block")

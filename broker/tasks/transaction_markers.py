@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
 
-from odradek.broker.metadata import MetadataCache, Node
-from odradek.broker.network.peer import Peer
+from odradek.broker.cluster.metadata_cache import MetadataCache, Node
+from odradek.broker.cluster.peer import Peer
 from odradek.broker.replication.fetcher_manager import PeerFactory
 from odradek.broker.transactions.ending import Ending
 from odradek.broker.transactions.transaction import TopicPartition

@@ -7,8 +7,8 @@ hold back all readers of committed data. Source: AddPartitionsToTxnManager.scala
 import logging
 from collections.abc import Collection
 
-from odradek.broker.metadata import TRANSACTION_STATE, MetadataCache, Node
-from odradek.broker.network.peer import Peer
+from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE, MetadataCache, Node
+from odradek.broker.cluster.peer import Peer
 from odradek.broker.replication.fetcher_manager import PeerFactory
 from odradek.broker.transactions.coordinator import TransactionCoordinator
 from odradek.broker.transactions.transaction import Producer, TopicPartition

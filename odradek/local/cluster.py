@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from odradek.broker.network.peer import Peer, PeerUnreachable
+from odradek.broker.cluster.peer import BrokerUnreachable, Peer
 from odradek.local.broker_files import HOST, SESSION_TIMEOUT_MS, BrokerFile
 from odradek.local.ports import check_port_free
 from odradek.local.processes import Child, read_pid
@@ -243,7 +243,7 @@ class LocalCluster:
     async def _ask(self, peer: Peer) -> MetadataResponse | None:
         try:
             answer = await peer.request(MetadataRequest(topics=[]), METADATA_VERSION, PROBE_TIMEOUT_MS)
-        except (PeerUnreachable, MalformedMessage):
+        except (BrokerUnreachable, MalformedMessage):
             return None
         assert isinstance(answer, MetadataResponse), answer
         return answer

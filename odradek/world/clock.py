@@ -29,6 +29,16 @@ class Clock(Protocol):
         """Run `callback` once, on the loop, after what is running now."""
 
 
+async def sleep(clock: Clock, delay_ms: float) -> None:
+    """Pause the calling task, on a clock that may be a virtual one."""
+    over = asyncio.Event()
+    timer = clock.call_later(delay_ms, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()
+
+
 class StandingClock:
     """Always the same time, no timers: for work that is done from beginning to end in one go."""
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from odradek.world.clock import Clock
+from odradek.world.clock import Clock, sleep
 
 log = logging.getLogger(__name__)
 
@@ -70,12 +70,4 @@ class Tasks:
                     self._end(f"task {name} has died: {type(error).__name__}: {error}")
             if on_death is not OnDeath.RESTART:
                 return
-            await self._pause()
-
-    async def _pause(self) -> None:
-        over = asyncio.Event()
-        timer = self._clock.call_later(RESTART_PAUSE_MS, over.set)
-        try:
-            await over.wait()
-        finally:
-            timer.cancel()
+            await sleep(self._clock, RESTART_PAUSE_MS)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from odradek.broker.network.peer import Peer
+from odradek.broker.cluster.peer import Peer
 from odradek.broker.requests.registry import SERVED
 from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.fields import Message

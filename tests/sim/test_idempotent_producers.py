@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.network.peer import Peer
+from odradek.broker.cluster.peer import Peer
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.network.peer import Peer
+from odradek.broker.cluster.peer import Peer
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

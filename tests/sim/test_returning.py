@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from odradek.broker.network.peer import Peer
+from odradek.broker.cluster.peer import Peer
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster

@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from odradek.broker.metadata import CONSUMER_OFFSETS
+from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest

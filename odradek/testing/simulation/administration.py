@@ -4,7 +4,7 @@ other brokers and to other log directories, copying is throttled, leaders are as
 import random
 from typing import Any
 
-from odradek.broker.network.peer import Peer
+from odradek.broker.cluster.peer import Peer
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.alter_partition_reassignments import (

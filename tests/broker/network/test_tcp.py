@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import uvloop
 
+from odradek.broker.cluster.peer import Peer
 from odradek.broker.network.limits import ConnectionLimits
-from odradek.broker.network.peer import Peer
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.testing.simulated_files import SimulatedFiles

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.config import BrokerConfig, Given, build_config
-from odradek.broker.metadata import MetadataCache
 from odradek.broker.requests import (
     allocate_producer_ids,
     alter_partition,

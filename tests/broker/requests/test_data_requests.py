@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from odradek.broker.network.peer import Peer
+from odradek.broker.cluster.peer import Peer
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.message_set import down_convert, up_convert

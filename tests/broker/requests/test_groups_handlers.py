@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
+from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE, MetadataCache
 from odradek.broker.groups.config import GROUP_METADATA_TOPIC, GroupConfig
 from odradek.broker.groups.coordinator import GroupCoordinator
 from odradek.broker.internal_topics.partitioning import partition_for
-from odradek.broker.metadata import TRANSACTION_STATE, MetadataCache
 from odradek.broker.requests import (
     delete_groups,
     describe_groups,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.network.peer import Peer
+from odradek.broker.cluster.peer import Peer
 from odradek.broker.replication import log_copy
 from odradek.broker.requests import describe_log_dirs
 from odradek.broker.requests.outcome import RequestContext

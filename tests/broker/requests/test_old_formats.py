@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from odradek.broker.network.peer import Peer
+from odradek.broker.cluster.peer import Peer
 from odradek.broker.replication.conversion import CONVERTED_BYTES_MAX
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.progress import FollowerProgress

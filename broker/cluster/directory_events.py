@@ -8,8 +8,7 @@ before the broker is registered needs no word: the controller asks anyway. Sourc
 import asyncio
 import logging
 
-from odradek.broker.tasks.shutdown import sleep
-from odradek.world.clock import Clock
+from odradek.world.clock import Clock, sleep
 from odradek.zk_schema.store import NotAuthorized, Store, StoreError
 from odradek.zk_schema.znodes.notifications import LOG_DIR_EVENT_PREFIX, encode_log_dir_event
 

@@ -3,8 +3,8 @@
 import random
 from collections.abc import Callable
 
+from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache
 from odradek.broker.config import BrokerConfig
-from odradek.broker.metadata import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache
 from odradek.controller.topic_admin import (
     CONSUMER_OFFSETS_SETTINGS,
     TRANSACTION_STATE_SETTINGS,

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from odradek.broker.identity import Identity
+from odradek.broker.cluster.identity import Identity
 from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.store import Connected, Expired, Store, StoreEvent, Suspended
@@ -12,7 +12,7 @@ from odradek.zk_schema.store import Connected, Expired, Store, StoreEvent, Suspe
 log = logging.getLogger(__name__)
 
 
-class Membership:
+class BrokerLifecycle:
     """Registers the broker, and again after each expired session.
 
     While the session is gone another broker may lead what we led, so nothing is led here until a controller says so to

@@ -31,8 +31,8 @@ REQUESTS_MAX = 1000
 CORRELATION_IDS = 1 << 31
 
 
-class PeerUnreachable(OSError):  # noqa: N818 - named as the states of a peer are
-    """There is no answer and there will be none: no connection, a broken one, or none in time."""
+class BrokerUnreachable(OSError):  # noqa: N818 - the state of a broker, as its users put it
+    """No answer will come: there is no connection, it broke, time is over, or the request was given up."""
 
 
 class _Request:
@@ -173,7 +173,7 @@ class Peer:
     async def request(self, message: Message, version: int, timeout_ms: float) -> Message:
         """Send a request, connecting before if needed, and wait for its answer for `timeout_ms` in all.
 
-        Raises PeerUnreachable. The `records` of the answer are the caller's, for as long as it holds them.
+        Raises BrokerUnreachable. The `records` of the answer are the caller's, for as long as it holds them.
         """
         under_way = len(self._unsent) + (len(self._link.sent) if self._link else 0)
         if self._closed or under_way >= REQUESTS_MAX:
@@ -192,13 +192,13 @@ class Peer:
         finally:
             timer.cancel()
 
-    def close(self) -> None:
-        """Drop the connection; what is under way fails, and so do later requests. Harmless twice."""
+    def close(self, reason: str = "closed here") -> None:
+        """Drop the connection; what is under way fails for that reason, and so do later requests. Harmless twice."""
         self._closed = True
         self._stop_connecting()
         if self._link is not None:
-            self._link.close("closed here")
-        self._fail(self._unsent, "closed here")
+            self._link.close(reason)
+        self._fail(self._unsent, reason)
 
     async def _connect(self) -> None:
         try:
@@ -240,5 +240,5 @@ class Peer:
             if not answer.done():
                 answer.set_exception(self._unreachable(reason))
 
-    def _unreachable(self, reason: str) -> PeerUnreachable:
-        return PeerUnreachable(f"{self.host}:{self.port}: {reason}")
+    def _unreachable(self, reason: str) -> BrokerUnreachable:
+        return BrokerUnreachable(f"{self.host}:{self.port}: {reason}")

@@ -11,8 +11,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from odradek.broker.tasks.shutdown import sleep
-from odradek.world.clock import Clock
+from odradek.world.clock import Clock, sleep
 from odradek.zk_schema.store import NoNode, Store, StoreError
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
@@ -27,7 +26,7 @@ CONTROLLER_PATIENCE_MS = 10_000
 """How long a controller may take, after our old session has ended; then we go on as Kafka does at once."""
 
 
-async def until_not_counted_on(
+async def wait_until_out_of_isr(
     store: Store, clock: Clock, broker_id: int, partitions: Sequence[tuple[str, int]], session_timeout_ms: int
 ) -> None:
     """Return when none of these partitions, whose logs were not closed, counts on us beside another live broker."""

@@ -48,8 +48,19 @@ class MetadataCache:
         self.topics: dict[str, dict[int, UpdateMetadataPartitionState]] = {}
         self.names = TopicNames({}, {})
         self.controller_id = NO_CONTROLLER
-        self.on_update: set[Callable[[], object]] = set()
-        """Called after every update: requests that wait until this broker knows what they have brought about."""
+        self._subscribers: dict[Callable[[], object], None] = {}
+
+    def subscribe(self, look: Callable[[], object]) -> None:
+        """Call `look` after every update, and whenever the controller is another broker.
+
+        For requests that wait until this broker knows what they have brought about, and for clients that give up
+        requests to a broker which is not there any more.
+        """
+        self._subscribers[look] = None
+
+    def unsubscribe(self, look: Callable[[], object]) -> None:
+        """End a subscription. Harmless where there is none."""
+        self._subscribers.pop(look, None)
 
     def update(self, request: UpdateMetadataRequest) -> list[tuple[str, int]]:
         """Take over what a controller says; returns the partitions that it has deleted."""
@@ -74,9 +85,12 @@ class MetadataCache:
             if not partitions:
                 del self.topics[topic.topic_name]
                 self.names.names_by_id.pop(self.names.ids_by_name.pop(topic.topic_name, ZERO_UUID), None)
-        for look in tuple(self.on_update):
-            look()
+        self._tell()
         return deleted
+
+    def _tell(self) -> None:
+        for look in tuple(self._subscribers):
+            look()
 
     def _name(self, topic: str, topic_id: bytes) -> None:
         former = self.names.ids_by_name.get(topic)
@@ -88,7 +102,9 @@ class MetadataCache:
 
     def controller_changed(self, broker_id: int) -> None:
         """ZooKeeper says who the controller is (NO_CONTROLLER: nobody), before it has told us itself."""
-        self.controller_id = broker_id
+        if broker_id != self.controller_id:
+            self.controller_id = broker_id
+            self._tell()
 
     def is_alive(self, broker_id: int) -> bool:
         return broker_id in self.brokers

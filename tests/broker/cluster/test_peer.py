@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.network.peer import REQUESTS_MAX, Peer, PeerUnreachable
+from odradek.broker.cluster.peer import REQUESTS_MAX, BrokerUnreachable, Peer
 from odradek.protocol.headers import encode_response
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -39,7 +39,7 @@ def test_it_connects_when_needed_and_stays_connected(play: Any) -> None:
         assert harness.handlers.contexts[0].client_id == "broker-1"
         peer.close()
         peer.close()
-        with pytest.raises(PeerUnreachable, match="closed here"):
+        with pytest.raises(BrokerUnreachable, match="closed here"):
             await beat(peer, 3)
 
     play(scenario)
@@ -86,7 +86,7 @@ def test_records_stay_valid_while_other_answers_come(play: Any) -> None:
 def test_nobody_there(play: Any) -> None:
     async def scenario(harness: Any) -> None:
         peer = peer_of(harness, port=1)
-        with pytest.raises(PeerUnreachable, match=r"broker:1: .*refused"):
+        with pytest.raises(BrokerUnreachable, match=r"broker:1: .*refused"):
             await beat(peer, 1)
 
     play(scenario)
@@ -99,7 +99,7 @@ def test_it_connects_again_after_the_connection_broke(play: Any) -> None:
         await harness.settle()
         harness.network.reset("client")
         results = await asyncio.gather(*under_way, return_exceptions=True)
-        assert all(isinstance(result, PeerUnreachable) for result in results)
+        assert all(isinstance(result, BrokerUnreachable) for result in results)
         assert not peer.connected
         assert await beat(peer, 7) == 7
 
@@ -109,7 +109,7 @@ def test_it_connects_again_after_the_connection_broke(play: Any) -> None:
 def test_the_other_side_closes(play: Any) -> None:
     async def scenario(harness: Any) -> None:
         peer = peer_of(harness)
-        with pytest.raises(PeerUnreachable, match="closed by the other side"):
+        with pytest.raises(BrokerUnreachable, match="closed by the other side"):
             await beat(peer, 1, "silent-close")
         assert await beat(peer, 2) == 2
 
@@ -122,10 +122,10 @@ def test_no_answer_in_time_ends_the_connection(play: Any) -> None:
         assert await beat(peer, 1) == 1
         began_ms = harness.clock.monotonic_ms()
         patient = asyncio.ensure_future(beat(peer, 2, "overtaken"))
-        with pytest.raises(PeerUnreachable, match="no answer within 300 ms"):
+        with pytest.raises(BrokerUnreachable, match="no answer within 300 ms"):
             await beat(peer, 3, "overtaken", 300)
         assert 299 < harness.clock.monotonic_ms() - began_ms < 310
-        with pytest.raises(PeerUnreachable):
+        with pytest.raises(BrokerUnreachable):
             await patient
         assert not peer.connected
         assert await beat(peer, 4) == 4
@@ -137,7 +137,7 @@ def test_a_cut_network_and_its_healing(play: Any) -> None:
     async def scenario(harness: Any) -> None:
         peer = peer_of(harness)
         harness.network.cut("client", "broker")
-        with pytest.raises(PeerUnreachable, match="no answer within 200 ms"):
+        with pytest.raises(BrokerUnreachable, match="no answer within 200 ms"):
             await beat(peer, 1, timeout_ms=200)
         waiting = asyncio.ensure_future(beat(peer, 2))
         await harness.settle(1000)
@@ -171,7 +171,7 @@ def test_nonsense_ends_the_connection(play: Any, answer: bytes) -> None:
     async def scenario(harness: Any) -> None:
         harness.network.listen("odd", 1234, lambda endpoint: endpoint.send(answer))
         peer = peer_of(harness, "odd", 1234)
-        with pytest.raises(PeerUnreachable, match="not understood"):
+        with pytest.raises(BrokerUnreachable, match="not understood"):
             await beat(peer, 1)
         assert not peer.connected
 
@@ -220,10 +220,10 @@ def test_only_so_many_requests_may_wait(play: Any) -> None:
         harness.network.cut("client", "broker")
         waiting = [asyncio.ensure_future(beat(peer, number)) for number in range(REQUESTS_MAX)]
         await harness.settle()
-        with pytest.raises(PeerUnreachable, match="requests wait already"):
+        with pytest.raises(BrokerUnreachable, match="requests wait already"):
             await beat(peer, 0)
         peer.close()
         results = await asyncio.gather(*waiting, return_exceptions=True)
-        assert all(isinstance(result, PeerUnreachable) for result in results)
+        assert all(isinstance(result, BrokerUnreachable) for result in results)
 
     play(scenario)
