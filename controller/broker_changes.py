@@ -53,7 +53,7 @@ async def _started(tenure: Tenure, brokers: list[int]) -> None:
     for broker_id in brokers:
         state.offline_directories.pop(broker_id, None)
     await tenure.tell([], state.brokers.keys() - set(brokers))
-    await tenure.tell(state.leaderships, brokers)
+    await tenure.tell_everything(brokers)
     replicas = state.replicas_on(brokers)
     await tenure.move_replicas(
         [replica for replica in replicas if not state.being_deleted(replica.partition)], ReplicaPhase.ONLINE

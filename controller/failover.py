@@ -28,8 +28,9 @@ async def take_over(tenure: Tenure, randomness: random.Random) -> None:
     await tenure.store.znodes.settle(Create(FEATURE_PATH, FinalizedFeatures().encode()))
     await _read_cluster(tenure, randomness)
     await topic_deletion.initialize(tenure)
-    # Brokers refuse a leader that they do not know to be alive: the live brokers come first.
-    await tenure.tell([])
+    # Brokers refuse a leader that they do not know to be alive: the live brokers come first. With them all partitions,
+    # for a broker that is made a coordinator takes a partition that it has never heard of for one that may still come.
+    await tenure.tell_everything()
     await _start_replicas(tenure)
     await start_partitions(tenure)
     log.info("controller of epoch %d: %d brokers, %d topics", tenure.state.controller_epoch, *_counts(tenure))

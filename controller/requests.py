@@ -33,6 +33,8 @@ from odradek.zk_schema.znodes.brokers import SECURITY_PROTOCOLS
 
 LEADER_DURING_DELETE = -2
 """In UpdateMetadata: the partition is to be forgotten."""
+TYPE_FULL = 2
+"""In UpdateMetadata: there are no other partitions. Kafka's brokers take no notice of it here (KIP-866)."""
 EPOCH_DURING_DELETE = -2
 """In StopReplica: obeyed whatever epoch the broker has."""
 NO_EPOCH = -1
@@ -48,6 +50,7 @@ class RequestBatch:
         self._listener = listener
         self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
         self._stop_replica: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
+        self._metadata_type = 0
         self._metadata_brokers: set[int] = set()
         self._metadata_partitions: dict[TopicPartition, None] = {}
         self._metadata_parts: dict[TopicPartition, UpdateMetadataPartitionState] = {}
@@ -70,6 +73,11 @@ class RequestBatch:
         """Tell brokers (None: all) who lives, and these partitions; those without a leader yet are left out."""
         self._metadata_brokers.update(self._state.brokers if brokers is None else brokers)
         self._metadata_partitions.update(dict.fromkeys(partitions))
+
+    def update_all_metadata(self, brokers: Iterable[int] | None = None) -> None:
+        """Tell brokers (None: all) everything: what they know beside it is gone."""
+        self.update_metadata(self._state.leaderships, brokers)
+        self._metadata_type = TYPE_FULL
 
     def build(self) -> Iterator[None]:
         """Make the parts of the requests; yields now and then so that the caller can let others have their turn.
@@ -94,6 +102,7 @@ class RequestBatch:
         ]
         self._leader_and_isr.clear()
         self._stop_replica.clear()
+        self._metadata_type = 0
         self._metadata_brokers.clear()
         self._metadata_partitions.clear()
         self._metadata_parts.clear()
@@ -176,6 +185,7 @@ class RequestBatch:
             (
                 broker_id,
                 UpdateMetadataRequest(
+                    type=self._metadata_type,
                     controller_id=self._state.controller_id,
                     controller_epoch=self._state.controller_epoch,
                     broker_epoch=self._state.brokers[broker_id].epoch,

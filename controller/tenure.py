@@ -108,6 +108,12 @@ class Tenure:
         batch.update_metadata(partitions, brokers)
         await self.send(batch)
 
+    async def tell_everything(self, brokers: Iterable[int] | None = None) -> None:
+        """All metadata there is, to all brokers or to some, which forget whatever else they know."""
+        batch = self.batch()
+        batch.update_all_metadata(brokers)
+        await self.send(batch)
+
     def _answer_to(self, broker_id: int, message: Message) -> Callable[[Message], None]:
         def answered(response: Message) -> None:
             if self._closed:

@@ -1,21 +1,32 @@
-"""What this broker knows of the whole cluster, as the controller's UpdateMetadata requests tell it (FEATURES C15)."""
+"""What this broker knows of the whole cluster, as controllers tell it by UpdateMetadata and LeaderAndIsr.
 
-from collections.abc import Callable, Iterable, Mapping
+Kafka's ZkMetadataCache, with a memory: that a topic is not in it means that this broker does not know the topic, and
+not that the topic is gone. A controller that has just been elected says who lives, then who leads, and the rest only
+when that is answered; a broker whose session had expired was told nothing meanwhile.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from odradek.broker.replication.fetch_sessions import TopicNames
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
 from odradek.protocol.primitives import ZERO_UUID
+from odradek.zk_schema.znodes.brokers import SECURITY_PROTOCOLS
 
 LEADER_DURING_DELETE = -2
 """The leader of a partition that is being deleted: the partition is to be forgotten."""
+TYPE_FULL = 2
+"""`type` of an UpdateMetadata that holds all partitions of the cluster (KIP-866)."""
 NO_CONTROLLER = -1
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+DELETED_TOPICS_MAX = 10_000
+"""Deleted topics that are remembered; the one that was deleted first is forgotten first."""
 
 
 class Node(NamedTuple):
@@ -40,8 +51,15 @@ class LiveBroker(NamedTuple):
         return None if address is None else Node(self.id, address[0], address[1], self.rack)
 
 
+class TopicNames(NamedTuple):
+    """How to translate between the names and the ids of topics; unknown ones give "" and ZERO_UUID."""
+
+    ids_by_name: dict[str, bytes]
+    names_by_id: dict[bytes, str]
+
+
 class MetadataCache:
-    """Brokers, topics and partitions of the cluster. Only `update` changes it."""
+    """Brokers, topics and partitions of the cluster. Changed by controllers' requests alone, after their fences."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, LiveBroker] = {}
@@ -49,6 +67,12 @@ class MetadataCache:
         self.names = TopicNames({}, {})
         self.controller_id = NO_CONTROLLER
         self._subscribers: dict[Callable[[], object], None] = {}
+        self._controller_epoch = self._broker_epoch = -1
+        """Those of the last request."""
+        self._is_complete = False
+        """Under these epochs it has been told of all partitions."""
+        self._deleted_topics: dict[str, bytes] = {}
+        """Id by name, in the order of their deletion."""
 
     def subscribe(self, look: Callable[[], object]) -> None:
         """Call `look` after every update, and whenever the controller is another broker.
@@ -63,42 +87,88 @@ class MetadataCache:
         self._subscribers.pop(look, None)
 
     def update(self, request: UpdateMetadataRequest) -> list[tuple[str, int]]:
-        """Take over what a controller says; returns the partitions that it has deleted."""
+        """Take over what a controller says; returns the partitions that have been deleted.
+
+        A complete request replaces all that was known: partitions that it does not have have been deleted.
+        """
+        complete = self._holds_everything(request)
+        self._enter(request.controller_epoch, request.broker_epoch)
+        self._is_complete = self._is_complete or complete
         self.controller_id = request.controller_id
         self.brokers = {
-            broker.id: LiveBroker(
-                broker.id, {end.listener: (end.host, end.port) for end in broker.endpoints}, broker.rack
-            )
-            for broker in request.live_brokers
+            broker.id: LiveBroker(broker.id, dict(_endpoints(broker)), broker.rack) for broker in request.live_brokers
         }
+        unmentioned = {(topic, index) for topic, known in self.topics.items() for index in known} if complete else set()
         deleted = []
-        for topic in request.topic_states:
-            if topic.topic_id != ZERO_UUID:
-                self._name(topic.topic_name, topic.topic_id)
-            partitions = self.topics.setdefault(topic.topic_name, {})
-            for state in topic.partition_states:
-                if state.leader == LEADER_DURING_DELETE:
-                    partitions.pop(state.partition_index, None)
-                    deleted.append((topic.topic_name, state.partition_index))
-                else:
-                    partitions[state.partition_index] = state
-            if not partitions:
-                del self.topics[topic.topic_name]
-                self.names.names_by_id.pop(self.names.ids_by_name.pop(topic.topic_name, ZERO_UUID), None)
+        for topic, topic_id, state in _partition_states(request):
+            unmentioned.discard((topic, state.partition_index))
+            if state.leader == LEADER_DURING_DELETE:
+                self._name(topic, topic_id)
+                deleted.append((topic, state.partition_index))
+            else:
+                self._deleted_topics.pop(topic, None)
+                self._name(topic, topic_id)
+                self.topics.setdefault(topic, {})[state.partition_index] = state
+        deleted += sorted(unmentioned)
+        for topic, index in deleted:
+            self._delete(topic, index)
         self._tell()
         return deleted
 
-    def _tell(self) -> None:
-        for look in tuple(self._subscribers):
-            look()
+    def learn_ids(self, request: LeaderAndIsrRequest) -> None:
+        """Take the ids of topics from a LeaderAndIsr: followers fetch by id before the UpdateMetadata has come."""
+        self._enter(request.controller_epoch, request.broker_epoch)
+        for topic in request.topic_states:
+            if self._deleted_topics.get(topic.topic_name) != topic.topic_id:
+                self._name(topic.topic_name, topic.topic_id)
+
+    def is_deleted(self, topic: str, index: int) -> bool:
+        """Whether a partition that existed once exists no more, on evidence. False says nothing.
+
+        Evidence is that a controller has said so, or that this broker has been told of all partitions by the present
+        controller under its present registration, and this one is not among them. That a partition is not known here
+        is none: `partition` may be None because nobody has said anything yet.
+        """
+        if self.partition(topic, index) is not None:
+            return False
+        return self._is_complete or topic in self._deleted_topics
+
+    def _holds_everything(self, request: UpdateMetadataRequest) -> bool:
+        """Our controllers say so. Kafka's first one to a new registration does, unless it was elected just then.
+
+        Sources: KafkaController.onBrokerStartup (all partitions), onControllerFailover (none).
+        """
+        first = request.broker_epoch > self._broker_epoch
+        return request.type == TYPE_FULL or (first and bool(request.topic_states))
+
+    def _enter(self, controller_epoch: int, broker_epoch: int) -> None:
+        if controller_epoch > self._controller_epoch or broker_epoch > self._broker_epoch:
+            self._controller_epoch = max(self._controller_epoch, controller_epoch)
+            self._broker_epoch = max(self._broker_epoch, broker_epoch)
+            self._is_complete = False
 
     def _name(self, topic: str, topic_id: bytes) -> None:
         former = self.names.ids_by_name.get(topic)
-        if former != topic_id:
+        if topic_id not in (former, ZERO_UUID):
             if former is not None:
                 self.names.names_by_id.pop(former, None)
             self.names.ids_by_name[topic] = topic_id
             self.names.names_by_id[topic_id] = topic
+
+    def _delete(self, topic: str, index: int) -> None:
+        partitions = self.topics.get(topic, {})
+        partitions.pop(index, None)
+        if not partitions:
+            self.topics.pop(topic, None)
+            topic_id = self.names.ids_by_name.pop(topic, self._deleted_topics.pop(topic, ZERO_UUID))
+            self.names.names_by_id.pop(topic_id, None)
+            self._deleted_topics[topic] = topic_id
+            if len(self._deleted_topics) > DELETED_TOPICS_MAX:
+                del self._deleted_topics[next(iter(self._deleted_topics))]
+
+    def _tell(self) -> None:
+        for look in tuple(self._subscribers):
+            look()
 
     def controller_changed(self, broker_id: int) -> None:
         """ZooKeeper says who the controller is (NO_CONTROLLER: nobody), before it has told us itself."""
@@ -131,5 +201,19 @@ class MetadataCache:
         state = self.partition(topic, index)
         return None if state is None else self.node(state.leader, listener)
 
-    def has_topics(self, topics: Iterable[str]) -> bool:
-        return all(topic in self.topics for topic in topics)
+
+def _partition_states(request: UpdateMetadataRequest) -> Iterator[tuple[str, bytes, UpdateMetadataPartitionState]]:
+    """(topic, topic id, state) of an UpdateMetadata of any version."""
+    for state in request.ungrouped_partition_states:
+        yield state.topic_name, ZERO_UUID, state
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, topic.topic_id, state
+
+
+def _endpoints(broker: UpdateMetadataBroker) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Name of the listener and address, for any version: up to 2 a listener is called as its protocol."""
+    if broker.v0_host:
+        yield SECURITY_PROTOCOLS[0], (broker.v0_host, broker.v0_port)
+    for at in broker.endpoints:
+        yield at.listener or SECURITY_PROTOCOLS[at.security_protocol], (at.host, at.port)

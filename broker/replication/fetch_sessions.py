@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+from odradek.broker.cluster.metadata_cache import TopicNames
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import ErrorCode
@@ -179,13 +180,6 @@ class OpenedFetch(NamedTuple):
     def partitions(self) -> Iterable[CachedPartition]:
         """Those to read at this moment; while the fetch waits, or a disk fails under a read, more may become due."""
         return tuple(self.session.due) if self.session is not None and self.incremental else self.named
-
-
-class TopicNames(NamedTuple):
-    """How to translate between the names and the ids of topics; unknown ones give "" and ZERO_UUID."""
-
-    ids_by_name: dict[str, bytes]
-    names_by_id: dict[bytes, str]
 
 
 def session_key(wanted: CachedPartition, by_topic_id: bool) -> SessionKey:

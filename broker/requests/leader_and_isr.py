@@ -42,6 +42,7 @@ async def _apply(broker: Services, request: LeaderAndIsrRequest, version: int) -
     error = broker.control.check(request.controller_epoch, request.broker_epoch)
     if error is not ErrorCode.NONE:
         return Reply(LeaderAndIsrResponse(error_code=error))
+    broker.metadata.learn_ids(request)
     new_topics = _new_topics(broker, request)
     if new_topics:
         await broker.learn_topic_settings(new_topics)

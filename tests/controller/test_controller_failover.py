@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from odradek.controller.requests import TYPE_FULL
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
@@ -71,6 +72,10 @@ def test_the_controller_dies_and_the_next_one_elects(play: Play) -> None:
         cluster.check_agreement()
         survivor = cluster.brokers[cluster.holder()]
         assert isinstance(survivor.received[-1], UpdateMetadataRequest | LeaderAndIsrRequest)
+        words = [message for message in survivor.received if message.controller_epoch == 2]
+        assert isinstance(words[0], UpdateMetadataRequest) and words[0].type == TYPE_FULL, "before anybody leads"
+        assert [len(topic.partition_states) for topic in words[0].topic_states] == [2]
+        assert all(message.type != TYPE_FULL for message in words[1:] if isinstance(message, UpdateMetadataRequest))
 
     play(scenario)
 
@@ -83,6 +88,7 @@ def test_a_broker_that_comes_back_under_a_new_epoch_is_told_everything(play: Pla
         back = await cluster.add_broker(2)  # before the controller has looked: a bounced broker
         await cluster.settle()
         assert back.received[0].broker_epoch == back.epoch
+        assert back.received[0].type == TYPE_FULL
         assert cluster.state("t").leader == 1, "leadership left it: it may have lost what it had"
         assert 2 not in cluster.state("t").isr
         assert {p.partition for p in back.replicas} == {0, 1}

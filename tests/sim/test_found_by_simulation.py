@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from odradek.broker.cluster.metadata_cache import TopicNames
 from odradek.broker.log.directories.directory_files import decode_partition_metadata
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
-from odradek.broker.replication.fetch_sessions import FetchSessionCache, TopicNames
+from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.fetcher import FetcherCore, FetcherLimits
 from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.sessions import FetchSessionCache
 from odradek.broker.replication.throttling import Throttling
 from odradek.client.consumer.positions import Positions
 from odradek.client.records import TopicPartition

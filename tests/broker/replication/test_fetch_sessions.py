@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from odradek.broker.cluster.metadata_cache import TopicNames
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
@@ -14,7 +15,6 @@ from odradek.broker.replication.fetch_sessions import (
     FetchSession,
     FetchSessionCache,
     OpenedFetch,
-    TopicNames,
     session_key,
 )
 from odradek.broker.replication.partition import Partition, PartitionView

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from odradek.broker.cluster.metadata_cache import TopicNames
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.delayed import AwaitedAppend
-from odradek.broker.replication.fetch_sessions import FetchSessionCache, TopicNames
+from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.fetcher import FetcherCore, FetcherLimits
 from odradek.broker.replication.partition import Partition, PartitionView, PendingIsr
 from odradek.broker.replication.reading import FetchParameters, read_partitions

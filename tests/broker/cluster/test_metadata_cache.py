@@ -1,0 +1,159 @@
+"""What a broker knows of the cluster: absence is no evidence, and what was deleted meanwhile does not stay."""
+
+from typing import Any
+
+import pytest
+
+from odradek.broker.cluster.metadata_cache import (
+    DELETED_TOPICS_MAX,
+    LEADER_DURING_DELETE,
+    NO_CONTROLLER,
+    TYPE_FULL,
+    MetadataCache,
+)
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
+from odradek.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from odradek.protocol.primitives import ZERO_UUID
+
+ID, OTHER_ID = b"i" * 16, b"o" * 16
+
+
+def told(
+    *topics: str,
+    leader: int = 1,
+    topic_id: bytes = ID,
+    controller_epoch: int = 1,
+    broker_epoch: int = 10,
+    kind: int = 0,
+) -> UpdateMetadataRequest:
+    """One partition of each topic, from the controller to this broker."""
+    states = [
+        UpdateMetadataTopicState(
+            topic_name=topic,
+            topic_id=topic_id,
+            partition_states=[UpdateMetadataPartitionState(partition_index=0, leader=leader)],
+        )
+        for topic in topics
+    ]
+    return UpdateMetadataRequest(
+        type=kind,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        topic_states=states,
+        live_brokers=[UpdateMetadataBroker(id=1)],
+    )
+
+
+def deletes(topic: str, **how: Any) -> UpdateMetadataRequest:
+    return told(topic, leader=LEADER_DURING_DELETE, **how)
+
+
+def leader_and_isr(topic: str, topic_id: bytes, *, controller_epoch: int = 1, broker_epoch: int = 10) -> Any:
+    return LeaderAndIsrRequest(
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        topic_states=[LeaderAndIsrTopicState(topic_name=topic, topic_id=topic_id)],
+    )
+
+
+def test_a_controller_that_only_says_who_lives_has_deleted_nothing() -> None:
+    """Kafka's first words after an election: brokers, and no partition."""
+    cache = MetadataCache()
+    assert not cache.is_deleted("t", 0)
+    cache.update(told())
+    assert cache.brokers and not cache.is_deleted("t", 0)
+    cache.update(told("t"))
+    assert not cache.is_deleted("u", 0), "the partitions that had to be told first"
+
+
+def test_what_is_said_to_be_deleted_is_and_may_come_again() -> None:
+    cache = MetadataCache()
+    cache.update(told())
+    cache.update(told("t"))
+    assert cache.update(deletes("t")) == [("t", 0)]
+    assert cache.is_deleted("t", 0) and not cache.is_deleted("u", 0)
+    assert not cache.topics and not cache.names.ids_by_name and not cache.names.names_by_id
+    cache.update(told("t", topic_id=OTHER_ID))
+    assert not cache.is_deleted("t", 0) and cache.topic_id("t") == OTHER_ID
+    assert not cache.is_deleted("t", 1), "of the topic that is there"
+
+
+@pytest.mark.parametrize(("kind", "broker_epoch"), [(TYPE_FULL, 10), (TYPE_FULL, 11), (0, 11)])
+def test_all_partitions_at_once_are_evidence_and_replace_what_was_known(kind: int, broker_epoch: int) -> None:
+    """Our controllers say that it is all; Kafka's are known by it that a new registration hears no partition before."""
+    cache = MetadataCache()
+    cache.update(told("gone", "t"))
+    assert cache.update(told("t", kind=kind, broker_epoch=broker_epoch)) == [("gone", 0)]
+    assert set(cache.topics) == {"t"} and cache.is_deleted("gone", 0) and cache.is_deleted("never seen here", 3)
+    cache.update(told("new", broker_epoch=broker_epoch))
+    assert set(cache.topics) == {"t", "new"}, "from then on only what changes is told"
+
+
+@pytest.mark.parametrize("epochs", [{"controller_epoch": 2}, {"broker_epoch": 11}], ids=["controller", "registration"])
+def test_evidence_is_that_of_the_present_epochs(epochs: dict[str, int]) -> None:
+    cache = MetadataCache()
+    cache.update(told(kind=TYPE_FULL))
+    assert cache.is_deleted("t", 0)
+    cache.learn_ids(leader_and_isr("transactions", OTHER_ID, **epochs))
+    assert not cache.is_deleted("t", 0), "what was made under the former controller may not have come here"
+    cache.update(told("t", **epochs))
+    assert not cache.is_deleted("u", 0)
+    cache.update(told("t", kind=TYPE_FULL, **epochs))
+    assert cache.is_deleted("u", 0)
+
+
+def test_the_id_of_a_topic_is_known_as_soon_as_somebody_leads_it() -> None:
+    cache = MetadataCache()
+    cache.update(told())
+    cache.learn_ids(leader_and_isr("t", ID))
+    assert cache.names.names_by_id == {ID: "t"} and cache.topic_id("t") == ID
+    assert "t" not in cache.topics
+    cache.update(deletes("t"))
+    cache.learn_ids(leader_and_isr("t", ID))
+    assert not cache.names.names_by_id, "a request that comes late does not bring it back"
+    cache.learn_ids(leader_and_isr("t", OTHER_ID))
+    assert cache.topic_id("t") == OTHER_ID
+
+
+def test_the_memory_of_deleted_topics_is_bounded() -> None:
+    cache = MetadataCache()
+    cache.update(told())
+    for number in range(DELETED_TOPICS_MAX + 1):
+        cache.update(deletes(f"t{number}", topic_id=number.to_bytes(16, "big")))
+    assert not cache.is_deleted("t0", 0) and cache.is_deleted("t1", 0)
+    assert cache.is_deleted(f"t{DELETED_TOPICS_MAX}", 0)
+
+
+def test_old_controllers_are_understood() -> None:
+    """Up to version 4 partitions come in one list, up to 2 listeners have no name, in 0 there is no listener."""
+    cache = MetadataCache()
+    state = UpdateMetadataPartitionState(topic_name="t", partition_index=3, leader=1)
+    live = [
+        UpdateMetadataBroker(id=1, v0_host="first", v0_port=1),
+        UpdateMetadataBroker(id=2, endpoints=[UpdateMetadataEndpoint(host="second", port=2, security_protocol=1)]),
+        UpdateMetadataBroker(id=3, endpoints=[UpdateMetadataEndpoint(host="third", port=3, listener="INSIDE")]),
+    ]
+    cache.update(UpdateMetadataRequest(ungrouped_partition_states=[state], live_brokers=live))
+    assert cache.partition("t", 3) is state and cache.topic_id("t") == ZERO_UUID
+    assert [cache.brokers[broker].endpoints for broker in (1, 2, 3)] == [
+        {"PLAINTEXT": ("first", 1)},
+        {"SSL": ("second", 2)},
+        {"INSIDE": ("third", 3)},
+    ]
+
+
+def test_subscribers_hear_of_updates_and_of_another_controller() -> None:
+    cache, heard = MetadataCache(), []
+    look = heard.append
+    cache.subscribe(lambda: look(cache.controller_id))
+    cache.update(told())
+    cache.controller_changed(3)
+    cache.controller_changed(3)
+    cache.controller_changed(NO_CONTROLLER)
+    assert heard == [0, 3, NO_CONTROLLER]
