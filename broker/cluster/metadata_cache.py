@@ -216,4 +216,7 @@ def _endpoints(broker: UpdateMetadataBroker) -> Iterator[tuple[str, tuple[str, i
     if broker.v0_host:
         yield SECURITY_PROTOCOLS[0], (broker.v0_host, broker.v0_port)
     for at in broker.endpoints:
-        yield at.listener or SECURITY_PROTOCOLS[at.security_protocol], (at.host, at.port)
+        if at.listener:
+            yield at.listener, (at.host, at.port)
+        elif 0 <= at.security_protocol < len(SECURITY_PROTOCOLS):
+            yield SECURITY_PROTOCOLS[at.security_protocol], (at.host, at.port)

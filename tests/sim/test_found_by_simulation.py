@@ -15,7 +15,6 @@ from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.fetcher import FetcherCore, FetcherLimits
 from odradek.broker.replication.partition import Partition, PartitionView
-from odradek.broker.replication.sessions import FetchSessionCache
 from odradek.broker.replication.throttling import Throttling
 from odradek.client.consumer.positions import Positions
 from odradek.client.records import TopicPartition

@@ -1,0 +1,253 @@
+"""Which files a request passes, and a decision: the three ways of docs/architecture.md, traced through real brokers.
+
+    python -m odradek.testing.way_through
+
+A cluster inside this process is made warm (connections, codecs, sessions); then every line is noted that runs while one
+Produce with acks=all is replicated and answered, while one Fetch is answered, and from the end of a broker's session
+until another broker leads. Time, network, disk and ZooKeeper are virtual, so that each run notes the same; a double is
+shown as what it stands for.
+
+The measure: a file of broker/ or controller/ is a *hop* when at least `HOP_LINES` of its lines run, for that much one
+must read there to understand the way. Files that answer in passing are shown, and not counted; nor are the wire
+(protocol/), the znodes (zk_schema/) and the outside (odradek/world/), on which each way stands.
+"""
+
+import asyncio
+import os
+import struct
+import sys
+from collections.abc import Awaitable, Callable
+from types import FrameType
+from typing import Any
+
+from odradek.broker.cluster.peer import Peer
+from odradek.protocol.fields import Message
+from odradek.protocol.headers import RequestHeader, decode_response, encode_request
+from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
+from odradek.testing.log_storage import make_batch
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.world.network import Endpoint
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
+COUNTED = ("broker/", "controller/")
+"""Folders of which a file may be a hop."""
+TRACED = (*COUNTED, "protocol/", "zk_schema/", "odradek/world/")
+HOP_LINES = 8
+DOUBLES = {
+    "virtual_network.py": "odradek/world/tcp.py",
+    "simulated_files.py": "odradek/world/os_files.py",
+    "memory.py": "zk_schema/kazoo_store/store.py",
+    "memory_session.py": "zk_schema/kazoo_store/store.py",
+    "memory_tree.py": "zk_schema/kazoo_store/store.py",
+}
+"""By a double's file name, the part of a real broker in whose place it stands."""
+GOALS = {"produce": 18, "fetch": 14, "death": 16}
+"""The most files that a reader should have to open."""
+
+TOPIC = "t"
+PRODUCE_VERSION, FETCH_VERSION = 9, 12
+ALL = -1
+SETTLED_SECONDS = 3.0
+TICK_SECONDS = 0.000_05
+
+
+class Stop:
+    """What runs of one file on a way."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.functions: dict[str, None] = {}
+        """In the order in which they were first reached."""
+        self.lines: set[int] = set()
+
+    @property
+    def is_hop(self) -> bool:
+        return self.file.startswith(COUNTED) and len(self.lines) >= HOP_LINES
+
+
+Way = dict[str, Stop]
+"""By file, in the order in which they were first reached."""
+
+
+class Trace:
+    """Notes the lines that run inside its `with`, on this thread."""
+
+    def __init__(self) -> None:
+        self.way: Way = {}
+        self._files: dict[str, str] = {}
+
+    def __enter__(self) -> None:
+        sys.settrace(self._call)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _call(self, frame: FrameType, event: str, _: object) -> Any:
+        path = frame.f_code.co_filename
+        if path not in self._files:
+            file = os.path.relpath(os.path.realpath(path), ROOT)
+            self._files[path] = DOUBLES.get(os.path.basename(file), file)
+        file = self._files[path]
+        if not file.startswith(TRACED):
+            return None
+        stop = self.way.setdefault(file, Stop(file))
+        stop.functions[frame.f_code.co_qualname.partition(".<locals>")[0]] = None
+        note = stop.lines.add
+
+        def line(frame: FrameType, event: str, _: object) -> Any:
+            if event == "line":
+                note(frame.f_lineno)
+            return line
+
+        return line
+
+
+class Client:
+    """One raw connection: what it does itself is done before and after the trace."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._received = bytearray()
+        self._answered = asyncio.Event()
+        endpoint.on_readable(self._take)
+
+    def _take(self) -> None:
+        buffer = memoryview(bytearray(1 << 16))
+        self._received += buffer[: self._endpoint.receive_into(buffer)]
+        self._answered.set()
+
+    async def ask(self, message: Message, version: int, trace: Trace | None = None) -> Message:
+        """The answer, which must come in one piece; `trace` notes the way from the first byte to the last."""
+        body = b"".join(encode_request(RequestHeader(message.API_KEY, version, 1, "way"), message))
+        frame = struct.pack(">i", len(body)) + body
+        self._received.clear()
+        self._answered.clear()
+        if trace is None:
+            self._endpoint.send(frame)
+            await self._answered.wait()
+        else:
+            with trace:
+                self._endpoint.send(frame)
+                await self._answered.wait()
+        _, response = decode_response(message.API_KEY, version, memoryview(self._received)[4:])
+        return response
+
+
+def produce_request() -> ProduceRequest:
+    records = PartitionProduceData(index=0, records=make_batch())
+    topics = [TopicProduceData(name=TOPIC, partition_data=[records])]
+    return ProduceRequest(acks=ALL, timeout_ms=30_000, topic_data=topics)
+
+
+def fetch_request() -> FetchRequest:
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    return FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[asked])])
+
+
+async def connect(cluster: EmbeddedCluster, broker: EmbeddedBroker) -> Client:
+    return Client(await cluster.network.host("client").connect(broker.host, cluster.port))
+
+
+async def create_topic(cluster: EmbeddedCluster, replicas: list[int]) -> None:
+    """One partition on these brokers, led by the first."""
+    await asyncio.sleep(SETTLED_SECONDS)
+    (controller,) = (broker for broker in cluster.brokers if broker.server.services.controller.is_active)
+    assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
+    topic = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[assignment])
+    peer = Peer(cluster.network.host("client"), cluster.clock, controller.host, cluster.port, "way")
+    await peer.request(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7, 30_000)
+    peer.close()
+    await asyncio.sleep(SETTLED_SECONDS)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(TICK_SECONDS)
+
+
+def accepted(response: Message) -> bool:
+    assert isinstance(response, ProduceResponse), response
+    return response.responses[0].partition_responses[0].error_code == 0
+
+
+async def produce(clock: VirtualClock) -> Way:
+    """One Produce with acks=all, at replication 2: leader and follower."""
+    async with EmbeddedCluster(clock, brokers=2) as cluster:
+        await create_topic(cluster, [1, 0])
+        client = await connect(cluster, cluster.brokers[1])
+        for _ in range(3):
+            assert accepted(await client.ask(produce_request(), PRODUCE_VERSION))
+        trace = Trace()
+        assert accepted(await client.ask(produce_request(), PRODUCE_VERSION, trace))
+        return trace.way
+
+
+async def fetch(clock: VirtualClock) -> Way:
+    """One Fetch that finds records."""
+    async with EmbeddedCluster(clock) as cluster:
+        await create_topic(cluster, [0])
+        client = await connect(cluster, cluster.brokers[0])
+        assert accepted(await client.ask(produce_request(), PRODUCE_VERSION))
+        await client.ask(fetch_request(), FETCH_VERSION)
+        trace = Trace()
+        response = await client.ask(fetch_request(), FETCH_VERSION, trace)
+        assert isinstance(response, FetchResponse) and response.responses[0].partitions[0].records
+        return trace.way
+
+
+async def death(clock: VirtualClock) -> Way:
+    """From the end of a leader's session until another broker leads, and takes a Produce."""
+    async with EmbeddedCluster(clock, brokers=3) as cluster:
+        await asyncio.sleep(SETTLED_SECONDS)
+        (controller,) = (b for b in cluster.brokers if b.server.services.controller.is_active)
+        leader, follower = (broker for broker in cluster.brokers if broker is not controller)
+        await create_topic(cluster, [leader.broker_id, follower.broker_id])
+        client = await connect(cluster, follower)
+        session_id = leader.store.session_id
+        leader.kill()
+        await asyncio.sleep(SETTLED_SECONDS)
+        partition = follower.server.services.replicas.partitions[(TOPIC, 0)]
+        trace = Trace()
+        with trace:
+            cluster.zookeeper.expire_session(session_id)
+            await until(lambda: partition.is_leader)
+        assert accepted(await client.ask(produce_request(), PRODUCE_VERSION))
+        return trace.way
+
+
+WAYS: dict[str, Callable[[VirtualClock], Awaitable[Way]]] = {"produce": produce, "fetch": fetch, "death": death}
+
+
+def trace_way(name: str) -> Way:
+    """One of the three ways, by its name in `WAYS`."""
+
+    async def main(clock: VirtualClock) -> Way:
+        return await WAYS[name](clock)
+
+    return run_virtual(main)
+
+
+def hops(way: Way) -> list[Stop]:
+    return [stop for stop in way.values() if stop.is_hop]
+
+
+def lines_of(file: str) -> int:
+    with open(os.path.join(ROOT, file), encoding="utf-8") as text:
+        return sum(1 for _ in text)
+
+
+def report() -> None:
+    """Print each way: its hops with the functions that run, then the files that only answer in passing."""
+    for name in WAYS:
+        way = trace_way(name)
+        print(f"{name}: {len(hops(way))} hops (goal {GOALS[name]}), {len(way)} files in all")
+        for stop in way.values():
+            mark = "*" if stop.is_hop else " "
+            print(f"  {mark} {stop.file} ({len(stop.lines)} of {lines_of(stop.file)}): {', '.join(stop.functions)}")
+
+
+if __name__ == "__main__":
+    report()
