@@ -13,7 +13,6 @@ from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.groups.config import GroupConfig
 from odradek.broker.groups.coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
-from odradek.broker.network.limits import ConnectionLimits
 from odradek.broker.network.server import SocketServer
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
@@ -34,7 +33,6 @@ from odradek.broker.transactions.config import TransactionConfig
 from odradek.broker.transactions.coordinator import TransactionCoordinator
 from odradek.broker.world import World
 from odradek.controller.channels import BrokerChannels
-from odradek.controller.config import ControllerConfig
 from odradek.controller.loop import Controller
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.store import Store
@@ -123,15 +121,7 @@ def assemble(
 def make_sockets(config: BrokerConfig, world: World) -> SocketServer:
     """Timers, purgatory and acceptor; `dispatch` is put in when there is somebody to answer."""
     timers = TimingWheel(world.clock)
-    limits = ConnectionLimits(
-        request_bytes_max=config.socket_request_max_bytes,
-        idle_ms_max=config.connections_max_idle_ms,
-        connections_max=config.max_connections,
-        connections_per_address_max=config.max_connections_per_ip,
-        connections_per_address_overrides=config.max_connections_per_ip_overrides,
-        inter_broker_listener=config.inter_broker_listener_name,
-    )
-    return SocketServer(world.network, world.clock, timers, Purgatory(timers), limits)
+    return SocketServer(world.network, world.clock, timers, Purgatory(timers), config)
 
 
 def dispatcher(services: Services) -> Dispatcher:
@@ -248,20 +238,8 @@ def _controller(
         store,
         world.clock,
         identity.broker_id,
-        controller_config(config),
+        config,
         channels,
         world.random,
         on_controller=metadata.controller_changed,
-    )
-
-
-def controller_config(config: BrokerConfig) -> ControllerConfig:
-    return ControllerConfig(
-        inter_broker_listener_name=config.inter_broker_listener_name,
-        delete_topic_enable=config.delete_topic_enable,
-        unclean_leader_election_enable=config.unclean_leader_election_enable,
-        auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
-        leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
-        leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
-        controller_socket_timeout_ms=config.controller_socket_timeout_ms,
     )

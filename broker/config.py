@@ -74,9 +74,8 @@ class BrokerConfig(
         listeners = resolve_listeners(lambda name: _given_listener(layers, name))
         values: dict[str, Any] = {}
         for one in fields(cls):
-            name = setting_name(one.name)
-            if name in BROKER_SETTINGS:
-                values[one.name] = layers.value(name)
+            if "setting" in one.metadata:
+                values[one.name] = layers.value(setting_name(one.name))
         values.update(_derived(layers, listeners))
         checks.check(layers, values)
         return cls(layers=layers, **values)
@@ -115,6 +114,7 @@ def _derived(layers: Layers, listeners: Listeners) -> dict[str, Any]:
         "log_retention_ms": -1 if retention_ms < 0 else retention_ms,
         "log_flush_interval_ms": layers.milliseconds("log.flush.interval.ms"),
         "max_connections_per_ip_overrides": checks.connection_overrides(layers),
+        "listener_limits": checks.listener_limits(layers),
     }
 
 

@@ -9,8 +9,9 @@ and the end of the session takes the registration away.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from odradek.broker.assembly import Assembly, assemble, controller_config, dispatcher, make_sockets, set_rates
+from odradek.broker.assembly import Assembly, assemble, dispatcher, make_sockets, set_rates
 from odradek.broker.cluster.directory_events import DirectoryEvents
 from odradek.broker.cluster.identity import Identity
 from odradek.broker.cluster.registration import BrokerLifecycle
@@ -26,6 +27,7 @@ from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import Intervals, Key, LogManager
 from odradek.broker.network.server import SocketServer
 from odradek.broker.services import Services
+from odradek.broker.settings.live_settings import LiveSettings
 from odradek.broker.world import World
 from odradek.world.clock import Timer
 from odradek.world.tasks import Tasks
@@ -64,7 +66,9 @@ class BrokerServer:
         self.broken = asyncio.Event()
         self.tasks = Tasks(world.clock, self._break)
         """All tasks of this broker."""
+        self._live = LiveSettings()
         self._sockets: SocketServer = make_sockets(config, world)
+        self._live.register("sockets", self._sockets.configure)
         self._store: Store | None = None
         self._logs: LogManager | None = None
         self._dynamic: DynamicConfig | None = None
@@ -79,11 +83,17 @@ class BrokerServer:
         assert self._assembly is not None, "not started"
         return self._assembly.services
 
+    @property
+    def sockets(self) -> SocketServer:
+        """Listeners and connections."""
+        return self._sockets
+
     # ---- start
 
     async def start(self) -> None:
         """Raises StartFailure, UnusableDirectory."""
         logs = self._logs = self._make_logs()
+        self._live.register("logs", self._configure_logs)
         owner = logs.owner()
         endpoints = self._bind()
         store = await self._reach_zookeeper()
@@ -99,6 +109,7 @@ class BrokerServer:
         await self._dynamic.start()
         await self._open_logs(logs, identity)
         self._assembly = assemble(self._dynamic, self._world, store, identity, logs, self._sockets, self.tasks)
+        self._register_appliers(self._assembly)
         services = self._assembly.services
         self._directory_events = DirectoryEvents(store, self._world.clock, identity.broker_id)
         logs.protect_from(self._high_watermark_of)
@@ -227,15 +238,26 @@ class BrokerServer:
         self._timers[name] = self._world.clock.call_later(interval_ms, run)
 
     def _settings_changed(self, config: BrokerConfig) -> None:
-        """Dynamic settings of this broker, or of all, in ZooKeeper (KIP-226)."""
-        self.config = config
-        if self._assembly is not None and self._logs is not None:
+        """Obey dynamic settings of this broker, or of all, that ZooKeeper has now (KIP-226)."""
+        before, self.config = self.config.layers, config
+        if self._assembly is not None:
             self._assembly.services.config = config
-            set_rates(self._assembly.throttling, config)
-            self._assembly.services.controller.configure(controller_config(config))
-            self._logs.configure_compaction(compaction_settings(config))
-            self._logs.configure_producers(config.producer_id_expiration_ms)
-            self._logs.configure_all()
+        self._live.apply(before, config)
+
+    def _register_appliers(self, assembly: Assembly) -> None:
+        """Those of what has begun with the present settings just now."""
+        services, live = assembly.services, self._live
+        live.register("each-use", lambda config: None)  # `services.config` is what is read at each use
+        live.register("controller", services.controller.configure)
+        live.register("throttles", partial(set_rates, assembly.throttling))
+        live.register("fetchers", lambda config: assembly.fetchers.resize(config.num_replica_fetchers))
+        assert not live.missing, live.missing
+
+    def _configure_logs(self, config: BrokerConfig) -> None:
+        assert self._logs is not None
+        self._logs.configure_compaction(compaction_settings(config))
+        self._logs.configure_producers(config.producer_id_expiration_ms)
+        self._logs.configure_all()
 
     def _topic_changed(self, topic: str) -> None:
         if self._assembly is not None and self._logs is not None:

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
+from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller import (
     alter_partition,
     controlled_shutdown,
@@ -28,7 +29,6 @@ from odradek.controller import (
 )
 from odradek.controller.channels import Channels
 from odradek.controller.cluster_store import ClusterStore
-from odradek.controller.config import ControllerConfig
 from odradek.controller.dispatch import Call, dispatch, not_controller
 from odradek.controller.election import NO_CONTROLLER, Won
 from odradek.controller.events import (
@@ -73,7 +73,7 @@ class Controller:
         store: Store,
         clock: Clock,
         broker_id: int,
-        config: ControllerConfig,
+        config: ControllerSettings,
         channels: Channels,
         randomness: random.Random,
         *,
@@ -120,9 +120,11 @@ class Controller:
             self._task = None
         self._resign("the broker stops")
 
-    def configure(self, config: ControllerConfig) -> None:
-        """Settings changed while running."""
-        self.config = config
+    def configure(self, config: ControllerSettings) -> None:
+        """Obey other settings. Where unclean elections are allowed now, partitions without a leader get one."""
+        before, self.config = self.config, config
+        if config.unclean_leader_election_enable and not before.unclean_leader_election_enable:
+            self.unclean_election_enabled(None)
 
     @property
     def is_active(self) -> bool:

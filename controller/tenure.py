@@ -9,10 +9,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller import partition_machine, replica_machine, state_log
 from odradek.controller.channels import Channels
 from odradek.controller.cluster_store import ClusterStore
-from odradek.controller.config import ControllerConfig
 from odradek.controller.elections import Leadership, Strategy
 from odradek.controller.events import Event, LeaderAndIsrAnswered, StopReplicaAnswered
 from odradek.controller.fenced_store import ControllerMoved, slices
@@ -38,7 +38,7 @@ class Tenure:
         state: ClusterState,
         store: ClusterStore,
         channels: Channels,
-        config: Callable[[], ControllerConfig],
+        config: Callable[[], ControllerSettings],
         clock: Clock,
         enqueue: Callable[[Event], None],
     ) -> None:
@@ -48,7 +48,7 @@ class Tenure:
         self._closed = False
 
     @property
-    def config(self) -> ControllerConfig:
+    def config(self) -> ControllerSettings:
         return self._config()
 
     def close(self) -> None:

@@ -7,15 +7,18 @@ from collections.abc import Coroutine
 from typing import Any
 
 from odradek.broker.network.connection import Connection, Dispatch
-from odradek.broker.network.limits import BUFFER_REVIEW_MS, RECEIVE_BUFFER_BYTES, ConnectionLimits
+from odradek.broker.network.limits import BUFFER_REVIEW_MS, RECEIVE_BUFFER_BYTES
 from odradek.broker.network.receive_buffer import ReceiveBuffer
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.requests.dispatch import Answer, Client
+from odradek.broker.settings.network_settings import ConnectionSettings
 from odradek.world.clock import Clock
 from odradek.world.network import Endpoint, Listener, Network
 
 logger = logging.getLogger(__name__)
+
+SECOND_MS = 1000
 
 
 class SocketServer:
@@ -31,14 +34,14 @@ class SocketServer:
         clock: Clock,
         timers: TimingWheel,
         purgatory: Purgatory,
-        limits: ConnectionLimits,
+        settings: ConnectionSettings,
     ) -> None:
         self.clock = clock
         self.timers = timers
         self.purgatory = purgatory
         self.dispatch: Dispatch = _nobody_serves
-        self.limits = limits
-        self.idle_ms_max = limits.idle_ms_max
+        self.settings = settings
+        self.idle_ms_max = settings.connections_max_idle_ms
         self._network = network
         self._listeners: dict[str, Listener] = {}
         self._connections: dict[Connection, None] = {}
@@ -46,7 +49,9 @@ class SocketServer:
         self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._with_own_buffer: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._paused = True
+        self._serving = False
+        self._accepted_in_second: Counter[str] = Counter()
+        """Connections that came in within the present second, by listener."""
 
     @property
     def connections(self) -> int:
@@ -58,13 +63,19 @@ class SocketServer:
         assert name not in self._listeners, f"listener {name} twice"
         listener = self._network.listen(host, port, lambda endpoint: self._accepted(name, endpoint))
         self._listeners[name] = listener
-        if self._paused:
-            listener.pause()
+        self._pause_or_resume()
         return listener.port
 
     def serve(self, dispatch: Dispatch) -> None:
         """Begin to let connections in and to handle their requests."""
-        self.dispatch = dispatch
+        self.dispatch, self._serving = dispatch, True
+        self._pause_or_resume()
+
+    def configure(self, settings: ConnectionSettings) -> None:
+        """Obey other limits; where there are more connections than they allow, those that were idle longest go."""
+        self.settings = settings
+        for _ in range(len(self._connections) - settings.max_connections):
+            self._make_place()
         self._pause_or_resume()
 
     def stop_listening(self) -> None:
@@ -85,35 +96,56 @@ class SocketServer:
 
     def _accepted(self, listener: str, endpoint: Endpoint) -> None:
         host = endpoint.peer.rpartition(":")[0]
-        if self._by_address[host] >= self.limits.of_address(host):
+        if self._by_address[host] >= self.settings.connections_of_address_max(host):
             logger.warning("refusing %s: its address has %d connections", endpoint.peer, self._by_address[host])
             endpoint.close()
             return
-        if len(self._connections) >= self.limits.connections_max:
+        if len(self._connections) >= self.settings.max_connections:
             self._make_place()
         self._by_address[host] += 1
-        buffer = ReceiveBuffer(self._shared, self.limits.request_bytes_max)
+        buffer = ReceiveBuffer(self._shared, self.settings.socket_request_max_bytes)
         self._connections[Connection(self, endpoint, Client(endpoint.peer, listener), buffer)] = None
+        if not self._accepted_in_second:
+            self.timers.call_later(SECOND_MS, self._begin_second)
+        self._accepted_in_second[listener] += 1
+        self._pause_or_resume()
+
+    def _begin_second(self) -> None:
+        self._accepted_in_second.clear()
         self._pause_or_resume()
 
     def _make_place(self) -> None:
-        """One came in by the listener between brokers although all places are taken (KIP-402)."""
-        privileged = self.limits.inter_broker_listener
-        others = [connection for connection in self._connections if connection.client.listener != privileged]
+        """Close the connection that was idle longest, but none of the protected listener (KIP-402)."""
+        others = [connection for connection in self._connections if not self._is_protected(connection.client.listener)]
         if others:
             min(others, key=lambda connection: connection.last_active_ms).close()
 
     def _pause_or_resume(self) -> None:
-        """At the limit newcomers stay in the backlog, except on the listener between brokers."""
-        full = len(self._connections) >= self.limits.connections_max
-        if full == self._paused:
-            return
-        self._paused = full
+        """Where a limit is reached newcomers stay in the backlog, except on the protected listener."""
+        settings, accepted = self.settings, self._accepted_in_second
+        full = len(self._connections) >= settings.max_connections
+        fast = accepted.total() >= settings.max_connection_creation_rate
         for name, listener in self._listeners.items():
-            if full and name != self.limits.inter_broker_listener:
+            protected = self._is_protected(name)
+            if (
+                not self._serving
+                or ((full or fast) and not protected)
+                or self._is_full(name)
+                or accepted[name] >= settings.listener_limit(name, "max.connection.creation.rate")
+            ):
                 listener.pause()
             else:
                 listener.resume()
+
+    def _is_protected(self, listener: str) -> bool:
+        """Whether brokers come in by it: they are let in at any time, if clients have a listener of their own."""
+        return listener == self.settings.inter_broker_listener_name and len(self._listeners) > 1
+
+    def _is_full(self, listener: str) -> bool:
+        limit = self.settings.listener_limit(listener, "max.connections")
+        return limit <= len(self._connections) and limit <= sum(
+            connection.client.listener == listener for connection in self._connections
+        )
 
     # what connections ask for
 

@@ -192,6 +192,13 @@ class FetcherManager:
             task.stop()
             self._tasks = {key: other for key, other in self._tasks.items() if other is not task}
 
+    def resize(self, fetchers_per_leader: int) -> None:
+        """Spread the partitions over so many fetchers for each leader: a changed `num.replica.fetchers`."""
+        if fetchers_per_leader != self._fetchers_per_leader:
+            self._fetchers_per_leader = fetchers_per_leader
+            for partition in list(self._task_of):
+                self.follow(partition)
+
     def close(self) -> None:
         """Stop all tasks."""
         for task in self._tasks.values():

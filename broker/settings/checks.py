@@ -5,6 +5,7 @@ Sources: KafkaConfig.validateValues, and for changes while the broker runs the R
 """
 
 import os.path
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ THREADS: Final = (
     "log.cleaner.threads",
 )
 """At most doubled and at most halved by one change."""
+LISTENER_LIMIT: Final = re.compile(r"listener\.name\.([^.]*)\.(max\.connections|max\.connection\.creation\.rate)")
 LEAST_MAP_BYTES: Final = 1024 * 1024
 """What the map of keys needs to be worth a child process."""
 
@@ -85,6 +87,18 @@ def log_directories(layers: Layers) -> tuple[str, ...]:
     if len(set(found)) != len(found):
         raise BadValue(name, text, "a directory comes twice")
     return found
+
+
+def listener_limits(layers: Layers) -> dict[tuple[str, str], int]:
+    """The limits that are set for one listener alone, by the listener's name and the setting's. Raises BadValue."""
+    limits = {}
+    for name in layers.names():
+        match = LISTENER_LIMIT.fullmatch(name)
+        if match is not None:
+            value = layers.value(name)
+            assert isinstance(value, int), (name, value)
+            limits[match[1], match[2]] = value
+    return limits
 
 
 def connection_overrides(layers: Layers) -> dict[str, int]:

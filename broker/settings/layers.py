@@ -52,6 +52,10 @@ class Layers:
         """Raises BadValue."""
         return _setting(name).read(self.text(name))
 
+    def names(self) -> set[str]:
+        """Everything that somebody set."""
+        return {*self.static, *self.dynamic_default, *self.dynamic_broker}
+
     def milliseconds(self, name: str) -> int:
         """The first of a setting's synonyms that is not null, in ms: log.roll.hours for log.roll.ms, and so on."""
         for synonym in broker_synonyms(name):

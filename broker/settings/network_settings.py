@@ -1,12 +1,14 @@
 """Settings of listeners, sockets and replication: how brokers talk, with clients and with each other."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.broker.settings.cluster_settings import InterBrokerListener
 from odradek.broker.settings.definition import read_table, setting
 from odradek.broker.settings.listeners import Listener
+
+INT_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,17 @@ class ConnectionSettings(InterBrokerListener):
         "long 600000 any medium read-only",
         "A connection that is silent for so long is closed.",
     )
+    max_connection_creation_rate: int = setting(
+        "int 2147483647 >=0 medium cluster-wide",
+        "New connections a second, of the broker or of one listener with its prefix; more wait to be accepted.",
+        live="sockets",
+    )
+    listener_limits: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Other limits of single listeners, by the listener's name in small letters and the setting's."""
+
+    def listener_limit(self, listener: str, name: str) -> int:
+        """The limit that `listener.name.<listener>.<name>` sets; as good as none where nobody has set it."""
+        return self.listener_limits.get((listener.lower(), name), INT_MAX)
 
     def connections_of_address_max(self, host: str) -> int:
         """How many connections that address may have."""
@@ -162,8 +175,6 @@ security.inter.broker.protocol string PLAINTEXT {PLAINTEXT,SSL,SASL_PLAINTEXT,SA
     Protocol between brokers, when no listener is named for them.
 inter.broker.protocol.version string 3.9-IV0 any medium read-only none
     Kafka release whose requests brokers speak among themselves.
-max.connection.creation.rate int 2147483647 >=0 medium cluster-wide none
-    New connections a second, of the broker or of one listener with its prefix.
 connection.failed.authentication.delay.ms int 100 >=0 low read-only none
     Pause before a connection is closed that could not authenticate.
 queued.max.requests int 500 >=1 high read-only none

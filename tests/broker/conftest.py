@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.network.limits import ConnectionLimits
 from odradek.broker.network.server import SocketServer
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
@@ -16,6 +15,7 @@ from odradek.broker.requests import api_versions
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.modules import by_key, served_versions
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Silent, Wait
+from odradek.broker.settings.network_settings import ConnectionSettings
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import RequestHeader, decode_response, encode_request
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -206,7 +206,7 @@ class RawClient:
 class Harness:
     """One server, its handlers, and ways to reach it."""
 
-    def __init__(self, clock: Clock, limits: ConnectionLimits, network: Network | None = None) -> None:
+    def __init__(self, clock: Clock, limits: ConnectionSettings, network: Network | None = None) -> None:
         self.clock = clock
         self.network = VirtualNetwork(clock, seed=1)
         self.timers = TimingWheel(clock)
@@ -241,7 +241,7 @@ def play() -> Play:
 
     def run(scenario: Scenario, **limits: Any) -> None:
         async def main(clock: VirtualClock) -> None:
-            harness = Harness(clock, ConnectionLimits(**limits))
+            harness = Harness(clock, ConnectionSettings(**limits))
             await scenario(harness)
             harness.server.close()
             await harness.settle()

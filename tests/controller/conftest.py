@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller.channels import OnResponse
-from odradek.controller.config import ControllerConfig
 from odradek.controller.loop import Controller
 from odradek.controller.state import TopicPartition
 from odradek.protocol.errors import ErrorCode
@@ -271,7 +271,7 @@ class Cluster:
             self.brokers[broker_id].store,
             self.clock,
             broker_id,
-            ControllerConfig(**settings),
+            ControllerSettings(**settings),
             channels,
             random.Random(broker_id),
         )

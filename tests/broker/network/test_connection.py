@@ -372,7 +372,7 @@ def test_a_mistake_closes_only_its_connection(play: Any, caplog: pytest.LogCaptu
         assert "bad:" in record.getMessage()
         assert record.exc_info is None
 
-    play(scenario, request_bytes_max=1_000_000)
+    play(scenario, socket_request_max_bytes=1_000_000)
 
 
 def test_nothing_is_allocated_for_an_announced_size(play: Any) -> None:

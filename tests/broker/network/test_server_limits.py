@@ -19,7 +19,7 @@ def test_an_idle_connection_is_closed(play: Any) -> None:
         await client.end()
         assert 4999 < harness.clock.monotonic_ms() - began_ms <= 5010
 
-    play(scenario, idle_ms_max=5000)
+    play(scenario, connections_max_idle_ms=5000)
 
 
 def test_a_connection_that_is_used_or_waits_for_us_is_not_idle(play: Any) -> None:
@@ -35,7 +35,7 @@ def test_a_connection_that_is_used_or_waits_for_us_is_not_idle(play: Any) -> Non
         await client.end()
         assert harness.clock.monotonic_ms() - answered_ms <= 5010
 
-    play(scenario, idle_ms_max=5000)
+    play(scenario, connections_max_idle_ms=5000)
 
 
 def test_never_idle(play: Any) -> None:
@@ -44,7 +44,7 @@ def test_never_idle(play: Any) -> None:
         await harness.settle(10_000_000)
         assert harness.server.connections == 1
 
-    play(scenario, idle_ms_max=-1)
+    play(scenario, connections_max_idle_ms=-1)
 
 
 def test_connections_per_address(play: Any) -> None:
@@ -62,7 +62,7 @@ def test_connections_per_address(play: Any) -> None:
             await client.send(client.heartbeat("", 5))
             assert await client.number() == 5
 
-    play(scenario, connections_per_address_max=2, connections_per_address_overrides={"b": 3})
+    play(scenario, max_connections_per_ip=2, max_connections_per_ip_overrides={"b": 3})
 
 
 def test_at_the_limit_newcomers_wait_until_a_place_is_free(play: Any) -> None:
@@ -78,7 +78,7 @@ def test_at_the_limit_newcomers_wait_until_a_place_is_free(play: Any) -> None:
         assert await second.number() == 2
         assert harness.server.connections == 2
 
-    play(scenario, connections_max=2)
+    play(scenario, max_connections=2)
 
 
 def test_brokers_get_in_although_it_is_full(play: Any) -> None:
@@ -97,7 +97,7 @@ def test_brokers_get_in_although_it_is_full(play: Any) -> None:
         await busy.send(busy.heartbeat("", 3))
         assert await busy.number() == 3
 
-    play(scenario, connections_max=2, inter_broker_listener="INTERNAL")
+    play(scenario, max_connections=2, inter_broker_listener_name="INTERNAL")
 
 
 @pytest.mark.parametrize("in_file", [False, True])
@@ -158,7 +158,7 @@ def test_a_slow_reader_that_never_reads_is_idle_in_the_end(play: Any) -> None:
         await harness.settle(200)
         assert harness.server.connections == 0
 
-    play(scenario, idle_ms_max=5000)
+    play(scenario, connections_max_idle_ms=5000)
 
 
 def test_a_promised_range_that_is_not_there_breaks_the_connection(play: Any) -> None:

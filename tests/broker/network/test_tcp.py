@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from odradek.broker.cluster.peer import Peer
-from odradek.broker.network.limits import ConnectionLimits
+from odradek.broker.settings.network_settings import ConnectionSettings
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.testing.simulated_files import SimulatedFiles
@@ -176,7 +176,7 @@ def test_a_paused_listener_leaves_them_in_the_backlog(run: Callable[[Main], None
 def test_requests_over_real_sockets(run: Callable[[Main], None], tmp_path: Path, make_harness: Any) -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         clock, network = LoopClock(loop), TcpNetwork(loop)
-        harness = make_harness(clock, ConnectionLimits(), network)
+        harness = make_harness(clock, ConnectionSettings(), network)
         file = OsFiles().open(str(tmp_path / "log"), create=True)
         data = os.urandom(2_000_000)
         file.append(data)

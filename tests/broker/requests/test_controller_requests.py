@@ -24,9 +24,9 @@ from odradek.broker.requests import (
 )
 from odradek.broker.requests.outcome import RequestContext
 from odradek.broker.settings.catalog import TOPIC_SETTINGS
+from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.broker.settings.layers import Source
 from odradek.controller.channels import OnResponse
-from odradek.controller.config import ControllerConfig
 from odradek.controller.loop import Controller
 from odradek.controller.topic_admin import Defaults, auto_create_topic
 from odradek.protocol.codec import decode, encode
@@ -123,7 +123,7 @@ async def start(clock: VirtualClock, brokers: int = 3, *, active: bool = True, *
         await store.create(broker_path(broker_id), registration.encode(), ephemeral=True)
     metadata = MetadataCache()
     channels = Obedient(clock, metadata)
-    controller = Controller(store, clock, 0, ControllerConfig(), channels, random.Random(1))
+    controller = Controller(store, clock, 0, ControllerSettings(), channels, random.Random(1))
     if active:
         controller.start()
         while not metadata.brokers:
