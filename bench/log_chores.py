@@ -19,10 +19,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from odradek.broker.log.directories.directory_files import Identity
-from odradek.broker.log.directories.upkeep import Upkeep
+from odradek.broker.log.directories.maintenance import Intervals, LogMaintenance
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
-from odradek.broker.log.log_manager import Intervals, LogManager
+from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.partition import Partition
 from odradek.testing.log_storage import make_batch
@@ -109,20 +109,20 @@ class Bench:
         print(f"{name:32} {turns.longest_processor_ms:8.1f} ms {turns.longest_wall_ms:8.1f} ms  {more}", flush=True)
 
     async def chores(self) -> None:
-        upkeep: Upkeep = self.logs._upkeep
-        points = self.logs.checkpointing
+        maintenance: LogMaintenance = self.logs._maintenance
+        points = self.logs.checkpoints
         watermarks = {(log.topic, log.partition): log.log_end_offset for log in self.logs.all_logs()}
         await self.measure("nothing", lambda: None, rest)
-        await self.measure("recovery points", points.recovery_points, rest)
-        await self.measure("log starts", points.log_starts, rest)
+        await self.measure("recovery points", points.write_recovery_points, rest)
+        await self.measure("log starts", points.write_log_starts, rest)
         await self.measure("high watermarks", lambda: points.write_high_watermarks(watermarks), rest)
-        await self.measure("producers", upkeep._expire_producers, rest)
+        await self.measure("producers", maintenance._expire_producers, rest)
         await self.measure("settings of the broker", self.logs.configure_all, rest)
-        await self.measure("retention, nothing to do", upkeep._apply_retention, rest)
+        await self.measure("retention, nothing to do", maintenance._apply_retention, rest)
         self.use(LogConfig(flush_ms=0, retention_ms=-1))
-        await self.measure("flush of all", upkeep._flush_overdue, rest)
+        await self.measure("flush of all", maintenance._flush_overdue, rest)
         self.use(LogConfig(retention_bytes=0, segment_bytes=600, file_delete_delay_ms=3_600_000))
-        await self.measure("retention of everything", upkeep._apply_retention, rest)
+        await self.measure("retention of everything", maintenance._apply_retention, rest)
 
     def use(self, config: LogConfig) -> None:
         self.settings.config = config
@@ -136,7 +136,7 @@ class Bench:
             log.append_as_leader(make_batch([bytes(500)]), 0)
             await asyncio.sleep(0)
         log.configure(LogConfig(segment_bytes=600, retention_bytes=0))
-        await self.measure(f"retention of {segments} segments", self.logs._upkeep._apply_retention, rest)
+        await self.measure(f"retention of {segments} segments", self.logs._maintenance._apply_retention, rest)
 
     async def move(self, size_bytes: int, *, busy: bool) -> None:
         topic = "busy" if busy else "moving"

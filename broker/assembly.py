@@ -85,7 +85,7 @@ def assemble(
     internal_topics = InternalTopics()
     control = ControllerRequests(
         replicas, logs, metadata, fetchers, internal_topics, world.clock,
-        lambda: identity.least_epoch, logs.checkpointing.read_high_watermarks(),
+        lambda: identity.least_epoch, logs.checkpoints.read_high_watermarks(),
     )  # fmt: skip
     groups = _group_coordinator(config, world, replicas, metadata)
     markers = TransactionMarkers(identity.broker_id, metadata, world.clock, connect, listener)

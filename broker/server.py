@@ -19,12 +19,14 @@ from odradek.broker.cluster.shutdown import move_leaders_away
 from odradek.broker.cluster.unclean_restart import wait_until_out_of_isr
 from odradek.broker.config import BrokerConfig
 from odradek.broker.dynamic_config import DynamicConfig
+from odradek.broker.log.checkpoint_format import Key
 from odradek.broker.log.compaction.scheduler import CompactionSettings
 from odradek.broker.log.directories.directory_files import Identity as DirectoryOwner
 from odradek.broker.log.directories.directory_files import Owner
+from odradek.broker.log.directories.maintenance import Intervals
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
-from odradek.broker.log.log_manager import Intervals, Key, LogManager
+from odradek.broker.log.log_manager import LogManager
 from odradek.broker.network.server import SocketServer
 from odradek.broker.services import Services
 from odradek.broker.settings.live_settings import LiveSettings
@@ -267,7 +269,7 @@ class BrokerServer:
 
     def _checkpoint_watermarks(self) -> None:
         assert self._logs is not None and self._assembly is not None
-        self._logs.checkpointing.write_high_watermarks(self._assembly.services.replicas.high_watermarks())
+        self._logs.checkpoints.write_high_watermarks(self._assembly.services.replicas.high_watermarks())
 
     def _high_watermark_of(self, replica_log: Log) -> int:
         assert self._assembly is not None

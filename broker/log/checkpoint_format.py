@@ -17,12 +17,19 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 
 VERSION = 0
 
-Offsets = dict[tuple[str, int], int]
-"""(topic, partition) → offset."""
+Key = tuple[str, int]
+"""Topic and partition."""
+Offsets = dict[Key, int]
 
 
-def _encode(lines: list[str]) -> bytes:
-    return "".join(f"{line}\n" for line in [str(VERSION), str(len(lines)), *lines]).encode()
+def encode_lines(lines: list[str]) -> bytes:
+    """A checkpoint of these entries, none of which ends with a newline."""
+    return "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
+
+
+def offset_line(key: Key, offset: int) -> str:
+    """The entry of one partition."""
+    return f"{key[0]} {key[1]} {offset}"
 
 
 def _decode(data: bytes, fields: int) -> Iterable[list[str]]:
@@ -44,9 +51,9 @@ def _decode(data: bytes, fields: int) -> Iterable[list[str]]:
     return entries
 
 
-def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
+def encode_offsets(offsets: Mapping[Key, int]) -> bytes:
     """A checkpoint of offsets by partition."""
-    return _encode([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+    return encode_lines([offset_line(key, offset) for key, offset in offsets.items()])
 
 
 def decode_offsets(data: bytes) -> Offsets:
@@ -59,7 +66,7 @@ def decode_offsets(data: bytes) -> Offsets:
 
 def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
     """A checkpoint of (leader epoch, start offset)."""
-    return _encode([f"{epoch} {start_offset}" for epoch, start_offset in epochs])
+    return encode_lines([f"{epoch} {start_offset}" for epoch, start_offset in epochs])
 
 
 def decode_epochs(data: bytes) -> list[tuple[int, int]]:

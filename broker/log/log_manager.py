@@ -1,27 +1,33 @@
-"""All logs of a broker: opening, making and deleting them. What it is put together from:
+"""All logs of a broker: opening, making and deleting them. Source: LogManager.scala of Kafka 3.9.
 
-`opening` at the start, `live_logs` while it runs, `checkpointing` and `upkeep` from time to time, `compaction` beside
-it, `going_offline` when a disk fails. Source: LogManager.scala of Kafka 3.9.
+`directories/` has the parts: loading at the start, which logs there are while it runs, checkpoints, what is done from
+time to time, moves to another directory; `compaction/` runs beside it.
 """
 
+import contextlib
+import logging
 import random
 from collections.abc import Callable, Iterable
 
+from odradek.broker.log.checkpoint_format import Key
 from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettings
-from odradek.broker.log.directories.checkpointing import Checkpointing
-from odradek.broker.log.directories.closing import Closing
-from odradek.broker.log.directories.creation import Creation
-from odradek.broker.log.directories.directory_files import Identity, Owner
+from odradek.broker.log.directories.checkpoints import Checkpoints
+from odradek.broker.log.directories.directory_files import (
+    PARTITION_METADATA,
+    Identity,
+    Owner,
+    encode_partition_metadata,
+    partition_name,
+)
 from odradek.broker.log.directories.future_logs import FutureLogs
-from odradek.broker.log.directories.going_offline import Directories, Failed
-from odradek.broker.log.directories.live_logs import Key, LiveLogs
-from odradek.broker.log.directories.log_directory import LogDirectory
-from odradek.broker.log.directories.opening import Opening
-from odradek.broker.log.directories.removal import set_aside
-from odradek.broker.log.directories.upkeep import Intervals, Upkeep
-from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.directories.live_logs import Failed, LiveLogs, LogDirectories
+from odradek.broker.log.directories.loading import Loading
+from odradek.broker.log.directories.log_directory import Closing, LogDirectory, set_aside, sync_removals
+from odradek.broker.log.directories.maintenance import Intervals, LogMaintenance
+from odradek.broker.log.failure import DISK_FULL, NoRoom, StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
@@ -30,7 +36,15 @@ from odradek.world.children import Children
 from odradek.world.clock import Clock
 from odradek.world.files import Files
 
-__all__ = ["Intervals", "Key", "LogManager"]
+logger = logging.getLogger(__name__)
+
+PREFERENCES_MAX = 10_000
+"""Wishes for partitions that do not exist yet that are remembered; the oldest goes first."""
+
+
+def _nothing_replicated(log: Log) -> int:
+    """The high watermark until the replica layer has said it."""
+    return log.log_start_offset
 
 
 class LogManager:
@@ -57,27 +71,22 @@ class LogManager:
     ) -> None:
         intervals = intervals or Intervals()
         self.config_of = config_of
-        self._logs = LiveLogs()
-        self._storage = Storage(
-            files,
-            clock,
-            background,
-            random_source,
-            failed=lambda path, cause: self._directories.fail(path, cause),
-            truncated=lambda path: self.checkpointing.soon(path),
-            lower_checkpoints=lambda path, claims: self.checkpointing.lower(path, claims),
-            producer_expiration_ms=intervals.producer_id_expiration_ms,
-        )
-        entries = [LogDirectory(self._storage, path) for path in directories]
-        self._directories = Directories(entries, self._logs, self._abandon, directory_failed)
-        self._future_logs = FutureLogs(self._storage, self._directories, self._logs, config_of, self._abandon)
-        self._opening = Opening(self._storage, self._directories, self._logs, self._future_logs, children)
-        self.checkpointing = Checkpointing(clock, self._directories, self._logs)
-        self._creation = Creation(
-            self._storage, self._directories, self._logs, self._future_logs, self.checkpointing, config_of
-        )
-        self._upkeep = Upkeep(self._storage, intervals, self._logs, self.checkpointing)
+        self._high_watermark_of: Callable[[Log], int] = _nothing_replicated
+        self._preferred: dict[Key, str] = {}
         self._opened = self._closed = False
+        self._logs = LiveLogs()
+        storage = self._storage = Storage(
+            files, clock, background, random_source, producer_expiration_ms=intervals.producer_id_expiration_ms
+        )
+        entries = [LogDirectory(storage, path) for path in directories]
+        self._directories = LogDirectories(entries, self._logs, self._abandon, directory_failed)
+        self.checkpoints = Checkpoints(clock, self._directories, self._logs)
+        storage.failed = self._directories.fail
+        storage.truncated = self.checkpoints.write_soon
+        storage.lower_checkpoints = self.checkpoints.lower
+        self._future_logs = FutureLogs(storage, self._directories, self._logs, config_of, self._abandon)
+        self._loading = Loading(storage, self._directories, self._logs, self._future_logs, children)
+        self._maintenance = LogMaintenance(storage, intervals, self._logs, self.checkpoints, self._replicated_to)
         self._compaction: Compaction | None = None
         if children is not None:
             self._compaction = Compaction(
@@ -85,9 +94,9 @@ class LogManager:
                 children,
                 compaction or CompactionSettings(),
                 self._logs.to_compact,
-                lambda log: self._upkeep.high_watermark_of(log),
-                lambda log: self.checkpointing.cleaned(log.log_directory),
-                self.checkpointing.covers,
+                self._replicated_to,
+                self._cleaned,
+                self.checkpoints.covers,
             )
 
     # opening
@@ -97,7 +106,7 @@ class LogManager:
 
         For a broker that does not know its id yet; to be called before `open`.
         """
-        return self._opening.owner()
+        return self._loading.owner()
 
     def open(self, identity: Identity, ready: Callable[[], object], *, recovery_processes: int = 1) -> None:
         """Take and load all directories in parallel, then call `ready` on the loop. Raises UnusableDirectory.
@@ -108,19 +117,25 @@ class LogManager:
 
         def loaded() -> None:
             self._opened = True
-            self._upkeep.start()
+            self._maintenance.start()
             if self._compaction is not None:
                 self._compaction.start()
             ready()
 
-        self._opening.open(identity, self.config_of, loaded, recovery_processes)
+        self._loading.load(identity, self.config_of, loaded, recovery_processes)
 
     def protect_from(self, high_watermark_of: Callable[[Log], int]) -> None:
-        """The replica layer knows how far a log is replicated: nothing at or beyond it is deleted or compacted.
+        """Delete and compact nothing at or beyond a log's high watermark, which only the replica layer knows.
 
         Until it has said so, nothing is.
         """
-        self._upkeep.high_watermark_of = high_watermark_of
+        self._high_watermark_of = high_watermark_of
+
+    def _replicated_to(self, log: Log) -> int:
+        return self._high_watermark_of(log)
+
+    def _cleaned(self, log: Log) -> None:
+        self.checkpoints.write_cleaned(log.log_directory)
 
     # the logs
 
@@ -145,17 +160,84 @@ class LogManager:
         """From `partition.metadata`; zeros when it was never said."""
         return self._logs.topic_id((topic, partition))
 
+    # making logs
+
+    def prefer(self, topic: str, partition: int, path: str) -> None:
+        """When that partition, which is not here, is made, it shall be in that directory (AlterReplicaLogDirs)."""
+        self._preferred.pop((topic, partition), None)
+        self._preferred[topic, partition] = path
+        if len(self._preferred) > PREFERENCES_MAX:
+            del self._preferred[next(iter(self._preferred))]
+
     def get_or_create(self, topic: str, partition: int, topic_id: bytes = ZERO_UUID, *, is_new: bool = False) -> Log:
-        """The log, made when there is none, in the directory that was preferred or that has the fewest.
+        """Return the log, made when there is none, in the directory that was preferred or that has the fewest.
 
         `is_new`: the controller says that no replica has existed here; without it a log that is missing while a
         directory is offline may be in there. Raises KafkaError INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR.
         """
-        return self._creation.get_or_create((topic, partition), topic_id, is_new)
+        key = (topic, partition)
+        log, known = self._logs.get(key), self._logs.topic_id(key)
+        if log is not None and ZERO_UUID != known != topic_id != ZERO_UUID:
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic}-{partition} has another topic id on the disk")
+        if log is None:
+            return self._create_somewhere(key, topic_id, is_new)
+        try:
+            if topic_id not in (ZERO_UUID, known):
+                self._write_topic_id(log, topic_id)
+        except OSError as error:
+            raise self._refusal(log.log_directory, key, error) from error
+        return log
 
-    def prefer(self, topic: str, partition: int, path: str) -> None:
-        """When that partition, which is not here, is made, it shall be in that directory."""
-        self._creation.prefer((topic, partition), path)
+    def _create_somewhere(self, key: Key, topic_id: bytes, is_new: bool) -> Log:
+        """In the first directory that takes it; one that cannot goes offline, unless it is only full."""
+        if not (is_new or self._directories.all_online()):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key[0]}-{key[1]} may be in an offline log directory")
+        self._future_logs.discard(key)  # of a partition of that name that is gone
+        refused = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory works")
+        for path in self._candidates(key):
+            try:
+                return self._create(path, key, topic_id)
+            except OSError as error:
+                refused = self._refusal(path, key, error)
+                refused.__cause__ = error
+                if not is_new:
+                    break
+        raise refused
+
+    def _candidates(self, key: Key) -> list[str]:
+        online = [directory.path for directory in self._directories.online()]
+        preferred = self._preferred.pop(key, None)
+        return [preferred] if preferred in online else self._logs.emptiest_first(online)
+
+    def _refusal(self, path: str, key: Key, error: OSError) -> KafkaError:
+        if error.errno in DISK_FULL:
+            return NoRoom(ErrorCode.KAFKA_STORAGE_ERROR, f"{key[0]}-{key[1]}: {error}")
+        self._directories.fail(path, error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key[0]}-{key[1]}: {error}")
+
+    def _create(self, log_directory: str, key: Key, topic_id: bytes) -> Log:
+        path = f"{log_directory}/{partition_name(*key)}"
+        sync_removals(self._storage)
+        try:
+            log = open_log(self._storage, path, *key, self.config_of(key[0]), clean=True)
+            log.lower_checkpoints()
+            if topic_id != ZERO_UUID:
+                self._write_topic_id(log, topic_id)
+        except OSError:
+            with contextlib.suppress(OSError):  # or the next start finds two, when another directory takes it
+                self._storage.files.remove_directory(path)
+            raise
+        self._logs.add(log)
+        # With the checkpoint the directory's name gets onto the disk: a replica that is gone after a power failure
+        # would be taken for one that never was, in sync and maybe leading.
+        self.checkpoints.write_soon(log_directory)
+        logger.info("made %s", path)
+        return log
+
+    def _write_topic_id(self, log: Log, topic_id: bytes) -> None:
+        path = f"{log.directory}/{PARTITION_METADATA}"
+        self._storage.files.write_atomically(path, encode_partition_metadata(topic_id), sync=False)
+        self._logs.set_topic_id((log.topic, log.partition), topic_id)
 
     # moves to another directory
 
@@ -176,7 +258,7 @@ class LogManager:
         current = self._logs.get((topic, partition))
         if current is not None and self._compaction is not None:
             self._compaction.abandon(current)
-        self.checkpointing.soon(path)
+        self.checkpoints.write_soon(path)
         return log
 
     def discard_future_log(self, topic: str, partition: int) -> None:
@@ -188,9 +270,9 @@ class LogManager:
         former = self._logs.get((topic, partition))
         assert former is not None, (topic, partition)
         log = self._future_logs.promote((topic, partition))
-        self.checkpointing.soon(former.log_directory)
-        self.checkpointing.soon(log.log_directory)
-        self.checkpointing.log_starts()
+        self.checkpoints.write_soon(former.log_directory)
+        self.checkpoints.write_soon(log.log_directory)
+        self.checkpoints.write_log_starts()
         return log
 
     # letting go, and settings
@@ -212,7 +294,7 @@ class LogManager:
         except OSError as error:  # of any kind: what stays there must not be taken for the log of a new topic
             self._directories.fail(log.log_directory, error)
             raise StorageFailure(log.log_directory, error) from error
-        self.checkpointing.soon(log.log_directory)
+        self.checkpoints.write_soon(log.log_directory)
 
     def _abandon(self, log: Log) -> None:
         log.abandon()
@@ -230,7 +312,7 @@ class LogManager:
 
     def configure_all(self) -> None:
         """Settings of the broker have changed, which may be those of any topic; in slices."""
-        self._upkeep.for_each_log(lambda log: log.configure(self.config_of(log.topic)))
+        self._maintenance.for_each_log(lambda log: log.configure(self.config_of(log.topic)))
 
     def configure(self, topic: str) -> None:
         """The topic's settings have changed."""
@@ -242,19 +324,20 @@ class LogManager:
     # the end
 
     def close(self, broker_epoch: int = -1) -> None:
-        """A clean shutdown: everything to the disk, checkpoints, markers; blocks. Harmless twice.
+        """Shut down cleanly: everything to the disk, checkpoints, markers; blocks. Nothing to do the second time.
 
         Before all is open nothing is written: what was not repaired yet is not to pass for clean.
         """
         if self._closed:
             return
-        self._closed = self.checkpointing.stopped = True
-        self._opening.stop()
-        self._upkeep.stop()
+        self._closed = True
+        self._loading.stop()
+        self._maintenance.stop()
         if self._compaction is not None:
             self._compaction.stop()
+        self.checkpoints.stop()
         closings = [
-            Closing(self._storage, directory, list(self._logs.in_directory(directory.path).values()))
+            Closing(self._storage, directory, self._logs.in_directory(directory.path))
             for directory in self.online()
             if self._opened
         ]

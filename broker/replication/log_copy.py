@@ -7,7 +7,6 @@ is read at once, so that at the end of a turn the two logs can be the same.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from odradek.broker.log.directories.chores import SLICE_MS
 from odradek.broker.log.local_log import NEVER_TRUNCATED
 from odradek.broker.log.log import Log
 from odradek.broker.replication.truncation import truncation_offset
@@ -15,6 +14,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import LOG_OVERHEAD
 from odradek.world.clock import Clock
 from odradek.world.files import FileRange
+from odradek.world.time_slices import SLICE_MS
 
 READ_BYTES = 4 << 20
 """Of one read in the background, which may be appended in several turns."""

@@ -20,9 +20,10 @@ class DeferredBackground:
         self._results: list[tuple[Callable[[object], object], object]] = []
         self._closed = False
 
-    def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> None:
+    def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> bool:
         if not self._closed:
             self._begun.append((work, done))  # type: ignore[arg-type]
+        return not self._closed
 
     @property
     def idle(self) -> bool:
@@ -67,13 +68,13 @@ class SlowBackground:
 
     def __init__(self, clock: Clock, draw_latency_ms: Callable[[], float]) -> None:
         self._clock, self._draw_latency_ms = clock, draw_latency_ms
-        self._begun: dict[int, Callable[[], None]] = {}
+        self._begun: dict[int, Callable[[], object]] = {}
         self._number = 0
         self._closed = False
 
-    def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> None:
+    def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> bool:
         if self._closed:
-            return
+            return False
         number = self._number = self._number + 1
         self._begun[number] = lambda: InlineBackground().run(work, done)
         latency_ms = self._draw_latency_ms()
@@ -81,6 +82,7 @@ class SlowBackground:
             self._clock.call_later(latency_ms, lambda: self._finish(number))
         else:
             self._finish(number)
+        return True
 
     def _finish(self, number: int) -> None:
         begun = self._begun.pop(number, None)

@@ -11,27 +11,28 @@ T = TypeVar("T")
 class Background(Protocol):
     """A place to run blocking work."""
 
-    def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> None:
+    def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> bool:
         """Run `work` elsewhere; then, on the owner's loop, `done` with its result, or with the OSError it raised.
 
         Any other exception is a bug and goes to the loop's exception handler. Works may run in parallel and finish in
-        any order.
+        any order. Returns False after `close`: the work is not begun, and `done` is not called.
         """
 
     def close(self) -> None:
-        """Wait for what was begun; what is given to `run` later is not done."""
+        """Wait for what was begun; nothing more is taken."""
 
 
 class InlineBackground:
     """Runs everything at once in the caller: for tests, command-line tools and shutdown."""
 
-    def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> None:
+    def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> bool:
         result: T | OSError
         try:
             result = work()
         except OSError as error:
             result = error
         done(result)
+        return True
 
     def close(self) -> None:
         """Nothing is ever under way."""
@@ -45,11 +46,12 @@ class ThreadBackground:
         self._closed = False
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="background")
 
-    def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> None:
+    def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> bool:
         if self._closed:
-            return
+            return False
         future = self._executor.submit(work)
         future.add_done_callback(lambda finished: self._deliver(finished, done))
+        return True
 
     def _deliver(self, finished: "Future[T]", done: Callable[[T | OSError], object]) -> None:
         error = finished.exception()

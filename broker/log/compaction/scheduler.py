@@ -11,7 +11,7 @@ from functools import partial
 from odradek.broker.log.compaction.job import Job
 from odradek.broker.log.compaction.plan import Dirty
 from odradek.broker.log.compaction.survey import make_request, survey
-from odradek.broker.log.directories.chores import Chores
+from odradek.broker.log.directories.periodic import PeriodicActions
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.protocol.errors import KafkaError
@@ -66,7 +66,7 @@ class Compaction:
         self.settings = settings
         self._clock = clock
         self._children = children
-        self._chores = Chores(clock)
+        self._periodic = PeriodicActions(clock)
         self._logs = logs
         self._high_watermark_of = high_watermark_of
         self._cleaned = cleaned
@@ -84,7 +84,7 @@ class Compaction:
     def stop(self) -> None:
         """End the children; what they had not finished is begun anew after the next start. Harmless twice."""
         self._stopped = True
-        self._chores.stop()
+        self._periodic.stop()
         for job in list(self._jobs.values()):
             job.abort("the broker stops")
 
@@ -98,7 +98,7 @@ class Compaction:
 
     def _look_later(self) -> None:
         if not self._stopped:
-            self._chores.later("look", max(1, self.settings.backoff_ms), self.look)
+            self._periodic.later("look", max(1, self.settings.backoff_ms), self.look)
 
     def look(self) -> None:
         """Begin with the dirtiest log, if one is dirty enough and a child may be begun."""
@@ -111,7 +111,7 @@ class Compaction:
         steps: list[Step] = [partial(self._survey, log, found) for log in logs]
         steps.append(partial(self._begin_dirtiest, found))
         self._damaged = {log: count for log, count in self._damaged.items() if not log.closed}
-        self._chores.for_each(steps, _take)
+        self._periodic.for_each(steps, _take)
 
     def _survey(self, log: Log, found: list[tuple[Dirty, Log]]) -> None:
         if log.closed or self._damaged.get(log) == log.truncations:

@@ -1,40 +1,50 @@
-"""The checkpoints of one log directory: read at the start, written beside the loop, and at once when a log demands it.
+"""The checkpoint files of one log directory: read at the start, written beside the loop, at once when a log needs it.
 
 A recovery point or a log start that is too low costs work; one that is too high costs data: recovery would take for
 synced what is not, or drop what comes before the start. A cleaner's offset that is too high hides what is dirty. They
 only rise, but for truncations and for topics that are deleted and made anew. So before such a log is written to
-again, its checkpoints are written at once (`write_now`), all logs of the directory together.
+again, its checkpoints are written at once (`CheckpointFiles.write_now`), all logs of the directory together.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from odradek.broker.log.checkpoint_format import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
+    Key,
     Offsets,
     decode_offsets,
+    encode_lines,
     encode_offsets,
+    offset_line,
 )
 from odradek.broker.log.failure import DISK_FULL, CorruptFile
 from odradek.broker.log.storage import Claims, Storage
+from odradek.world.time_slices import run_in_slices
 
 logger = logging.getLogger(__name__)
 
-Key = tuple[str, int]
+Entries = Iterable[tuple[Key, int]]
+"""(topic, partition) and offset, one after the other."""
 
 
 class CheckpointFiles:
-    """`path` is an entry of `log.dirs`. `is_offline` is asked before anything is begun."""
+    """Those of one log directory. `is_offline` is asked before anything is begun.
+
+    What goes into a file is collected in slices of the loop's time: 10,000 partitions are ten milliseconds of work.
+    """
 
     def __init__(self, storage: Storage, path: str, is_offline: Callable[[], bool]) -> None:
         self._storage = storage
         self._path = path
         self._is_offline = is_offline
-        self._waiting: dict[str, Offsets] = {}
+        self._waiting: dict[str, Callable[[], Entries]] = {}
+        self._collecting: dict[str, Iterator[None]] = {}
         self._being_written: set[str] = set()
+        """Files that are collected for, or written."""
         self._without_room: set[str] = set()
         """Those that the disk was too full for, until they are written again."""
         self._possible: dict[str, list[Offsets]] = {}
@@ -48,7 +58,7 @@ class CheckpointFiles:
         """Between the loop and the background: an older checkpoint must not replace a newer one."""
 
     def read(self, name: str) -> Offsets:
-        """Empty when it is missing or damaged. Raises OSError."""
+        """Return what the file says; empty when it is missing or damaged. Raises OSError."""
         try:
             offsets = decode_offsets(self._storage.files.read(f"{self._path}/{name}"))
         except FileNotFoundError:
@@ -59,27 +69,49 @@ class CheckpointFiles:
         self._possible.setdefault(name, [offsets])
         return offsets
 
-    def write(self, name: str, offsets: Offsets, then: Callable[[], object] | None = None) -> None:
+    def write(self, name: str, entries: Callable[[], Entries], then: Callable[[], object] | None = None) -> None:
         """Replace it in the background, one write at a time; only the newest of those that wait counts.
 
-        An older one is never wrong, so on a full disk it stays until the next. `then`: called after a write, perhaps of
-        the one before; never when it fails.
+        `entries()` is asked when the write begins. An older file is never wrong, so on a full disk it stays until the
+        next. `then`: called after a write, perhaps of the one before; never when it fails.
         """
-        self._waiting[name] = offsets
+        self._waiting[name] = entries
         if then is not None:
             self._then.setdefault(name, []).append(then)
         if name not in self._being_written:
             self._write_next(name)
 
+    def finish_collecting(self) -> None:
+        """Collect the rest of what is being written without a pause: nothing runs on the loop after this."""
+        for steps in list(self._collecting.values()):
+            for _ in steps:
+                pass
+
     def _write_next(self, name: str) -> None:
-        offsets = self._waiting.pop(name, None)
-        if offsets is None or self._is_offline():
-            self._being_written.discard(name)
-            self._then.pop(name, None)
+        entries = self._waiting.pop(name, None)
+        if entries is None or self._is_offline():
+            self._not_written(name)
             return
         self._being_written.add(name)
-        number, data = self._begin(name, offsets), encode_offsets(offsets)
+        steps = self._collecting[name] = self._collect(name, entries)
+        run_in_slices(self._storage.clock, steps, lambda: True, at_once=True)
 
+    def _not_written(self, name: str) -> None:
+        self._being_written.discard(name)
+        self._then.pop(name, None)
+
+    def _collect(self, name: str, entries: Callable[[], Entries]) -> Iterator[None]:
+        offsets: Offsets = {}
+        number = self._begin(name, offsets)  # from now on it may come to be in the file, as far as it goes
+        lines: list[str] = []
+        for key, offset in entries():
+            offsets[key] = offset
+            lines.append(offset_line(key, offset))
+            yield
+        del self._collecting[name]
+        self._write_in_background(name, number, offsets, encode_lines(lines))
+
+    def _write_in_background(self, name: str, number: int, offsets: Offsets, data: bytes) -> None:
         def done(result: OSError | None) -> None:
             waiting = self._then.pop(name, ())
             if not isinstance(result, OSError):
@@ -93,7 +125,8 @@ class CheckpointFiles:
                 self._storage.failed(self._path, result)
             self._write_next(name)
 
-        self._storage.background.run(lambda: self._replace(name, number, data), done)
+        if not self._storage.background.run(lambda: self._replace(name, number, data), done):
+            self._not_written(name)
 
     def _begin(self, name: str, offsets: Offsets) -> int:
         self._possible.setdefault(name, [{}]).append(offsets)
@@ -122,7 +155,7 @@ class CheckpointFiles:
             logger.error("%s: no room for %s, the older one stays: %s", self._path, name, error)
 
     def certain(self, name: str, key: Key) -> int:
-        """A start will find at least that."""
+        """Return the least that a start will find there."""
         return min(offsets.get(key, 0) for offsets in self._possible.get(name, [{}]))
 
     def claim_more_than(self, claims: Claims) -> bool:
@@ -134,14 +167,11 @@ class CheckpointFiles:
             CLEANER_OFFSETS: claims.cleaned_to,
         }
         return any(
-            offsets.get(key, 0) > limit
-            for name, limit in limits.items()
-            for offsets in (*self._possible.get(name, ()), self._waiting.get(name, {}))
+            offsets.get(key, 0) > limit for name, limit in limits.items() for offsets in self._possible.get(name, ())
         )
 
     def write_now(self, checkpoints: Mapping[str, Offsets]) -> None:
         """Replace them and return when they are on the disk. Raises OSError."""
         for name, offsets in checkpoints.items():
-            self._waiting.pop(name, None)
             self._replace(name, self._begin(name, offsets), encode_offsets(offsets))
             self._written(name, offsets)

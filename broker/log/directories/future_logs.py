@@ -12,6 +12,7 @@ import logging
 import posixpath
 from collections.abc import Callable, Iterable
 
+from odradek.broker.log.checkpoint_format import Key
 from odradek.broker.log.directories.directory_files import (
     PARTITION_METADATA,
     encode_partition_metadata,
@@ -19,9 +20,8 @@ from odradek.broker.log.directories.directory_files import (
     partition_name,
     replaced_name,
 )
-from odradek.broker.log.directories.going_offline import Directories
-from odradek.broker.log.directories.live_logs import Key, LiveLogs
-from odradek.broker.log.directories.removal import remove_directory, remove_later, set_aside
+from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
+from odradek.broker.log.directories.log_directory import remove_directory, remove_later, set_aside
 from odradek.broker.log.failure import DISK_FULL
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
@@ -41,7 +41,7 @@ class FutureLogs:
     def __init__(
         self,
         storage: Storage,
-        directories: Directories,
+        directories: LogDirectories,
         logs: LiveLogs,
         config_of: Callable[[str], LogConfig],
         abandon: Callable[[Log], object],
@@ -128,7 +128,7 @@ class FutureLogs:
 
     # after the start
 
-    def settle(self, found: Iterable[tuple[Log, bytes | None]], deleted: list[str]) -> None:
+    def sort_out(self, found: Iterable[tuple[Log, bytes | None]], deleted: list[str]) -> None:
         """Sort out what was found when all directories were loaded: future logs, and directories set aside.
 
         While a directory is offline nothing is removed: what was set aside may be all that is left of a replica whose

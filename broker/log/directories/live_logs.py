@@ -1,13 +1,20 @@
-"""Which logs this broker has, by partition."""
+"""Which logs this broker has, by partition, and the entries of `log.dirs` they are in.
 
-from collections import Counter
-from collections.abc import Iterable
+A directory that fails is gone until the next start, with its logs. Source: LogManager.handleLogDirFailure of Kafka 3.9.
+"""
 
+import logging
+from collections.abc import Callable, Iterable
+
+from odradek.broker.log.checkpoint_format import Key
+from odradek.broker.log.directories.log_directory import LogDirectory
 from odradek.broker.log.log import Log
 from odradek.protocol.primitives import ZERO_UUID
 
-Key = tuple[str, int]
-"""Topic and partition."""
+logger = logging.getLogger(__name__)
+
+Failed = Callable[[str, OSError, list[Key]], object]
+"""Path of a directory, what failed, the partitions whose current log went with it."""
 
 
 class LiveLogs:
@@ -20,8 +27,8 @@ class LiveLogs:
         self._logs: dict[Key, Log] = {}
         self._futures: dict[Key, Log] = {}
         self._topic_ids: dict[Key, bytes] = {}
-        self._counts: Counter[str] = Counter()
-        """By directory."""
+        self._in: dict[str, dict[Key, Log]] = {}
+        """Both kinds by directory; no partition is in one twice."""
 
     def __contains__(self, key: Key) -> bool:
         return key in self._logs
@@ -51,12 +58,12 @@ class LiveLogs:
         return self._logs.get(key) is log or self._futures.get(key) is log
 
     def in_directory(self, path: str) -> dict[Key, Log]:
-        """Those in that entry of `log.dirs`; no partition is there twice."""
-        return {(log.topic, log.partition): log for log in self.all() if log.log_directory == path}
+        """Return those in that entry of `log.dirs`; not to be changed."""
+        return self._in.setdefault(path, {})
 
     def emptiest_first(self, paths: Iterable[str]) -> list[str]:
-        """These directories, those with the fewest logs first (LogManager.nextLogDirs)."""
-        return sorted(paths, key=self._counts.__getitem__)
+        """Sort these directories, those with the fewest logs first (LogManager.nextLogDirs)."""
+        return sorted(paths, key=lambda path: len(self.in_directory(path)))
 
     def topic_id(self, key: Key) -> bytes:
         """Zeros when it was never said."""
@@ -65,7 +72,7 @@ class LiveLogs:
     def add(self, log: Log, topic_id: bytes | None = None) -> None:
         key = (log.topic, log.partition)
         self._logs[key] = log
-        self._counts[log.log_directory] += 1
+        self.in_directory(log.log_directory)[key] = log
         if topic_id is not None:
             self._topic_ids[key] = topic_id
 
@@ -73,12 +80,13 @@ class LiveLogs:
         self._topic_ids[key] = topic_id
 
     def add_future(self, log: Log) -> None:
-        self._futures[log.topic, log.partition] = log
-        self._counts[log.log_directory] += 1
+        key = (log.topic, log.partition)
+        self._futures[key] = log
+        self.in_directory(log.log_directory)[key] = log
 
     def promote(self, key: Key) -> None:
         """The future log is the current one from now on."""
-        self._counts[self._logs[key].log_directory] -= 1
+        del self.in_directory(self._logs[key].log_directory)[key]
         self._logs[key] = self._futures.pop(key)
 
     def remove(self, log: Log) -> None:
@@ -86,9 +94,48 @@ class LiveLogs:
         if not self.is_live(log):
             return
         key = (log.topic, log.partition)
-        self._counts[log.log_directory] -= 1
+        del self.in_directory(log.log_directory)[key]
         if self._futures.get(key) is log:
             del self._futures[key]
         else:
             del self._logs[key]
             self._topic_ids.pop(key, None)
+
+
+class LogDirectories:
+    """The entries of `log.dirs`. `abandon(log)` ends what is done to a log that goes; `failed` hears once of each
+    failing directory, after that."""
+
+    def __init__(
+        self,
+        directories: Iterable[LogDirectory],
+        logs: LiveLogs,
+        abandon: Callable[[Log], object],
+        failed: Failed,
+    ) -> None:
+        self.by_path = {directory.path: directory for directory in directories}
+        self._logs = logs
+        self._abandon = abandon
+        self._failed = failed
+
+    def online(self) -> list[LogDirectory]:
+        """Return those that work."""
+        return [directory for directory in self.by_path.values() if directory.offline is None]
+
+    def all_online(self) -> bool:
+        """Return whether every log that this broker has is within reach."""
+        return all(directory.offline is None for directory in self.by_path.values())
+
+    def fail(self, path: str, cause: OSError) -> None:
+        """Give the directory up, and its logs. Nothing to do the second time."""
+        directory = self.by_path[path]
+        if directory.offline is not None:
+            return
+        directory.offline = cause
+        logger.error("log directory %s goes offline: %s", path, cause)
+        lost = dict(self._logs.in_directory(path))
+        current = [key for key, log in lost.items() if self._logs.get(key) is log]
+        for log in lost.values():
+            self._logs.remove(log)
+            self._abandon(log)
+        self._failed(path, cause, current)

@@ -1,13 +1,13 @@
-"""One entry of `log.dirs`: its lock, its owner, its checkpoints, and the loading of its logs."""
+"""One entry of `log.dirs`: its lock, its owner, its checkpoints; loading, closing and removing the logs in it."""
 
 import errno
 import logging
 import posixpath
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
+from functools import partial
 from typing import NamedTuple
 
-from odradek.broker.log import checkpoint_format as checkpoints
-from odradek.broker.log.checkpoint_format import Offsets
+from odradek.broker.log.checkpoint_format import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS, Key, Offsets
 from odradek.broker.log.directories.checkpoint_files import CheckpointFiles
 from odradek.broker.log.directories.directory_files import (
     CLEAN_SHUTDOWN,
@@ -20,11 +20,14 @@ from odradek.broker.log.directories.directory_files import (
     Owner,
     decode_meta,
     decode_partition_metadata,
+    deleted_name,
+    encode_clean_shutdown,
     encode_meta,
     parse_future_name,
     parse_partition_name,
 )
-from odradek.broker.log.failure import CorruptFile, UnusableDirectory
+from odradek.broker.log.failure import CorruptFile, StorageFailure, UnusableDirectory
+from odradek.broker.log.flush import Flush
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
@@ -133,9 +136,9 @@ class LogDirectory:
         if clean:
             files.remove(marker)
         files.sync_directory(self.path)  # what is read next may have been renamed just before a kill
-        recovery_points = self.checkpoints.read(checkpoints.RECOVERY_POINTS)
-        starts = self.checkpoints.read(checkpoints.LOG_START_OFFSETS)
-        cleaned = self.checkpoints.read(checkpoints.CLEANER_OFFSETS)
+        recovery_points = self.checkpoints.read(RECOVERY_POINTS)
+        starts = self.checkpoints.read(LOG_START_OFFSETS)
+        cleaned = self.checkpoints.read(CLEANER_OFFSETS)
         loaded = Loaded([], [], [])
         for name in files.list_directory(self.path):
             path = f"{self.path}/{name}"
@@ -184,6 +187,93 @@ def gaps_before(recovery_points: Offsets, cleaned: Offsets, key: tuple[str, int]
     return cleaned.get(key, 0) if recovery_points else MAX_INT64
 
 
-def start_offsets(logs: list[Log]) -> Offsets:
-    """Log start offsets. Also where the first segment says it: a crash may bring back one that was removed."""
-    return {(log.topic, log.partition): log.log_start_offset for log in logs if log.log_start_offset}
+def start_offsets(logs: Mapping[Key, Log]) -> Offsets:
+    """Return log start offsets, also where the first segment says it: a crash may bring back one that was removed."""
+    return {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset}
+
+
+class Closing:
+    """The end of a clean shutdown, for one directory: its logs to the disk, then the checkpoints, then the marker.
+
+    `begin`, then the background is closed, then `end`; nothing else may run. Logs are synced side by side: one after
+    the other, 2,000 of them took 21 seconds. When the disk fails there is no marker: the next start repairs.
+    """
+
+    def __init__(self, storage: Storage, directory: LogDirectory, logs: Mapping[Key, Log]) -> None:
+        self._storage = storage
+        self._directory = directory
+        self._logs = dict(logs)
+        self._flushes: list[tuple[Log, Flush]] = []
+        self._trouble: OSError | StorageFailure | None = None
+
+    def begin(self) -> None:
+        """Write what the logs have only in memory, and have it synced in the background."""
+        try:
+            for log in self._logs.values():
+                flush = log.begin_close()
+                if flush is not None:
+                    self._flushes.append((log, flush))
+                    self._storage.background.run(partial(self._sync, flush), lambda result: None)
+        except StorageFailure as error:
+            self._trouble = error
+
+    def _sync(self, flush: Flush) -> None:
+        try:
+            flush.sync()
+        except OSError as error:
+            self._trouble = error
+
+    def end(self, broker_epoch: int) -> None:
+        """All is synced."""
+        try:
+            if self._trouble is not None:
+                raise self._trouble
+            for log, flush in self._flushes:
+                if not flush.synced:  # the background took nothing any more
+                    flush.sync()
+                log.end_close(flush)
+            points = {key: log.recovery_point for key, log in self._logs.items()}
+            starts = start_offsets(self._logs)
+            files = self._directory.checkpoints
+            files.write_now({RECOVERY_POINTS: points, LOG_START_OFFSETS: starts})
+            marker = f"{self._directory.path}/{CLEAN_SHUTDOWN}"
+            self._storage.files.write_atomically(marker, encode_clean_shutdown(broker_epoch))
+        except (OSError, StorageFailure) as error:
+            logger.error("%s: not closed cleanly: %s", self._directory.path, error)
+        self._directory.release()
+
+
+def set_aside(storage: Storage, log: Log) -> None:
+    """Rename the directory of a log that was abandoned, and have it removed after `file.delete.delay.ms`. OSError."""
+    unique = storage.random.getrandbits(128)
+    path = f"{log.log_directory}/{deleted_name(log.topic, log.partition, unique)}"
+    storage.files.rename(log.directory, path)
+    storage.removals.add(log.log_directory)
+    remove_later(storage, log, path)
+
+
+def sync_removals(storage: Storage) -> None:
+    """Bring removals to the disk before a log is made: one of its name that was elsewhere must not come back."""
+    for path in sorted(storage.removals):
+        try:
+            storage.files.sync_directory(path)
+        except OSError as error:
+            storage.failed(path, error)
+    storage.removals.clear()
+
+
+def remove_later(storage: Storage, log: Log, path: str) -> None:
+    """Remove a log's directory, which has been renamed to `path`, when its `file.delete.delay.ms` are over."""
+    delay_ms = log.config.file_delete_delay_ms
+    logger.info("%s is deleted, %s goes in %d ms", log.directory, path, delay_ms)
+    storage.clock.call_later(delay_ms, lambda: remove_directory(storage, path))
+
+
+def remove_directory(storage: Storage, path: str) -> None:
+    """Remove it in the background; what cannot be removed is left to the next start."""
+
+    def done(result: OSError | None) -> None:
+        if isinstance(result, OSError) and not isinstance(result, FileNotFoundError):
+            logger.warning("cannot remove %s, the next start will: %s", path, result)
+
+    storage.background.run(lambda: storage.files.remove_directory(path), done)

@@ -250,7 +250,7 @@ class Workload:
         machine = self._machine
         assert machine.logs is not None
         starts = {one: machine.logs.get(*one) for one in self._keys}
-        machine.logs.checkpointing.log_starts()
+        machine.logs.checkpoints.write_log_starts()
         machine.background.drain()
         for one, other in starts.items():
             if other is not None and not other.closed and machine.files.fault is None:

@@ -271,7 +271,7 @@ def test_nothing_is_written_while_a_checkpoint_promises_what_was_cut_off() -> No
     write(log, 5)
     log.flush()
     assert machine.logs is not None
-    machine.logs.checkpointing.recovery_points()
+    machine.logs.checkpoints.write_recovery_points()
     machine.background.drain()
     assert checkpointed(machine, RECOVERY_POINTS) == 5
     log.truncate_to(2)
@@ -286,7 +286,7 @@ def test_nothing_is_written_while_a_checkpoint_says_that_it_was_compacted_alread
     write(log, 5)
     log.cleaned_to = 4
     assert machine.logs is not None
-    machine.logs.checkpointing.cleaned("/a")
+    machine.logs.checkpoints.write_cleaned("/a")
     machine.background.drain()
     assert checkpointed(machine, CLEANER_OFFSETS) == 4
     log.truncate_to(2)
@@ -299,16 +299,16 @@ def test_who_waits_for_a_recovery_point_is_told_when_it_is_written_and_not_when_
     write(log, 5)
     log.flush()
     assert machine.logs is not None
-    checkpointing, told = machine.logs.checkpointing, []
+    checkpoints, told = machine.logs.checkpoints, []
     machine.files.fault = Fault(machine.files.calls + 1, 1000, errno.ENOSPC, "/a/", "room")
-    assert not checkpointing.covers(log, 5, lambda: told.append("failed"))
+    assert not checkpoints.covers(log, 5, lambda: told.append("failed"))
     machine.background.drain()
     machine.files.fault = None
-    assert not checkpointing.covers(log, 5, lambda: told.append("written"))
+    assert not checkpoints.covers(log, 5, lambda: told.append("written"))
     assert not told
     machine.background.drain()
     assert told == ["written"] and checkpointed(machine, RECOVERY_POINTS) == 5
-    assert checkpointing.covers(log, 5, lambda: told.append("not needed"))
+    assert checkpoints.covers(log, 5, lambda: told.append("not needed"))
     machine.background.drain()
     assert told == ["written"]
 
@@ -317,9 +317,9 @@ def test_a_checkpoint_that_waits_for_another_one_promises_too() -> None:
     machine, log = machine_with_log()
     write(log, 5)
     assert machine.logs is not None
-    machine.logs.checkpointing.recovery_points()
+    machine.logs.checkpoints.write_recovery_points()
     log.flush()
-    machine.logs.checkpointing.recovery_points()
+    machine.logs.checkpoints.write_recovery_points()
     log.truncate_to(2)
     log.append_as_leader(batch(9), 1)
     machine.background.drain()
@@ -331,7 +331,7 @@ def test_a_log_that_starts_over_further_back_is_not_hidden_by_its_old_start() ->
     write(log, 5)
     log.advance_log_start_offset(4)
     assert machine.logs is not None
-    machine.logs.checkpointing.log_starts()
+    machine.logs.checkpoints.write_log_starts()
     machine.background.drain()
     assert checkpointed(machine, LOG_START_OFFSETS) == 4
     log.truncate_fully_and_start_at(1)
@@ -344,8 +344,8 @@ def test_a_topic_that_is_made_anew_has_nothing_of_the_one_before() -> None:
     log.flush()
     log.advance_log_start_offset(4)
     assert machine.logs is not None
-    machine.logs.checkpointing.log_starts()
-    machine.logs.checkpointing.recovery_points()
+    machine.logs.checkpoints.write_log_starts()
+    machine.logs.checkpoints.write_recovery_points()
     machine.background.drain()
     machine.logs.delete("events", 0)
     machine.logs.get_or_create("events", 0, TOPIC_IDS["events"], is_new=True)

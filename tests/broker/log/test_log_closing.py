@@ -23,9 +23,8 @@ class Deaf(InlineBackground):
 
     deaf = False
 
-    def run(self, work: Callable[[], object], done: Callable[[object], object]) -> None:  # type: ignore[override]
-        if not self.deaf:
-            super().run(work, done)
+    def run(self, work: Callable[[], object], done: Callable[[object], object]) -> bool:  # type: ignore[override]
+        return not self.deaf and super().run(work, done)
 
 
 def start(files: SimulatedFiles, clock: ManualClock, background: Background) -> LogManager:

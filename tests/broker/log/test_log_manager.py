@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.log.directories.directory_files import Identity, Owner
-from odradek.broker.log.directories.upkeep import SEGMENTS_AT_ONCE
+from odradek.broker.log.directories.maintenance import SEGMENTS_AT_ONCE, Intervals
 from odradek.broker.log.failure import StorageFailure, UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
-from odradek.broker.log.log_manager import Intervals, LogManager
+from odradek.broker.log.log_manager import LogManager
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_storage import make_batch
 from odradek.testing.simulated_files import SimulatedFiles
@@ -124,14 +124,14 @@ def test_checkpoints_survive_a_crash() -> None:
     assert log is not None
     log.flush()
     log.advance_log_start_offset(5)
-    broker.logs.checkpointing.write_high_watermarks({("t", 0): 9, ("gone", 0): 1})
+    broker.logs.checkpoints.write_high_watermarks({("t", 0): 9, ("gone", 0): 1})
     broker.clock.advance(60_000)
     broker.files.crash()
     broker.start()
     recovered = broker.logs.get("t", 0)
     assert recovered is not None
     assert (recovered.log_start_offset, recovered.log_end_offset, recovered.recovery_point) == (5, 10, 10)
-    assert broker.logs.checkpointing.read_high_watermarks() == {("t", 0): 9}
+    assert broker.logs.checkpoints.read_high_watermarks() == {("t", 0): 9}
 
 
 RECOVERY_POINTS, CLEANED = "/a/recovery-point-offset-checkpoint", "/a/cleaner-offset-checkpoint"
@@ -385,7 +385,7 @@ def test_truncation_below_the_recovery_point_is_checkpointed_at_once() -> None:
     log = broker.logs.get("t", 0)
     assert log is not None
     log.flush()
-    broker.logs.checkpointing.recovery_points()
+    broker.logs.checkpoints.write_recovery_points()
     log.truncate_to(1)
     broker.clock.advance(0)
     assert broker.files.read("/a/recovery-point-offset-checkpoint") == b"0\n1\nt 0 1\n"

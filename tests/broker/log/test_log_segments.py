@@ -234,8 +234,9 @@ def test_a_flush_that_a_truncation_overtakes_does_not_move_the_recovery_point() 
     waiting = []
 
     class Later:
-        def run(self, work: object, done: object) -> None:
+        def run(self, work: object, done: object) -> bool:
             waiting.append((work, done))
+            return True
 
         def close(self) -> None:
             raise AssertionError

@@ -137,7 +137,7 @@ def test_after_a_clean_stop_and_for_little_nobody_is_begun(monkeypatch: pytest.M
 def test_only_what_lies_after_the_recovery_point_counts(recovery_point: int, from_segment: int) -> None:
     logs = World().open()
     log = logs.all_logs()[0]
-    logs.directories["/a"].checkpoints.write(RECOVERY_POINTS, {("t", 0): recovery_point})
+    logs.directories["/a"].checkpoints.write_now({RECOVERY_POINTS: {("t", 0): recovery_point}})
     torn = parallel_recovery.torn_logs(log.storage, logs.directories["/a"], lambda topic: CONFIG)[0]
     assert [segment.base_offset for segment in log.segments] == [0, 11, 22]
     assert torn.size_bytes == sum(segment.size_bytes for segment in log.segments[from_segment:])

@@ -120,10 +120,10 @@ def test_the_last_directory_takes_the_broker_with_it() -> None:
         broker = cluster.brokers[0]
         logs = broker.server.services.logs
         broker.files.broken.add("/a")
-        logs.checkpointing.recovery_points()
+        logs.checkpoints.write_recovery_points()
         assert [directory.path for directory in logs.online()] == ["/b"] and not broker.server.broken.is_set()
         broker.files.broken.add("/b")
-        logs.checkpointing.recovery_points()
+        logs.checkpoints.write_recovery_points()
         assert logs.online() == [] and broker.server.broken.is_set()
 
     with_brokers(scenario)

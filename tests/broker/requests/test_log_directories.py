@@ -153,7 +153,7 @@ def test_refusals(version: int) -> None:
         assert await client.move("/b", "unheard-of", version=version) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await client.move("/b", "x" * 215, version=version) == ErrorCode.INVALID_TOPIC_EXCEPTION
         client.cluster.brokers[0].files.broken.add("/b")
-        client.cluster.brokers[0].server.services.logs.checkpointing.recovery_points()
+        client.cluster.brokers[0].server.services.logs.checkpoints.write_recovery_points()
         assert await client.move("/b", version=version) == ErrorCode.KAFKA_STORAGE_ERROR
         assert await client.move("/a", version=version) == ErrorCode.NONE
 

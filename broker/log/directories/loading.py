@@ -10,10 +10,8 @@ from functools import partial
 
 from odradek.broker.log.directories.directory_files import Identity, Owner, common_owner
 from odradek.broker.log.directories.future_logs import FutureLogs
-from odradek.broker.log.directories.going_offline import Directories
-from odradek.broker.log.directories.live_logs import LiveLogs
-from odradek.broker.log.directories.log_directory import Loaded, LogDirectory
-from odradek.broker.log.directories.removal import set_aside
+from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
+from odradek.broker.log.directories.log_directory import Loaded, LogDirectory, set_aside
 from odradek.broker.log.failure import UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
@@ -25,13 +23,13 @@ from odradek.world.children import Children
 logger = logging.getLogger(__name__)
 
 
-class Opening:
-    """Fills `logs` from `directories`."""
+class Loading:
+    """Locks `directories` and fills `logs` from them."""
 
     def __init__(
         self,
         storage: Storage,
-        directories: Directories,
+        directories: LogDirectories,
         logs: LiveLogs,
         future_logs: FutureLogs,
         children: Children | None,
@@ -46,7 +44,10 @@ class Opening:
         self._recoveries: list[ParallelRecovery] = []
 
     def owner(self) -> Owner:
-        """See LogManager.owner."""
+        """Lock all directories; who they belong to, as far as they say it. Raises UnusableDirectory.
+
+        For a broker that does not know its id yet; to be called before `load`.
+        """
         owners: dict[str, Owner] = {}
         for directory in self._directories.by_path.values():
             try:
@@ -56,14 +57,18 @@ class Opening:
                 self._unusable(directory, error)
         return common_owner(owners)
 
-    def open(
+    def load(
         self,
         identity: Identity,
         config_of: Callable[[str], LogConfig],
         ready: Callable[[], object],
         recovery_processes: int,
     ) -> None:
-        """See LogManager.open."""
+        """Take and load all directories in parallel, then call `ready` on the loop. Raises UnusableDirectory.
+
+        When loading fails in all of them `ready` is called and none is online. `recovery_processes`: how many repair
+        one directory after an unclean stop.
+        """
         for directory in self._directories.online():
             try:
                 if not directory.taken:
@@ -81,7 +86,7 @@ class Opening:
             else:
                 self._take(directory, result)
             if left == 0:
-                self._future_logs.settle(self._found_futures, self._found_deleted)
+                self._future_logs.sort_out(self._found_futures, self._found_deleted)
                 ready()
 
         for directory in self._directories.online():
@@ -113,7 +118,7 @@ class Opening:
         run(lambda: torn_logs(self._storage, directory, config_of), looked)
 
     def stop(self) -> None:
-        """Nobody waits for it any more. Harmless twice, and after the end."""
+        """End the processes that repair logs, if there are any left."""
         for recovery in self._recoveries:
             recovery.stop()
 

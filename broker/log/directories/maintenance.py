@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from odradek.broker.log.directories.checkpointing import Checkpointing
-from odradek.broker.log.directories.chores import Chores
+from odradek.broker.log.directories.checkpoints import Checkpoints
 from odradek.broker.log.directories.live_logs import LiveLogs
+from odradek.broker.log.directories.periodic import PeriodicActions
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import NO_LIMIT_MS
@@ -17,7 +17,7 @@ from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.storage import Storage
 
 SEGMENTS_AT_ONCE = 10
-"""Of one log, whose files are renamed; then others may have the loop."""
+"""Segments of one log that retention takes in one piece, renaming their files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,47 +33,59 @@ class Intervals:
     producer_id_expiration_check_interval_ms: int = 600_000
 
 
-class Upkeep:
-    """All of it in slices. A log that went meanwhile is skipped; one whose disk fails has reported it already."""
+class LogMaintenance:
+    """All of it in slices of time. A log that went meanwhile is skipped; one whose disk fails has reported it already.
 
-    def __init__(self, storage: Storage, intervals: Intervals, logs: LiveLogs, checkpointing: Checkpointing) -> None:
+    Nothing at or beyond `high_watermark_of(log)` is deleted.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        intervals: Intervals,
+        logs: LiveLogs,
+        checkpoints: Checkpoints,
+        high_watermark_of: Callable[[Log], int],
+    ) -> None:
         self._storage = storage
-        self._clock = clock = storage.clock
+        self._clock = storage.clock
         self._intervals = intervals
         self._logs = logs
-        self._checkpointing = checkpointing
-        self._chores = Chores(clock)
-        self.high_watermark_of: Callable[[Log], int] = lambda log: log.log_start_offset
+        self._checkpoints = checkpoints
+        self._high_watermark_of = high_watermark_of
+        self._periodic = PeriodicActions(storage.clock)
 
     def start(self) -> None:
         """Begin with the timers."""
-        every, checkpointing = self._intervals, self._checkpointing
+        every, written = self._intervals, self._checkpoints
         self._repeat("retention", every.log_retention_check_interval_ms, self._apply_retention)
         self._repeat("flush", every.log_flush_scheduler_interval_ms, self._flush_overdue)
-        self._repeat("recovery points", every.log_flush_offset_checkpoint_interval_ms, checkpointing.recovery_points)
-        self._repeat("log starts", every.log_flush_start_offset_checkpoint_interval_ms, checkpointing.log_starts)
+        self._repeat("recovery points", every.log_flush_offset_checkpoint_interval_ms, written.write_recovery_points)
+        self._repeat("log starts", every.log_flush_start_offset_checkpoint_interval_ms, written.write_log_starts)
         self._repeat("producers", every.producer_id_expiration_check_interval_ms, self._expire_producers)
 
     def stop(self) -> None:
-        """Harmless twice."""
-        self._chores.stop()
+        """End the timers, and what is being done in slices."""
+        self._periodic.stop()
 
     def _repeat(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
         delay_ms = min(interval_ms, self._intervals.log_initial_task_delay_ms)
-        self._chores.repeat(name, delay_ms, interval_ms, action)
+        self._periodic.repeat(name, delay_ms, interval_ms, action)
 
     def for_each_log(self, action: Callable[[Log], object]) -> None:
+        """Act on all logs, again on those for which the action answers True."""
+
         def act(log: Log) -> object:
             if self._logs.is_live(log):
                 with contextlib.suppress(StorageFailure):
                     return action(log)
             return None
 
-        self._chores.for_each(self._logs.all(), act)
+        self._periodic.for_each(self._logs.all(), act)
 
     def _apply_retention(self) -> None:
         def apply(log: Log) -> bool:
-            more = delete_old_segments(log, self.high_watermark_of(log), SEGMENTS_AT_ONCE) == SEGMENTS_AT_ONCE
+            more = delete_old_segments(log, self._high_watermark_of(log), SEGMENTS_AT_ONCE) == SEGMENTS_AT_ONCE
             if not more:
                 log.rest()
             return more
@@ -81,7 +93,7 @@ class Upkeep:
         self.for_each_log(apply)
 
     def _flush_overdue(self) -> None:
-        """Logs whose `flush.ms` has passed."""
+        """Flush the logs whose `flush.ms` has passed."""
         now_ms = self._clock.now_ms()
         self.for_each_log(
             lambda log: log.flush_in_background() if now_ms - log.last_flush_ms >= log.config.flush_ms else None

@@ -1,19 +1,17 @@
-"""What is done from time to time, without holding the loop up."""
+"""Actions that are repeated without holding the loop up."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from odradek.broker.log.log_config import NO_LIMIT_MS
 from odradek.world.clock import Clock, Timer
+from odradek.world.time_slices import run_in_slices
 
 T = TypeVar("T")
 
-SLICE_MS = 5.0
-"""Work over many things gives the loop back after this long."""
 
-
-class Chores:
-    """Repeated actions by name, and long loops in slices. After `stop` nothing more is begun."""
+class PeriodicActions:
+    """Actions that are repeated, by name, and long loops in slices of time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -21,7 +19,7 @@ class Chores:
         self._stopped = False
 
     def repeat(self, name: str, delay_ms: int, interval_ms: int, action: Callable[[], None]) -> None:
-        """First after `delay_ms`, then every `interval_ms`; never when that is NO_LIMIT_MS."""
+        """Act first after `delay_ms`, then every `interval_ms`; never when that is NO_LIMIT_MS."""
         if interval_ms == NO_LIMIT_MS:
             return
 
@@ -32,31 +30,27 @@ class Chores:
         self._timers[name] = self._clock.call_later(delay_ms, run)
 
     def later(self, name: str, delay_ms: int, action: Callable[[], None]) -> None:
-        """Once; instead of what was still to come under that name."""
+        """Act once, instead of what was still to come under that name."""
         if name in self._timers:
             self._timers[name].cancel()
         self._timers[name] = self._clock.call_later(delay_ms, action)
 
     def for_each(self, things: Sequence[T], action: Callable[[T], object]) -> None:
-        """In order; what does not fit in a slice is done in later turns of the loop.
+        """Act on all in order; what does not fit in a slice of time is done in later turns of the loop.
 
         An action that answers True has not done all: it is done again.
         """
-        left = list(reversed(things))
 
-        def go_on() -> None:
-            until = self._clock.monotonic_ms() + SLICE_MS
-            while left and not self._stopped:
-                if action(left[-1]) is not True:
-                    left.pop()
-                if self._clock.monotonic_ms() >= until:
-                    self._clock.call_soon(go_on)
-                    return
+        def steps() -> Iterator[None]:
+            for thing in things:
+                while action(thing) is True:
+                    yield
+                yield
 
-        go_on()
+        run_in_slices(self._clock, steps(), lambda: not self._stopped, at_once=True)
 
     def stop(self) -> None:
-        """Harmless twice."""
+        """Cancel all; nothing more is begun."""
         self._stopped = True
         for timer in self._timers.values():
             timer.cancel()

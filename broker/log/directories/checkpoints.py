@@ -1,0 +1,134 @@
+"""When and what is written to the checkpoint files of the log directories: each has the offsets of the logs in it."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from odradek.broker.log.checkpoint_format import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    Key,
+    Offsets,
+)
+from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
+from odradek.broker.log.directories.log_directory import start_offsets
+from odradek.broker.log.log import Log
+from odradek.broker.log.storage import Claims
+from odradek.world.clock import Clock
+
+
+class Checkpoints:
+    """Belongs to the log manager. Nothing but high watermarks is written any more once `stopped`."""
+
+    def __init__(self, clock: Clock, directories: LogDirectories, logs: LiveLogs) -> None:
+        self._clock = clock
+        self._directories = directories
+        self._logs = logs
+        self._soon: set[str] = set()
+        self.stopped = False
+
+    def read_high_watermarks(self) -> Offsets:
+        """Return those of all current logs, as the directory says that each is in. One that fails goes offline."""
+        found: Offsets = {}
+        for directory in self._directories.online():
+            try:
+                offsets = directory.checkpoints.read(HIGH_WATERMARKS)
+            except OSError as error:
+                self._directories.fail(directory.path, error)
+                continue
+            for key, offset in offsets.items():
+                log = self._logs.get(key)
+                if log is not None and log.log_directory == directory.path:
+                    found[key] = offset
+        return found
+
+    def write_high_watermarks(self, offsets: Mapping[Key, int]) -> None:
+        """Write each partition's to the directory of its log, in the background."""
+        for directory in self._directories.online():
+            path = directory.path
+
+            def entries(path: str = path) -> Iterator[tuple[Key, int]]:
+                return ((key, offsets[key]) for key, _ in self._logs_in(path) if key in offsets)
+
+            directory.checkpoints.write(HIGH_WATERMARKS, entries)
+
+    def _logs_in(self, path: str) -> Iterator[tuple[Key, Log]]:
+        """The logs of a directory, each as long as it is there: the loop is given back between two."""
+        here = self._logs.in_directory(path)
+        for key, log in list(here.items()):
+            if here.get(key) is log:
+                yield key, log
+
+    def write_recovery_points(self) -> None:
+        """Write up to where each log is on the disk."""
+        for path in self._directories.by_path:
+            self._write(path, RECOVERY_POINTS, lambda log: log.recovery_point)
+
+    def write_log_starts(self) -> None:
+        """Write where each log begins, unless that is 0."""
+        for path in self._directories.by_path:
+            self._write(path, LOG_START_OFFSETS, lambda log: log.log_start_offset, but_zeros=True)
+
+    def write_cleaned(self, path: str) -> None:
+        """Write up to where each log is compacted."""
+        self._write(path, CLEANER_OFFSETS, lambda log: log.cleaned_to, but_zeros=True)
+
+    def _write(
+        self,
+        path: str,
+        name: str,
+        offset_of: Callable[[Log], int],
+        then: Callable[[], object] | None = None,
+        *,
+        but_zeros: bool = False,
+    ) -> None:
+        def entries() -> Iterator[tuple[Key, int]]:
+            pairs = ((key, offset_of(log)) for key, log in self._logs_in(path))
+            return (pair for pair in pairs if pair[1]) if but_zeros else pairs
+
+        directory = self._directories.by_path[path]
+        if directory.offline is None and not self.stopped:
+            directory.checkpoints.write(name, entries, then)
+
+    def covers(self, log: Log, offset: int, then: Callable[[], object]) -> bool:
+        """Return whether a start will know that the disk has all before `offset`, at most the recovery point.
+
+        If not, that is written and `then` is called; never when it cannot be.
+        """
+        files = self._directories.by_path[log.log_directory].checkpoints
+        if files.certain(RECOVERY_POINTS, (log.topic, log.partition)) >= offset:
+            return True
+        self._write(log.log_directory, RECOVERY_POINTS, lambda log: log.recovery_point, then)
+        return False
+
+    def lower(self, path: str, claims: Claims) -> None:
+        """Write those of a directory anew when they claim more of a log in it than is true: see Storage. OSError."""
+        files = self._directories.by_path[path].checkpoints
+        if files.claim_more_than(claims):
+            logs = self._logs.in_directory(path)
+            files.write_now(
+                {
+                    RECOVERY_POINTS: {key: log.recovery_point for key, log in logs.items()},
+                    LOG_START_OFFSETS: start_offsets(logs),
+                    CLEANER_OFFSETS: {key: log.cleaned_to for key, log in logs.items() if log.cleaned_to},
+                }
+            )
+
+    def write_soon(self, path: str) -> None:
+        """Write all but the high watermarks, once for all logs of the directory that this turn of the loop changes."""
+
+        def write() -> None:
+            self._soon.discard(path)
+            self._write(path, RECOVERY_POINTS, lambda log: log.recovery_point)
+            self._write(path, LOG_START_OFFSETS, lambda log: log.log_start_offset, but_zeros=True)
+            self.write_cleaned(path)
+
+        if path not in self._soon:
+            self._soon.add(path)
+            self._clock.call_soon(write)
+
+    def stop(self) -> None:
+        """Begin nothing more, and finish collecting for what is being written. The background has to be closed next."""
+        self.stopped = True
+        for directory in self._directories.online():
+            directory.checkpoints.finish_collecting()
