@@ -159,7 +159,7 @@ class LocalLog:
             raise self.failed(error) from error
         return EMPTY
 
-    def damaged(self, bad: CorruptBatch) -> KafkaError:
+    def damaged(self, bad: CorruptBatch | CorruptFile) -> KafkaError:
         """Return the error for whoever comes upon damaged bytes in a segment: CORRUPT_MESSAGE, and where it is."""
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.partition}: {bad}")
 

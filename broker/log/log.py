@@ -12,7 +12,7 @@ import struct
 from odradek.broker.log import rewriting
 from odradek.broker.log.batch_checks import Appended, Origin, checked_batches, checked_fields
 from odradek.broker.log.batches import Batch
-from odradek.broker.log.failure import DISK_FULL
+from odradek.broker.log.failure import DISK_FULL, CorruptFile
 from odradek.broker.log.flush import Flush
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.leader_epochs import LeaderEpochs
@@ -227,8 +227,10 @@ class Log(LocalLog):
 
         The last segment goes first, and the one that is cut only when those after it are gone for good, so that a crash
         leaves the beginning of what was there. File and directory are synced before the next append, so that no crash
-        can bring the dropped end back beside the data that took its place. Raises StorageFailure; KafkaError
-        CORRUPT_MESSAGE when the log is damaged there.
+        can bring the dropped end back beside the data that took its place.
+
+        Raises StorageFailure, and the directory is offline; KafkaError CORRUPT_MESSAGE when the segment is damaged
+        where it is to be cut: then this log is as it was, and all others are well.
         """
         assert offset >= 0, offset
         if offset >= self.log_end_offset:
@@ -240,11 +242,13 @@ class Log(LocalLog):
             self.truncate_fully_and_start_at(offset)
             return True
         try:
+            position, end_offset = self.segments[self.segment_number(offset)].place_of_cut(offset)
             gone = [segment for segment in reversed(self.segments) if segment.base_offset > offset]
             if gone:
                 self.remove_segments(gone)
                 self.storage.files.sync_directory(self.directory)
-            self.log_end_offset = self.active.truncate_to(offset, self.storage.clock.now_ms())
+            self.active.truncate_at(position, end_offset, self.storage.clock.now_ms())
+            self.log_end_offset = end_offset
             self.segments_changed()
             self.storage.open_segments.forget(self.active)
             if self.log_end_offset < self.log_start_offset:
@@ -256,7 +260,7 @@ class Log(LocalLog):
             )
             self.active.sync()
             self.storage.files.sync_directory(self.directory)
-        except CorruptBatch as bad:
+        except (CorruptBatch, CorruptFile) as bad:
             raise self.damaged(bad) from bad
         except OSError as error:
             raise self.failed(error) from error

@@ -32,7 +32,7 @@ def rebuild_producers(
     end_offset: int,
     doubtful_from: int | None = None,
 ) -> ProducerState:
-    """The state at `end_offset`, and snapshots at the last two segments and there. Raises OSError, CorruptBatch.
+    """The state at `end_offset`, and snapshots at the last two segments and there. Raises OSError.
 
     What was derived from the segments from `doubtful_from` on, snapshots and transaction indexes, is made anew: they
     were recovered, so it may tell of batches that are not there any more.
@@ -90,14 +90,14 @@ def _recall_batches(state: ProducerState, segments: list[Segment], now_ms: int) 
     if not waiting:
         return
     earlier = ProducerState()
-    for segment, begin, end in _lately_written(segments, state.map_end_offset, now_ms):
-        try:
+    try:
+        for segment, begin, end in _lately_written(segments, state.map_end_offset, now_ms):
             for batch in iterate_of_producers(segment.file, begin, end):
                 if batch.producer_id in waiting and not batch.is_control:
                     earlier.append(batch, b"")
-        except CorruptBatch as bad:  # old damage: whoever reads there is told; the snapshot does for the producers
-            logger.warning("%s: %s; earlier batches of its producers are not known", segment.path(LOG), bad)
-            return
+    except CorruptBatch as bad:  # old damage: whoever reads there is told; the snapshot does for the producers
+        logger.warning("%s: %s; earlier batches of its producers are not known", segments[-1].path(""), bad)
+        return
     for producer_id, found in earlier.producers.items():
         producer = waiting[producer_id]
         if found.epoch == producer.epoch and found.batches[-1][:4] == producer.batches[0][:4]:
@@ -124,7 +124,7 @@ def _learn_what_is_good(state: ProducerState, segment: Segment) -> None:
     """Old damage does not keep a log from being opened: whoever reads there is told."""
     try:
         _learn_segment(state, segment, state.map_end_offset)
-    except (CorruptBatch, KafkaError) as bad:
+    except (CorruptBatch, CorruptFile, KafkaError) as bad:
         logger.error("%s: %s; producers that wrote after that are not known from it", segment.path(LOG), bad)
 
 

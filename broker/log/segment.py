@@ -201,10 +201,14 @@ class Segment:
         self.size_bytes = size + len(data)
 
     def load_first_timestamp(self) -> int:
-        """Of the first batch: -1 when it has none."""
-        first = next(iterate_headers(self.file, 0, self.size_bytes))
-        self.first_timestamp_ms = first.max_timestamp_ms
-        return first.max_timestamp_ms
+        """Return that of the first batch: -1 when it has none, or is damaged, which is told to those who read there."""
+        try:
+            first_timestamp_ms = next(iterate_headers(self.file, 0, self.size_bytes)).max_timestamp_ms
+        except CorruptBatch as bad:
+            logger.error("%s is damaged %s", self, bad)
+            first_timestamp_ms = -1
+        self.first_timestamp_ms = first_timestamp_ms
+        return first_timestamp_ms
 
     def become_inactive(self) -> None:
         """A newer segment takes the appends: the last time entry, and the index files, are written.
@@ -342,23 +346,29 @@ class Segment:
 
     # ending
 
-    def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Cut before the batch that holds `offset`; the offset at which the next batch may come."""
+    def place_of_cut(self, offset: int) -> tuple[int, int]:
+        """Return where the batch that holds `offset` begins, and the offset at which the next one may come then.
+
+        Changes nothing: damage is found out before anything is cut. Raises CorruptBatch; CorruptFile.
+        """
+        self.transactions.entries()
         position = self.locate(offset)
-        end = offset
-        if position < self.size_bytes:
-            first = next(iterate_headers(self.file, position, self.size_bytes))
-            end = min(offset, first_offset_of(self.file, first))
-        self.offset_index.truncate_to(end)
-        self.time_index.truncate_to(end)
-        self.transactions.keep_before(end)
+        if position == self.size_bytes:
+            return position, offset
+        first = next(iterate_headers(self.file, position, self.size_bytes))
+        return position, min(offset, first_offset_of(self.file, first))
+
+    def truncate_at(self, position: int, end_offset: int, now_ms: int) -> None:
+        """Cut at what `place_of_cut` has said."""
+        self.offset_index.truncate_to(end_offset)
+        self.time_index.truncate_to(end_offset)
+        self.transactions.keep_before(end_offset)
         self.file.truncate(position)
         self.size_bytes = position
         if position == 0:
             self.created_ms, self.first_timestamp_ms, self._begins_with_messages = now_ms, None, None
         self.next_offset()
         self._bytes_since_index_entry = 0
-        return end
 
     def cut(self, size_bytes: int) -> None:
         """Drop everything from a byte on: recovery, which notes every batch again."""

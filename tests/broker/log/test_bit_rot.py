@@ -185,6 +185,24 @@ def test_what_has_a_checksum_is_found_to_be_rotten() -> None:
     assert [one for one in missed if not is_leader_epoch(*one)] == []
 
 
+def test_a_truncation_that_meets_damage_says_so_and_leaves_the_log_as_it_was() -> None:
+    """With CORRUPT_MESSAGE: the log alone is concerned, where StorageFailure takes all of its directory away."""
+    files = SimulatedFiles()
+    written(files)
+    paths = names(files, ".log")
+    assert len(paths) > 3
+    for path in paths:
+        files = SimulatedFiles()
+        log = reopen(files, written(files).log_end_offset)
+        end, segments = log.log_end_offset, list(log.segments)
+        files.flip(path, 8, 1 << 6)
+        with pytest.raises(KafkaError) as refused:
+            log.truncate_to(int(path.rpartition("/")[2].partition(".")[0]) + 1)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert (log.segments, log.log_end_offset, log.truncations) == (segments, end, 0)
+        assert log.append_as_leader(make_batch(), 3).first_offset == end
+
+
 def is_leader_epoch(path: str, byte: int, bits: int) -> bool:
     """Whose bytes in a batch no checksum covers."""
     files = SimulatedFiles()
