@@ -16,6 +16,7 @@ from odradek.broker.cluster.directory_events import DirectoryEvents
 from odradek.broker.cluster.identity import Identity
 from odradek.broker.cluster.registration import BrokerLifecycle
 from odradek.broker.cluster.shutdown import move_leaders_away
+from odradek.broker.cluster.stray_replicas import remove_stray_replicas
 from odradek.broker.cluster.unclean_restart import wait_until_out_of_isr
 from odradek.broker.config import BrokerConfig
 from odradek.broker.dynamic_config import DynamicConfig
@@ -118,6 +119,7 @@ class BrokerServer:
         services.groups.start()
         services.transactions.start()
         await self._join(store, identity, endpoints)
+        await remove_stray_replicas(store, identity.broker_id, logs)
         # Not before: a controller that has not seen us go would have us lead as the broker that we were.
         self._sockets.serve(dispatcher(services).dispatch)
         services.controller.start()

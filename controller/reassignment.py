@@ -192,7 +192,8 @@ async def _complete(tenure: Tenure, partition: TopicPartition, assignment: Assig
 
 
 async def _stop(tenure: Tenure, partition: TopicPartition, brokers: Sequence[int]) -> None:
-    """Out of the ISR, stopped and deleted. Nobody waits for the answer: a broker deletes strays when it starts."""
+    """Out of the ISR, stopped and deleted. Nobody waits for the answer: a broker that is away lets go of the replica
+    when it comes back (broker/cluster/stray_replicas.py)."""
     if not brokers:
         return
     replicas = [Replica(partition, broker) for broker in brokers]

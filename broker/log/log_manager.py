@@ -8,6 +8,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from odradek.broker.log.checkpoint_format import Key
 from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettings
@@ -22,7 +23,13 @@ from odradek.broker.log.directories.directory_files import (
 from odradek.broker.log.directories.future_logs import FutureLogs
 from odradek.broker.log.directories.live_logs import Failed, LiveLogs, LogDirectories
 from odradek.broker.log.directories.loading import Loading
-from odradek.broker.log.directories.log_directory import Closing, LogDirectory, set_aside, sync_removals
+from odradek.broker.log.directories.log_directory import (
+    Closing,
+    LogDirectory,
+    set_aside,
+    set_aside_stray,
+    sync_removals,
+)
 from odradek.broker.log.directories.maintenance import Intervals, LogMaintenance
 from odradek.broker.log.failure import DISK_FULL, NoRoom, StorageFailure
 from odradek.broker.log.log import Log
@@ -35,6 +42,8 @@ from odradek.world.background import Background
 from odradek.world.children import Children
 from odradek.world.clock import Clock
 from odradek.world.files import Files
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -279,22 +288,29 @@ class LogManager:
 
     def delete(self, topic: str, partition: int) -> None:
         """Drop a log: its directory is renamed at once and removed after `file.delete.delay.ms`. None is no error.
-        A future log goes first.
 
-        Raises StorageFailure.
+        A future log goes first. Raises StorageFailure.
         """
+        self._let_go(topic, partition, set_aside)
+
+    def set_aside_stray(self, topic: str, partition: int) -> str | None:
+        """Drop a log, but keep its directory under another name; its path, None without a log. StorageFailure."""
+        return self._let_go(topic, partition, set_aside_stray)
+
+    def _let_go(self, topic: str, partition: int, rename: Callable[[Storage, Log], T]) -> T | None:
         self._future_logs.discard((topic, partition))
         log = self._logs.get((topic, partition))
         if log is None:
-            return
+            return None
         self._logs.remove(log)
         self._abandon(log)
         try:
-            set_aside(self._storage, log)
+            result = rename(self._storage, log)
         except OSError as error:  # of any kind: what stays there must not be taken for the log of a new topic
             self._directories.fail(log.log_directory, error)
             raise StorageFailure(log.log_directory, error) from error
         self.checkpoints.write_soon(log.log_directory)
+        return result
 
     def _abandon(self, log: Log) -> None:
         log.abandon()

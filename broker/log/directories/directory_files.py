@@ -18,7 +18,8 @@ LOCK = ".lock"
 PARTITION_METADATA = "partition.metadata"
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
-SET_ASIDE_SUFFIXES = (DELETE_SUFFIX, FUTURE_SUFFIX, "-stray")
+STRAY_SUFFIX = "-stray"
+SET_ASIDE_SUFFIXES = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
 LONGEST_NAME = 255
 RESERVED_DIRECTORY_IDS = 100
 """Those below stand for no directory: lost, unassigned, migrating (DirectoryId.java)."""
@@ -147,9 +148,11 @@ def partition_name(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
-def deleted_name(topic: str, partition: int, unique: int) -> str:
-    """What a partition's directory is called while it waits for its removal; `unique` has 128 bits."""
-    suffix = f"-{partition}.{unique:032x}{DELETE_SUFFIX}"
+def set_aside_name(topic: str, partition: int, unique: int, kind: str) -> str:
+    """The name of a partition's directory that waits for its removal (DELETE_SUFFIX), or for people (STRAY_SUFFIX).
+
+    `unique` has 128 bits."""
+    suffix = f"-{partition}.{unique:032x}{kind}"
     return topic[: LONGEST_NAME - len(suffix)] + suffix
 
 

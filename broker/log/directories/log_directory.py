@@ -15,16 +15,17 @@ from odradek.broker.log.directories.directory_files import (
     LOCK,
     META_PROPERTIES,
     PARTITION_METADATA,
+    STRAY_SUFFIX,
     Identity,
     OtherMode,
     Owner,
     decode_meta,
     decode_partition_metadata,
-    deleted_name,
     encode_clean_shutdown,
     encode_meta,
     parse_future_name,
     parse_partition_name,
+    set_aside_name,
 )
 from odradek.broker.log.failure import CorruptFile, StorageFailure, UnusableDirectory
 from odradek.broker.log.flush import Flush
@@ -245,11 +246,20 @@ class Closing:
 
 def set_aside(storage: Storage, log: Log) -> None:
     """Rename the directory of a log that was abandoned, and have it removed after `file.delete.delay.ms`. OSError."""
+    remove_later(storage, log, _rename(storage, log, DELETE_SUFFIX))
+
+
+def set_aside_stray(storage: Storage, log: Log) -> str:
+    """Rename the directory of a log that was abandoned, and leave it there; its new path. Raises OSError."""
+    return _rename(storage, log, STRAY_SUFFIX)
+
+
+def _rename(storage: Storage, log: Log, kind: str) -> str:
     unique = storage.random.getrandbits(128)
-    path = f"{log.log_directory}/{deleted_name(log.topic, log.partition, unique)}"
+    path = f"{log.log_directory}/{set_aside_name(log.topic, log.partition, unique, kind)}"
     storage.files.rename(log.directory, path)
     storage.removals.add(log.log_directory)
-    remove_later(storage, log, path)
+    return path
 
 
 def sync_removals(storage: Storage) -> None:
