@@ -1,8 +1,8 @@
 """Kafka's storage. In the order to read it:
 
 - log.py: one partition's log; appending, truncating. It extends local_log.py: its segments, reading, flushing
-- segment.py with index.py, transaction_index.py, batches.py: the files of a log
-- batch_checks.py, rewriting.py: what a batch must be before it is written, and what becomes of it in some topics
+- batches.py: headers of batches; segment.py with index.py, transaction_index.py: the files of a log
+- rewriting.py: what a batch must be in some topics, and what becomes of it
 - producer_state.py, producer_snapshots.py, producer_recovery.py, leader_epochs.py: what a log knows beside its records
 - retention.py, offset_lookup.py, time_index_check.py: letting go, and offsets by time
 - recovery/: opening a log, and repairing it after an unclean stop

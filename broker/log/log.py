@@ -8,10 +8,11 @@ Source of the behaviour: UnifiedLog.scala of Kafka 3.9.
 import errno
 import logging
 import struct
+from enum import Enum
+from typing import NamedTuple
 
 from odradek.broker.log import rewriting
-from odradek.broker.log.batch_checks import Appended, Origin, checked_batches, checked_fields
-from odradek.broker.log.batches import Batch
+from odradek.broker.log.batches import Batch, checked_batches, checked_fields
 from odradek.broker.log.failure import DISK_FULL, CorruptFile
 from odradek.broker.log.flush import Flush
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
@@ -32,6 +33,24 @@ logger = logging.getLogger(__name__)
 
 PATCH = struct.Struct(">qii")
 """Base offset, length, leader epoch: the first 16 bytes of a batch."""
+
+
+class Origin(Enum):
+    """Who appends: a client through Produce, or a coordinator of this broker, which may write control batches."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+
+
+class Appended(NamedTuple):
+    """What an append did. Of a duplicate these are the offsets of the first time."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 with CreateTime."""
+    log_start_offset: int
+    duplicate: bool = False
 
 
 class Log(LocalLog):
@@ -87,6 +106,7 @@ class Log(LocalLog):
         """
         config = self.config
         view = memoryview(records)
+        from_client = origin is Origin.CLIENT
         append_time_ms = -1
         if self._rewrites:
             name = f"{self.topic}-{self.partition}"
@@ -95,13 +115,13 @@ class Log(LocalLog):
         batches: list[Batch] = []
         at, end = 0, len(view)
         while at < end:
-            fields = checked_fields(view, at, config, origin)
+            fields = checked_fields(view, at, config, from_client=from_client)
             _, length, _, magic, crc, attributes, delta, first_ms, max_ms, producer_id, epoch, sequence, count = fields
             size = length + LOG_OVERHEAD
             if producer_id >= 0:
                 if size != end:
                     raise KafkaError(ErrorCode.INVALID_RECORD, "batches with a producer id are appended one by one")
-                duplicate = self.producers.check_batch(fields, view, client=origin is Origin.CLIENT)
+                duplicate = self.producers.check_batch(fields, view, client=from_client)
                 if duplicate is not None:
                     return Appended(*duplicate[2:], self.log_start_offset, True)
             PATCH.pack_into(view, at, next_offset, length, leader_epoch)

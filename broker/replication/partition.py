@@ -8,9 +8,8 @@ znode: which ISR). A request that carries an older one changes nothing.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from odradek.broker.log.batch_checks import Appended, Origin
 from odradek.broker.log.local_log import LogSlice
-from odradek.broker.log.log import Log
+from odradek.broker.log.log import Appended, Log, Origin
 from odradek.broker.replication.progress import FollowerProgress
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID

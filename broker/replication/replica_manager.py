@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from odradek.broker.log.batch_checks import Appended, Origin
+from odradek.broker.log.log import Appended, Origin
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce

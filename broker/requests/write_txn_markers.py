@@ -12,7 +12,7 @@ Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 3.9.
 from typing import NamedTuple
 
 from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
-from odradek.broker.log.batch_checks import Origin
+from odradek.broker.log.log import Origin
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.services import Services

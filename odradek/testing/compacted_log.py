@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from odradek.broker.log.batch_checks import Origin
 from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettings
-from odradek.broker.log.log import Log
+from odradek.broker.log.log import Log, Origin
 from odradek.broker.log.log_config import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import decode_records, encode_batch

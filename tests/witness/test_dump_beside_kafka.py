@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.log.batch_checks import Origin
 from odradek.broker.log.dump import Row, dump, verify
+from odradek.broker.log.log import Origin
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.log.batch_checks import Origin
-from odradek.broker.log.log import Log
+from odradek.broker.log.log import Log, Origin
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.producer_snapshots import decode_snapshot, encode_snapshot
 from odradek.broker.log.producer_state import LARGEST_SEQUENCE, ProducerState, sequence_after

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from odradek.broker.log.batch_checks import Origin
 from odradek.broker.log.failure import StorageFailure
-from odradek.broker.log.log import Log
+from odradek.broker.log.log import Log, Origin
 from odradek.broker.log.retention import delete_old_segments
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError

@@ -10,10 +10,9 @@ import random
 
 import pytest
 
-from odradek.broker.log.batch_checks import Origin
 from odradek.broker.log.dump.checking import verify
 from odradek.broker.log.failure import UnusableDirectory
-from odradek.broker.log.log import Log
+from odradek.broker.log.log import Log, Origin
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp
 from odradek.broker.log.retention import delete_old_segments

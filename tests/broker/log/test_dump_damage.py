@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from odradek.broker.log.batch_checks import Origin
 from odradek.broker.log.batches import iterate_headers
 from odradek.broker.log.checkpoint_format import encode_offsets
 from odradek.broker.log.directories.directory_files import Identity, encode_meta, encode_partition_metadata
 from odradek.broker.log.dump import Damage, dump, verify
 from odradek.broker.log.dump.naming import topic_of
+from odradek.broker.log.log import Origin
 from odradek.broker.log.log_config import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import encode_batch

@@ -4,9 +4,8 @@ import errno
 
 import pytest
 
-from odradek.broker.log.batch_checks import Origin
 from odradek.broker.log.failure import StorageFailure
-from odradek.broker.log.log import Log
+from odradek.broker.log.log import Log, Origin
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.rewriting import BadRecords
 from odradek.protocol import record_batch

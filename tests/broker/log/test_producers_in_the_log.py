@@ -2,8 +2,7 @@
 
 import pytest
 
-from odradek.broker.log.batch_checks import Appended
-from odradek.broker.log.log import Log
+from odradek.broker.log.log import Appended, Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.producer_state import LARGEST_SEQUENCE, sequence_after
 from odradek.broker.log.recovery.log_opening import open_log

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from odradek.broker.log.batch_checks import Origin
-from odradek.broker.log.log import Log
+from odradek.broker.log.log import Log, Origin
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.protocol.control_records import ControlType, EndTxnMarker, control_type, encode_end_txn_marker
