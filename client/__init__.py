@@ -2,6 +2,6 @@
 
 What all share, from the bottom: connection.py (one connection, pipelined), cluster.py (connections by broker, metadata,
 coordinators), calls.py and offsets.py (requests that are repeated until the right broker has answered), metadata.py
-(what is known of the cluster), runtime.py and loop_thread.py (the loop behind methods that block), config.py, errors.py
-and records.py (what applications hand in and get back).
+(what is known of the cluster), blocking.py and loop_thread.py (the loop behind methods that block), config.py,
+errors.py and records.py (what applications hand in and get back).
 """

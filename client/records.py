@@ -31,6 +31,11 @@ class OffsetAndTimestamp(NamedTuple):
     timestamp_ms: int
     leader_epoch: int = -1
 
+    @property
+    def timestamp(self) -> int:
+        """The time in milliseconds since 1970 (kafka-python's name)."""
+        return self.timestamp_ms
+
 
 class ConsumerGroupMetadata(NamedTuple):
     """Who commits offsets in a transaction (KIP-447): a member of a group; with the defaults somebody who is none."""
@@ -50,6 +55,16 @@ class RecordMetadata(NamedTuple):
     """-1 when the broker does not say: acks=0, or a duplicate too old for it to remember where it is."""
     timestamp_ms: int
 
+    @property
+    def timestamp(self) -> int:
+        """The time in milliseconds since 1970 (kafka-python's name)."""
+        return self.timestamp_ms
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition."""
+        return TopicPartition(self.topic, self.partition)
+
 
 class ConsumerRecord(NamedTuple):
     """One record as it was read."""
@@ -64,3 +79,8 @@ class ConsumerRecord(NamedTuple):
     value: Any
     headers: Headers
     leader_epoch: int
+
+    @property
+    def timestamp(self) -> int:
+        """The time in milliseconds since 1970 (kafka-python's name)."""
+        return self.timestamp_ms

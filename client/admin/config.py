@@ -10,4 +10,3 @@ class AdminConfig(CommonConfig):
     """Kafka's names, types and defaults (AdminClientConfig)."""
 
     default_api_timeout_ms: int = setting(60_000, at_least=0)
-    retries: int = setting(2_147_483_647, at_least=0)

@@ -1,6 +1,7 @@
 """Consumer groups: list, describe, offsets, lag, delete. Coroutines for the client's loop."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from odradek.client.admin.topics import raise_first
@@ -9,6 +10,7 @@ from odradek.client.calls import Deadline, ask_coordinator
 from odradek.client.cluster import Cluster
 from odradek.client.config import READ_UNCOMMITTED
 from odradek.client.consumer.embedded import PROTOCOL_TYPE, decode_assignment
+from odradek.client.errors import BrokerUnreachable
 from odradek.client.offsets import (
     LATEST_TIMESTAMP,
     commit_errors,
@@ -28,18 +30,31 @@ from odradek.protocol.messages.describe_groups import (
 from odradek.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from odradek.protocol.messages.offset_commit import OffsetCommitResponse
 
+logger = logging.getLogger(__name__)
 NewDeadline = Callable[[], Deadline]
 
 
 async def list_groups(cluster: Cluster, states: Sequence[str]) -> list[GroupListing]:
-    """All groups, of all brokers: each knows those that it coordinates. Sorted by name."""
+    """Return all groups, of all brokers: each knows those that it coordinates. Sorted by name.
+
+    A broker that cannot be reached does not count, for others take its groups over; unless that is all of them.
+    """
     await cluster.refresh()
     request = ListGroupsRequest(states_filter=list(states))
     answers = await asyncio.gather(
-        *(cluster.request(node_id, request, ListGroupsResponse) for node_id in cluster.view.nodes)
+        *(cluster.request(node_id, request, ListGroupsResponse) for node_id in cluster.view.nodes),
+        return_exceptions=True,
     )
+    unreached = [answer for answer in answers if isinstance(answer, BrokerUnreachable)]
+    if unreached and len(unreached) == len(answers):
+        raise unreached[0]
     found: dict[str, GroupListing] = {}
     for answer in answers:
+        if isinstance(answer, BrokerUnreachable):
+            logger.warning("groups are listed without those of %s", answer)
+            continue
+        if isinstance(answer, BaseException):
+            raise answer
         if answer.error_code:
             raise KafkaError(error_code(answer.error_code), "groups cannot be listed")
         for one in answer.groups:

@@ -140,6 +140,8 @@ class Producer:
     def stop(self) -> None:
         """End at once: what is not acknowledged fails with ClientClosed."""
         self._closing = True
+        if self._engine is None:
+            return
         self.engine.stop(ClientClosed("the producer was closed before this record was acknowledged"))
         self.engine.cluster.close()
 

@@ -6,14 +6,26 @@ that has chunks.
 """
 
 from collections import deque
+from typing import NamedTuple
 
 from odradek.client.consumer.chunks import Chunk, Reader
 from odradek.client.consumer.config import ConsumerSettings, Deserializer
+from odradek.client.consumer.positions import PartitionPosition
 from odradek.client.consumer.shared import Shared
 from odradek.client.errors import ClientError
 from odradek.client.records import ConsumerRecord, TopicPartition
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
+
+
+class Ahead(NamedTuple):
+    """A record that is decoded and not handed out yet."""
+
+    record: ConsumerRecord
+    state: PartitionPosition
+    version: int
+    following: int
+    """The position once it is handed out."""
 
 
 class RecordBuffer:
@@ -30,9 +42,73 @@ class RecordBuffer:
         self._turn: deque[TopicPartition] = deque()
         """Partitions that have chunks, the one to read next first: none waits behind a full one for ever."""
         self._room = False
+        self._ahead: deque[Ahead] = deque()
+        """For iterating: all of one partition; its position is still before the first of them."""
+        self.records_taken = 0
 
     def take(self, limit: int) -> Records:
         """At most `limit` records. Raises ClientError for damaged ones and DeserializationError."""
+        begun = self._take_ahead(limit)
+        taken = begun or self._take(limit)
+        self.records_taken += sum(map(len, taken.values()))
+        return taken
+
+    def next_record(self) -> ConsumerRecord | None:
+        """One record, if there is one: the position is behind it, and before all that come after. Raises as `take`."""
+        while True:
+            while self._ahead:
+                ahead = self._ahead.popleft()
+                if self._is_current(ahead):
+                    self._hand_out(ahead)
+                    self.records_taken += 1
+                    return ahead.record
+            if not self._decode_ahead():
+                return None
+
+    def _is_current(self, ahead: Ahead) -> bool:
+        """Whether its partition is still read from there; what is decoded of a paused one is fetched again later."""
+        partition = TopicPartition(ahead.record.topic, ahead.record.partition)
+        with self._shared.lock:
+            positions = self._shared.positions
+            current = positions.partitions.get(partition) is ahead.state and ahead.state.version == ahead.version
+            if current and ahead.state.paused:
+                positions.go_back(partition)
+                current = False
+        return current
+
+    def _hand_out(self, ahead: Ahead) -> None:
+        with self._shared.lock:
+            ahead.state.position = ahead.following
+            ahead.state.leader_epoch = ahead.record.leader_epoch
+
+    def _decode_ahead(self) -> bool:
+        """Decode some records of one partition; False when there are none."""
+        before = {tp: (state, state.position, state.leader_epoch) for tp, state in self._positions().items()}
+        for topic_partition, records in self._take(self._settings.max_poll_records, 1).items():
+            state, position, leader_epoch = before[topic_partition]
+            with self._shared.lock:
+                end, state.position, state.leader_epoch = state.position, position, leader_epoch
+            following = [*(record.offset + 1 for record in records[:-1]), end]
+            for record, then in zip(records, following, strict=True):
+                self._ahead.append(Ahead(record, state, state.version, then))
+        return bool(self._ahead)
+
+    def _positions(self) -> dict[TopicPartition, PartitionPosition]:
+        with self._shared.lock:
+            return dict(self._shared.positions.partitions)
+
+    def _take_ahead(self, limit: int) -> Records:
+        """What iterating has decoded and not handed out."""
+        taken: Records = {}
+        while self._ahead and limit > 0:
+            ahead = self._ahead.popleft()
+            if self._is_current(ahead):
+                self._hand_out(ahead)
+                taken.setdefault(TopicPartition(ahead.record.topic, ahead.record.partition), []).append(ahead.record)
+                limit -= 1
+        return taken
+
+    def _take(self, limit: int, most_partitions: int | None = None) -> Records:
         with self._shared.lock:
             self._drop_stale()
             chunks = self._shared.chunks
@@ -41,7 +117,7 @@ class RecordBuffer:
         self._turn = deque(waiting)
         taken: Records = {}
         for topic_partition in waiting:
-            if limit <= 0:
+            if limit <= 0 or len(taken) == most_partitions:
                 break
             if self._shared.positions.partitions[topic_partition].paused:
                 continue

@@ -5,7 +5,8 @@ What is shared with the application's thread is in `shared`; everything else is 
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from odradek.client.calls import Deadline
@@ -17,8 +18,12 @@ from odradek.client.consumer.group import GroupDriver
 from odradek.client.consumer.locating import Locator
 from odradek.client.consumer.shared import Shared
 from odradek.client.consumer.subscription import NOTHING, Kind, Subscription
-from odradek.client.errors import BrokerUnreachable
+from odradek.client.errors import BrokerUnreachable, ClientBroken, ClientClosed
+from odradek.client.forks import SAID, watch
+from odradek.client.records import TopicPartition
 from odradek.client.wakeup import WakeUp
+from odradek.protocol.errors import KafkaError
+from odradek.world.tasks import OnDeath, Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -35,16 +40,21 @@ class ConsumerEngine:
         self._fetcher = Fetcher(cluster, settings, self.shared)
         self._locator = Locator(cluster, settings, self.shared)
         self._woken = WakeUp(cluster.clock)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks = Tasks(cluster.clock, lambda said: None)
         self._stopped = False
         cluster.allow_auto_create = settings.allow_auto_create_topics
         cluster.refreshed = self._metadata_refreshed
+        watch(self)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
         """Something has changed. On the loop's thread."""
         self._woken.set()
+
+    def start(self) -> None:
+        """Run until `stop`."""
+        self.spawn_essential("loop", self.run)
 
     async def run(self) -> None:
         """Look what is to do, do it, wait; until `stop`."""
@@ -55,23 +65,48 @@ class ConsumerEngine:
     def stop(self) -> None:
         """End `run` and all that is under way."""
         self._stopped = True
-        for task in self._tasks:
-            task.cancel()
+        self.tasks.close()
         self.wake()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run something beside the loop; what it raises is for the application."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+    def broke(self, fault: Exception) -> None:
+        """Something that should not happen has: each call of the application raises it from now on.
+
+        The heartbeats end too: a member that reads nothing must not keep its partitions.
+        """
+        error = ClientBroken(f"consumer {self.settings.client_id} is broken: {type(fault).__name__}: {fault}")
+        error.__cause__ = fault
+        self.shared.end(error)
+        self.stop()
+
+    def forked(self) -> None:
+        """This is a copy in another process: nothing will ever be read from here."""
+        self.shared.lock._at_fork_reinit()  # type: ignore[attr-defined]  # whoever held it does not live here
+        self.shared.ended = ClientClosed(f"consumer {self.settings.client_id}: {SAID}")
+
+    def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
+        """Run something beside the loop; its KafkaError is for the application, anything else breaks the consumer."""
+
+        async def told() -> None:
+            try:
+                await work()
+            except KafkaError as error:
+                self.shared.fail(error)
+
+        return self.spawn_essential(name, told)
+
+    def spawn_essential(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
+        """Run something beside the loop; whatever it raises breaks the consumer."""
+
+        async def guarded() -> None:
+            try:
+                await work()
+            except Exception as fault:
+                self.broke(fault)
+                raise
+
+        task = self.tasks.spawn(f"consumer {self.settings.client_id}: {name}", guarded, OnDeath.END)
+        task.add_done_callback(lambda _: self.wake())
         return task
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, Exception):
-            self.shared.fail(error)
-        self.wake()
 
     def _round(self) -> float:
         """Start whatever is due; when to look again."""
@@ -82,9 +117,9 @@ class ConsumerEngine:
             leaderless = without_leader(self.shared.positions, self.cluster.view)
             next_retry_ms = self.shared.positions.next_retry_ms(now_ms)
         for call in calls:
-            self.spawn(self._fetcher.fetch(call))
+            self.spawn("fetch", partial(self._fetcher.fetch, call))
         if unlocated:
-            self.spawn(self._locator.locate(unlocated))
+            self.spawn("find positions", partial(self._locator.locate, unlocated))
         if leaderless:
             self.cluster.needs.stale()
         return min(next_retry_ms, self.cluster.refresh_when_due())
@@ -104,6 +139,8 @@ class ConsumerEngine:
             if subscription.kind is Kind.TOPICS:
                 self.group.membership.subscribe(subscription.topics)
             self.group.wake()
+        else:
+            self._assign_all()
         self.wake()
 
     def want_topics(self) -> None:
@@ -125,7 +162,22 @@ class ConsumerEngine:
             self.shared.fail(error)
         elif self.group is not None:
             self._inform_group(self.group)
+        else:
+            self._assign_all()
         self.wake()
+
+    def _assign_all(self) -> None:
+        """Without a group, a consumer that has subscribed reads all partitions that its topics have."""
+        if not self.subscription.shared:
+            return
+        view, topics = self.cluster.view, self.subscription.topics
+        if self.subscription.kind is Kind.PATTERN:
+            topics = frozenset(self.subscription.matching(view, exclude_internal=self.settings.exclude_internal_topics))
+        with self.shared.lock:
+            now = self.shared.positions.partitions
+            kept = [tp for tp in now if tp.topic in topics and not view.partition_count(tp.topic)]
+            there = [TopicPartition(name, number) for name in topics for number in range(view.partition_count(name))]
+            self.shared.positions.assign(sorted({*kept, *there}))
 
     def _inform_group(self, group: GroupDriver) -> None:
         """Topics may have come, gone or grown."""

@@ -13,7 +13,7 @@ from odradek.client.consumer.fetching import Asked, FetchCall, partitions_of, pl
 from odradek.client.consumer.positions import reset_timestamp
 from odradek.client.consumer.shared import Shared
 from odradek.client.consumer.verdicts import Arrived, AskAgain, NothingNew, OutOfRange, Refused, Verdict, judge
-from odradek.client.errors import BrokerUnreachable, ClientError, NoOffsetForPartition
+from odradek.client.errors import BrokerUnreachable, NoOffsetForPartition
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import error_code
 from odradek.protocol.messages.fetch import FetchResponse
@@ -54,14 +54,13 @@ class Fetcher:
                 purpose=FETCH_CONNECTION,
                 highest_version=call.highest_version,
             )
+            self._take(call, answer)
         except BrokerUnreachable as error:
             logger.info("consumer %s: %s", self._settings.client_id, error)
             self._not_answered(call)
-        except ClientError as error:
+        except Exception as error:  # noqa: BLE001 - the application gets it; the partitions are asked for again
             self._not_answered(call)
             self._shared.fail(error)
-        else:
-            self._take(call, answer)
         finally:
             self._asking.discard(call.node_id)
 
@@ -92,9 +91,10 @@ class Fetcher:
                     self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
                     continue
                 state.fetching = False
+                state.high_watermark = data[topic_partition].high_watermark
                 verdict = judge(topic_partition, asked, data[topic_partition], self._settings.isolation, limit)
                 self._obey(topic_partition, asked, verdict)
-            self._shared.arrived.notify_all()
+        self._shared.notify()
 
     def _obey(self, topic_partition: TopicPartition, asked: Asked, verdict: Verdict) -> None:
         """With the lock."""

@@ -61,7 +61,7 @@ class Locator:
                 self._shared.positions.locate(
                     topic_partition, wanted[topic_partition], found.offset, found.leader_epoch
                 )
-            self._shared.arrived.notify_all()
+            self._shared.notify()
             left = self._shared.positions.sought(tp for tp in wanted if tp not in committed)
         policy = self._settings.auto_offset_reset
         return {
@@ -77,7 +77,7 @@ class Locator:
             for topic_partition, offset in found.items():
                 start = offset.offset if offset is not None else 0
                 self._shared.positions.locate(topic_partition, wanted[topic_partition], start)
-            self._shared.arrived.notify_all()
+        self._shared.notify()
 
     def _deadline(self) -> Deadline:
         patience_ms = self._settings.default_api_timeout_ms

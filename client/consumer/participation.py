@@ -1,10 +1,14 @@
-"""The application's part in its group: what happens on its own thread, inside `poll`, `commit`, `unsubscribe`, `close`.
+"""The application's part in its group: what happens inside `poll`, `commit`, `unsubscribe` and `close`.
 
-The loop's part is in group.py; the two meet in `Membership.turn`, `polled` and the commits.
+The group's own part, which goes on between the polls, is in group.py; the two meet in `Membership.turn`, `polled` and
+the commits. On the loop.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 
 from odradek.client.calls import Deadline
 from odradek.client.consumer.commits import Commits
@@ -15,15 +19,16 @@ from odradek.client.consumer.listener import RebalanceListener
 from odradek.client.consumer.membership import Membership
 from odradek.client.consumer.steps import Prepare, Turn, member_settings
 from odradek.client.consumer.subscription import NOTHING, Subscription
-from odradek.client.errors import ClientError, CommitFailed
+from odradek.client.errors import CommitFailed
 from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from odradek.client.runtime import Runtime
 from odradek.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
-Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
-CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], object]
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+CommitCallback = Callable[[Offsets, Exception | None], object]
+CallBack = Callable[[Callable[[], object]], Awaitable[object]]
+"""How a function of the application is called: here, or on the thread that waits for this coroutine."""
 CLOSE_TIMEOUT_MS = 30_000
 """What `close` has for commits (Java's ConsumerUtils.DEFAULT_CLOSE_TIMEOUT_MS)."""
 COMMITTING = "committing offsets"
@@ -32,103 +37,128 @@ COMMITTING = "committing offsets"
 class Participation:
     """One consumer that has a group.id, whether it shares topics or only commits."""
 
-    def __init__(self, runtime: Runtime, engine: ConsumerEngine) -> None:
+    def __init__(self, engine: ConsumerEngine, call_back: CallBack) -> None:
         self.listener = RebalanceListener()
-        self._runtime = runtime
+        self.membership = Membership(member_settings(engine.settings))
+        self._call_back = call_back
         self._engine = engine
-        self._config = engine.settings
-        self._membership = Membership(member_settings(engine.settings))
-        self._group = runtime.thread.call(self._new_driver)
-        self._commits = runtime.thread.call(lambda: Commits(self._group))
+        self._settings = engine.settings
+        self._group = engine.group = GroupDriver(engine.cluster, self.membership, engine.shared.notify)
+        self._commits = Commits(self._group)
         self._driving = False
         self._next_commit_ms: float | None = None
-
-    def _new_driver(self) -> GroupDriver:
-        self._engine.group = GroupDriver(self._engine.cluster, self._membership, self._engine.shared.notify)
-        return self._engine.group
+        self._ended_commits: deque[tuple[CommitCallback, Offsets, Exception | None]] = deque()
+        """Commits that nobody waited for, whose callbacks are to be called."""
+        self._commit_before: tuple[Turn, asyncio.Task[None]] | None = None
+        """The automatic commit that a turn begins with; it may take longer than one poll."""
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
         """Share something else from now on."""
         self.listener = listener or RebalanceListener()
-
-        def change() -> None:
-            self._engine.subscribe(subscription)
-            if not self._driving:
-                self._driving = True
-                self._engine.spawn(self._group.run())
-
-        self._runtime.thread.call(change)
+        self._engine.subscribe(subscription)
+        if not self._driving:
+            self._driving = True
+            self._engine.spawn_essential("group", self._group.run)
 
     @property
     def topics(self) -> set[str]:
         """What it shares now: of a pattern, the topics that match."""
-        return set(self._membership.topics)
-
-    # -- polling -------------------------------------------------------------------------------------------------------
-
-    def polled(self, now_ms: float) -> None:
-        """The application is alive; what earlier polls have handed out is done with, and committed when it is time."""
-        if self._membership.polled(now_ms):
-            self._runtime.thread.soon(self._group.wake)
-        if not self._config.enable_auto_commit:
-            return
-        if self._next_commit_ms is None:
-            self._next_commit_ms = now_ms + self._config.auto_commit_interval_ms
-        elif now_ms >= self._next_commit_ms and self._membership.may_commit:
-            self._next_commit_ms = now_ms + self._config.auto_commit_interval_ms
-            self.commit_async(None, None)
-
-    @property
-    def waiting(self) -> bool:
-        """Whether `take_turn` has something to do."""
-        return self._membership.turn is not None or self._membership.failure is not None
+        return set(self.membership.topics)
 
     @property
     def lost(self) -> bool:
-        """Whether what is assigned belongs to others by now: it must not be handed out."""
-        return self._membership.lost
+        """Tell whether what is assigned belongs to others by now: it must not be handed out."""
+        return self.membership.lost
 
-    def take_turn(self) -> None:
-        """Do what the membership waits for. Raises its failure, and what a listener raises: the rebalance goes on."""
-        failure, turn = self._membership.failure, self._membership.turn
-        if failure is not None:
-            raise failure
-        if turn is None:
+    # -- polling -------------------------------------------------------------------------------------------------------
+
+    def calm(self, now_ms: float) -> bool:
+        """Note that the application is alive; tell whether there is nothing to do for it but to read. Any thread."""
+        membership = self.membership
+        return not (
+            membership.polled(now_ms)
+            or membership.turn is not None
+            or membership.failure is not None
+            or membership.lost
+            or self._ended_commits
+            or self._commit_is_due(now_ms)
+        )
+
+    def _commit_is_due(self, now_ms: float) -> bool:
+        if not self._settings.enable_auto_commit:
+            return False
+        return self._next_commit_ms is None or now_ms >= self._next_commit_ms
+
+    def polled(self, now_ms: float) -> None:
+        """The application is alive; what earlier polls have handed out is done with, and committed when it is time."""
+        self.membership.polled(now_ms)
+        self._group.wake()
+        if not self._commit_is_due(now_ms):
+            return
+        if self._next_commit_ms is None:
+            self._next_commit_ms = now_ms + self._settings.auto_commit_interval_ms
+        elif self.membership.may_commit:
+            self._next_commit_ms = now_ms + self._settings.auto_commit_interval_ms
+            self.commit_later(self._consumed(), None)
+
+    async def take_turn(self, end_ms: float) -> None:
+        """Do what the membership waits for, or, when an automatic commit takes longer than until `end_ms`, begin it.
+
+        Raises its failure, and what a listener raises: the rebalance goes on.
+        """
+        await self.call_callbacks()
+        if self.membership.failure is not None:
+            raise self.membership.failure.with_traceback(None)
+        turn = self.membership.turn
+        if turn is None or not await self._committed_before(turn, end_ms) or self.membership.turn is not turn:
             return
         try:
-            self._carry_out(turn)
+            await self._carry_out(turn)
         finally:
-            self._runtime.thread.call(lambda: self._turn_done(turn))
+            self.membership.turn_done(turn)
+            self._engine.wake()
+            self._group.wake()
 
-    def _carry_out(self, turn: Turn) -> None:
+    async def call_callbacks(self) -> None:
+        """Call those of commits that nobody has waited for."""
+        while self._ended_commits:
+            callback, offsets, error = self._ended_commits.popleft()
+            await self._call_back(partial(callback, offsets, error))
+
+    async def _committed_before(self, turn: Turn, end_ms: float) -> bool:
+        """Commit what was handed out of partitions that are to be revoked; tell whether that has come to its end."""
+        if not turn.revoked or not self._settings.enable_auto_commit:
+            return True
+        if self._commit_before is None or self._commit_before[0] is not turn:
+            work = partial(self._commit_what_is_given_up, self._settings.default_api_timeout_ms)
+            self._commit_before = (turn, self._engine.spawn("commit before a rebalance", work))
+        task = self._commit_before[1]
+        left_ms = end_ms - self._engine.cluster.clock.monotonic_ms()
+        await asyncio.wait({task}, timeout=max(0.0, left_ms) / 1000 if left_ms != float("inf") else None)
+        if task.done():
+            self._commit_before = None
+        return task.done()
+
+    async def _carry_out(self, turn: Turn) -> None:
         if isinstance(turn, Prepare):
-            self._give_up(turn.revoked, turn.lost)
+            await self._give_up(turn.revoked, turn.lost)
             return
         try:
-            self._give_up(turn.revoked, ())
+            await self._give_up(turn.revoked, ())
         finally:
             with self._engine.shared.lock:
                 self._engine.shared.positions.assign(turn.all)
-            self._runtime.thread.call(self._start_reading)
-            self.listener.on_partitions_assigned(turn.added)
+            self._engine.want_topics()
+            self._engine.wake()
+            await self._call_back(partial(self.listener.on_partitions_assigned, turn.added))
 
-    def _start_reading(self) -> None:
-        self._engine.want_topics()
-        self._engine.wake()
-
-    def _turn_done(self, turn: Turn) -> None:
-        self._membership.turn_done(turn)
-        self._engine.wake()
-        self._group.wake()
-
-    def _give_up(self, revoked: Collection[TopicPartition], lost: Collection[TopicPartition]) -> None:
+    async def _give_up(self, revoked: Collection[TopicPartition], lost: Collection[TopicPartition]) -> None:
         gone = {*revoked, *lost}
         try:
             if revoked:
-                self._commit_before_giving_up(self._config.default_api_timeout_ms)
-                self.listener.on_partitions_revoked(revoked)
+                await self._call_back(partial(self.listener.on_partitions_revoked, revoked))
             if lost:
-                self.listener.on_partitions_lost(lost)
+                await self._call_back(partial(self.listener.on_partitions_lost, lost))
         finally:
             with self._engine.shared.lock:
                 positions = self._engine.shared.positions
@@ -136,46 +166,43 @@ class Participation:
 
     # -- commits -------------------------------------------------------------------------------------------------------
 
-    def commit(self, offsets: Offsets | None) -> None:
+    async def commit(self, offsets: Offsets | None, timeout_ms: float) -> None:
         """Wait until the group has these offsets (None: of all that was handed out). Raises as Commits.commit."""
-        wanted = self._to_commit(offsets)
+        await self._commit(offsets, timeout_ms)
+        await self.call_callbacks()
+
+    async def _commit(self, offsets: Offsets | None, timeout_ms: float) -> None:
+        wanted = self._consumed() if offsets is None else offsets
         if wanted:
-            self._commit_within(wanted, self._config.default_api_timeout_ms)
+            deadline = Deadline(self._engine.cluster, timeout_ms, COMMITTING, "default.api.timeout.ms")
+            await self._commits.commit(wanted, deadline)
 
-    def _commit_within(self, wanted: Mapping[TopicPartition, OffsetAndMetadata], patience_ms: float) -> None:
-        deadline = Deadline(self._engine.cluster, patience_ms, COMMITTING, "default.api.timeout.ms")
-        self._runtime.run(lambda: self._commits.commit(wanted, deadline))
-
-    def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
-        """The same without waiting; `callback` is called on the loop's thread."""
-        wanted = self._to_commit(offsets)
+    def commit_later(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
+        """The same without waiting; `callback` is called inside a later poll, commit or close."""
+        wanted = self._consumed() if offsets is None else offsets
         work = self._commits.commit(wanted, self._engine.deadline(COMMITTING))
 
         async def commit() -> None:
             failure: Exception | None = None
             try:
                 await work
-            except (KafkaError, ClientError) as error:
+            except KafkaError as error:
                 failure = error
                 if callback is None:
-                    logger.warning("consumer %s: %s", self._config.client_id, error)
+                    logger.warning("consumer %s: %s", self._settings.client_id, error)
             if callback is not None:
-                callback(wanted, failure)
+                self._ended_commits.append((callback, wanted, failure))
+                self._engine.shared.notify()
 
-        self._runtime.thread.soon(lambda: self._commits.follow(self._engine.spawn(commit())))
+        self._commits.follow(self._engine.spawn("commit", commit))
 
-    def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        if offsets is None:
-            with self._engine.shared.lock:
-                return self._engine.shared.positions.consumed()
-        return {
-            TopicPartition(*tp): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            for tp, offset in offsets.items()
-        }
+    def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        with self._engine.shared.lock:
+            return self._engine.shared.positions.consumed()
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who commits (KIP-447). Raises CommitFailed: without a generation nobody could tell that it is too late."""
-        membership, identity = self._membership, self._membership.identity
+        """Return who commits (KIP-447). Raises CommitFailed: without a generation nobody could tell that it is late."""
+        membership, identity = self.membership, self.membership.identity
         settings = membership.settings
         if membership.topics and identity.generation_id == NO_GENERATION:
             raise CommitFailed(f"group {settings.group_id}: the partitions belong to others by now: abort, poll again")
@@ -183,56 +210,55 @@ class Participation:
             settings.group_id, identity.generation_id, identity.member_id, settings.group_instance_id
         )
 
-    def _commit_before_giving_up(self, patience_ms: float) -> None:
+    async def _commit_what_is_given_up(self, timeout_ms: float) -> None:
         """enable.auto.commit. What could not be committed will be read again."""
-        wanted = self._to_commit(None)
-        if not self._config.enable_auto_commit or not wanted:
+        if not self._settings.enable_auto_commit or self.lost:
             return
         try:
-            self._commit_within(wanted, patience_ms)
-        except (KafkaError, ClientError) as error:
-            logger.warning("consumer %s: automatic commit of what is given up: %s", self._config.client_id, error)
+            await self._commit(None, timeout_ms)
+        except KafkaError as error:
+            logger.warning("consumer %s: automatic commit of what is given up: %s", self._settings.client_id, error)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def unsubscribe(self) -> None:
+    async def unsubscribe(self) -> None:
         """Give up everything, and leave the group."""
+        await self._commit_what_is_given_up(self._settings.default_api_timeout_ms)
         try:
-            self._give_up_all()
-        finally:
-            self._runtime.run(lambda: self._leave("the consumer unsubscribed"))
-
-    def close(self, *, autocommit: bool) -> None:
-        """The same for good, once all commits under way have come to their end."""
-        try:
-            if autocommit and not self.lost:
-                self._commit_before_giving_up(min(self._config.default_api_timeout_ms, CLOSE_TIMEOUT_MS))
-            self._runtime.run(lambda: self._commits.settle(CLOSE_TIMEOUT_MS))
-            if self._driving:
-                self._tell_all()
-        finally:
-            if self._driving:
-                self._runtime.thread.call(self._group.stop)
-                self._runtime.run(lambda: self._leave("the consumer is closing"))
-
-    def _give_up_all(self) -> None:
-        if not self.lost:
-            self._commit_before_giving_up(self._config.default_api_timeout_ms)
-        try:
-            self._tell_all()
+            await self._tell_all()
         finally:
             with self._engine.shared.lock:
                 self._engine.shared.positions.assign(())
+            await self._leave("the consumer unsubscribed")
 
-    def _tell_all(self) -> None:
+    async def close(self, *, autocommit: bool, timeout_ms: float) -> None:
+        """The same for good, once all commits under way have come to their end."""
+        try:
+            if autocommit:
+                await self._commit_what_is_given_up(min(self._settings.default_api_timeout_ms, timeout_ms))
+            await self._commits.settle(timeout_ms)
+            await self.call_callbacks()
+            if self._driving:
+                await self._tell_all()
+        finally:
+            await self.leave("the consumer is closing")
+
+    async def leave(self, reason: str) -> None:
+        """End the membership, and tell the coordinator, without a word to the application."""
+        if self._driving:
+            self._group.stop()
+            await self._leave(reason)
+
+    async def _tell_all(self) -> None:
         with self._engine.shared.lock:
             partitions = sorted(self._engine.shared.positions.partitions)
         if partitions:
-            (self.listener.on_partitions_lost if self.lost else self.listener.on_partitions_revoked)(partitions)
+            told = self.listener.on_partitions_lost if self.lost else self.listener.on_partitions_revoked
+            await self._call_back(partial(told, partitions))
 
     async def _leave(self, reason: str) -> None:
-        request = self._membership.leave_request(reason)
+        request = self.membership.leave_request(reason)
         self._engine.subscribe(NOTHING)  # before the membership: a pattern would subscribe it again
-        self._membership.unsubscribe()
+        self.membership.unsubscribe()
         self._group.wake()
         await self._group.leave(request)

@@ -43,6 +43,8 @@ class PartitionPosition:
     version: int = 0
     fetching: bool = False
     retry_at_ms: float = 0.0
+    high_watermark: int = -1
+    """Where the log ended, as the last answer said; -1 before there was one."""
 
     @property
     def located(self) -> bool:
@@ -77,6 +79,12 @@ class Positions:
         state.position = state.fetch_offset = offset
         state.leader_epoch = -1
         state.reset_to = None
+        self._invalidate(state)
+
+    def go_back(self, topic_partition: TopicPartition) -> None:
+        """Forget what was fetched ahead: it is asked for again from the position, which stays."""
+        state = self.partitions[topic_partition]
+        state.fetch_offset = state.position
         self._invalidate(state)
 
     def reset(self, topic_partition: TopicPartition, timestamp: int) -> None:

@@ -63,7 +63,7 @@ def _known_partitions(consumer: "KafkaConsumer", topic: str, partition: int | No
     """Those of the topic. Raises KafkaError when it, or the partition that is wanted, is not there."""
     from odradek.protocol.errors import ErrorCode, KafkaError
 
-    known = [one.partition for one in consumer.partitions_for_topic(topic)]
+    known = sorted(consumer.partitions_for_topic(topic) or ())
     if not known:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the cluster has no topic {topic}")
     if partition is not None and partition not in known:

@@ -124,7 +124,7 @@ def consume(
         partitions = consumer.partitions_for_topic(topic)
         if not partitions:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the cluster has no topic {topic}")
-        consumer.assign([TopicPartition(topic, one.partition) for one in partitions])
+        consumer.assign([TopicPartition(topic, number) for number in sorted(partitions)])
         began = last = time.perf_counter()
         while seen < records:
             for batch in consumer.poll(500, min(records - seen, consumer.config.max_poll_records)).values():

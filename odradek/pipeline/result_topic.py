@@ -55,7 +55,7 @@ def read_results(bootstrap: str, topic: str) -> dict[str, dict[str, Any]]:
 def _records(bootstrap: str, topic: str) -> Iterable[tuple[str, dict[str, Any]]]:
     """Everything between the topic's beginning and its end as it is now."""
     with KafkaConsumer(bootstrap_servers=bootstrap) as consumer:
-        partitions = [TopicPartition(topic, one.partition) for one in consumer.partitions_for_topic(topic)]
+        partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
         ends = consumer.end_offsets(partitions)
         consumer.assign(partitions)
         consumer.seek_to_beginning(*partitions)

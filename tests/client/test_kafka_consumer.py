@@ -1,6 +1,9 @@
 """KafkaConsumer as an application sees it, on real sockets, against a coordinator of a group of one."""
 
+import gc
 import threading
+import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
@@ -12,7 +15,7 @@ from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.consumer.embedded import encode_assignment
 from odradek.client.consumer.group_requests import Identity
 from odradek.client.consumer.listener import RebalanceListener
-from odradek.client.errors import CommitFailed, ConfigError, DeserializationError
+from odradek.client.errors import ClientBroken, ClientClosed, CommitFailed, ConfigError, DeserializationError
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -34,6 +37,7 @@ from odradek.protocol.messages.offset_commit import (
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.protocol.records import encode_batch
+from odradek.testing.forked import in_a_child
 
 T0 = TopicPartition("t", 0)
 LONG_MS = 10_000
@@ -89,13 +93,13 @@ class Listener(RebalanceListener):
         self.heard.append(("revoked", list(revoked)))
 
 
-def arrive(reading: KafkaConsumer, offset: int, value: bytes) -> None:
-    """Partition 0 is at this offset, and the record there has been fetched."""
+def arrive(reading: KafkaConsumer, offset: int, *values: bytes) -> None:
+    """Partition 0 is at this offset, and the records from there on have been fetched."""
     reading.seek(T0, offset)
-    with reading._shared.lock:
-        version = reading._shared.positions.partitions[T0].version
-        records = memoryview(encode_batch(offset, [0], [None], [value]))
-        reading._shared.chunks[T0] = deque([Chunk(T0, records, offset, version, None)])
+    with reading._core._shared.lock:
+        version = reading._core._shared.positions.partitions[T0].version
+        records = memoryview(encode_batch(offset, [0] * len(values), [None] * len(values), values))
+        reading._core._shared.chunks[T0] = deque([Chunk(T0, records, offset, version, None)])
 
 
 def test_the_position_of_a_new_partition_can_be_asked_for_in_the_callback(broker: Any) -> None:
@@ -139,8 +143,8 @@ def test_who_waits_long_for_records_shows_that_it_lives(monkeypatch: pytest.Monk
     settings = {"max_poll_interval_ms": 40, "session_timeout_ms": 30, "heartbeat_interval_ms": 10}
     with KafkaConsumer("t", bootstrap_servers=NOBODY_LISTENS, group_id="g", **settings) as reading:
         times: list[float] = []
-        assert reading._group is not None
-        monkeypatch.setattr(reading._group, "polled", times.append)
+        assert reading._core._group is not None
+        monkeypatch.setattr(reading._core._group, "polled", times.append)
         reading.poll(100)
         assert len(times) >= 2
 
@@ -172,7 +176,7 @@ def test_topics_patterns_and_partitions_do_not_mix() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{}, {"group_id": "g", "key_deserializer": 5}, {"group_id": "g", "bootstrap_servers": "nonsense"}],
+    [{"group_id": ""}, {"group_id": "g", "key_deserializer": 5}, {"group_id": "g", "bootstrap_servers": "nonsense"}],
 )
 def test_a_consumer_that_cannot_be_made_leaves_no_thread_behind(wrong: dict[str, Any]) -> None:
     before = set(threading.enumerate())
@@ -204,8 +208,8 @@ def test_what_belongs_to_others_by_now_is_not_handed_out() -> None:
     with KafkaConsumer(bootstrap_servers=NOBODY_LISTENS, group_id="g", enable_auto_commit=False) as reading:
         reading.assign([T0])
         arrive(reading, 0, b"a")
-        assert reading._group is not None
-        membership = reading._group._membership
+        assert reading._core._group is not None
+        membership = reading._core._group.membership
         membership.owned = (T0,)
         assert reading.poll(0) == {}
         membership.identity = Identity("me", 1)
@@ -219,8 +223,8 @@ def test_who_it_is_for_a_transaction(broker: Any) -> None:
         reading.subscribe(["t"], listener=Listener(reading.wakeup))
         reading.poll(LONG_MS)
         assert reading.group_metadata() == ("g", 1, "me", None)
-        assert reading._group is not None
-        reading._group._membership.identity = Identity("me")
+        assert reading._core._group is not None
+        reading._core._group.membership.identity = Identity("me")
         with pytest.raises(CommitFailed, match="group g: the partitions belong to others by now"):
             reading.group_metadata()
 
@@ -231,3 +235,191 @@ def test_without_a_group_nobody_commits(broker: Any) -> None:
         pytest.raises(ConfigError, match=r"group\.id"),
     ):
         reading.group_metadata()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda reading: reading.assign([TopicPartition("t", "0")]), "a partition's number is a whole number, not str"),
+        (lambda reading: reading.assign(["t"]), "a partition is a TopicPartition"),
+        (lambda reading: reading.assign(T0), "partitions are a list of TopicPartition"),
+        (lambda reading: reading.assign([(b"t", 0)]), "a topic is a text, not bytes"),
+        (lambda reading: reading.seek(T0, 5.0), "an offset is a whole number, not float"),
+        (lambda reading: reading.seek(T0, -1), "an offset is from 0"),
+        (lambda reading: reading.end_offsets([TopicPartition(None, 0)]), "a topic is a text, not NoneType"),
+        (lambda reading: reading.committed(TopicPartition("t", True)), "a whole number, not bool"),
+        (lambda reading: reading.commit({T0: "5"}), "an offset is a whole number, not str"),
+        (lambda reading: reading.subscribe([5]), "a topic is a text, not int"),
+        (lambda reading: reading.poll(max_records=0), "max_records is from 1"),
+        (lambda reading: reading.pause("t"), "a partition is a TopicPartition"),
+        (lambda reading: reading.offsets_for_times({T0: -5}), "a timestamp in milliseconds since 1970 is from 0"),
+    ],
+)
+def test_a_wrong_argument_is_refused_at_once_and_is_in_nobodys_way(
+    broker: Any, wrong: Callable[[KafkaConsumer], object], said: str
+) -> None:
+    """It ended the loop: the first poll raised it, and all others gave nothing, while the heartbeats went on."""
+    with consumer(broker, auto_offset_reset="earliest") as reading:
+        reading.assign([T0])
+        with pytest.raises((TypeError, ConfigError), match=said):
+            wrong(reading)
+        assert reading.position(T0, LONG_MS) == 3
+
+
+def test_a_fault_inside_ends_the_membership_and_every_later_call_raises_it(
+    broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One poll raised it, all later ones gave nothing, and the member kept its partitions by its heartbeats."""
+    with consumer(broker, auto_offset_reset="earliest", heartbeat_interval_ms=50) as reading:
+        listener = Listener(reading.wakeup)
+        reading.subscribe(["t"], listener=listener)
+        reading.poll(LONG_MS)
+
+        def fail(*_: Any) -> None:
+            raise ZeroDivisionError("planted")
+
+        monkeypatch.setattr(reading._core._engine._fetcher, "due", fail)
+        reading._core._wake_engine()
+        for call in (lambda: reading.poll(LONG_MS), reading.poll, lambda: reading.seek(T0, 5), reading.commit):
+            with pytest.raises(ClientBroken, match=r"consumer .* is broken: ZeroDivisionError: planted") as raised:
+                call()
+            assert isinstance(raised.value.__cause__, ZeroDivisionError)
+        assert reading._core._engine.tasks._running == set(), "nothing beats any more"
+    assert len(broker.requests(LeaveGroupRequest)) == 1
+
+
+def test_what_could_not_be_processed_is_not_committed(broker: Any) -> None:
+    """Leaving the block committed the record whose processing had just failed."""
+    with pytest.raises(ZeroDivisionError), consumer(broker) as reading:
+        reading.assign([T0])
+        arrive(reading, 0, b"a")
+        assert [one.value for one in reading.poll(0)[T0]] == [b"a"]
+        raise ZeroDivisionError
+    assert broker.requests(OffsetCommitRequest) == []
+    with consumer(broker) as reading:
+        reading.assign([T0])
+        arrive(reading, 0, b"a")
+        reading.poll(0)
+    assert len(broker.requests(OffsetCommitRequest)) == 1
+
+
+def test_between_memberships_nobody_commits_in_a_transaction(broker: Any) -> None:
+    """Once the application had heard of the loss, it was nobody, whose offsets coordinators take unfenced."""
+    with consumer(broker, auto_offset_reset="earliest") as reading:
+        reading.subscribe(["t"], listener=Listener(reading.wakeup))
+        reading.poll(LONG_MS)
+        membership = reading._core._group.membership
+        membership.identity, membership.owned = Identity(), ()
+        with pytest.raises(CommitFailed, match="the partitions belong to others by now"):
+            reading.group_metadata()
+
+
+def test_a_consumer_that_is_dropped_says_so_and_leaves_its_group(broker: Any) -> None:
+    """Its thread went on with the heartbeats: nobody else got its partitions for max.poll.interval.ms."""
+    reading = consumer(broker, auto_offset_reset="earliest")
+    reading.subscribe(["t"])
+    reading.poll(200)
+    thread = reading._thread._thread
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        del reading
+        gc.collect()
+    assert [str(one.message) for one in said if one.category is ResourceWarning] == [
+        "KafkaConsumer was dropped without close()"
+    ]
+    thread.join(LONG_MS / 1000)
+    assert not thread.is_alive()
+    assert len(broker.requests(LeaveGroupRequest)) == 1
+
+
+def test_after_a_fork_the_child_is_told(broker: Any) -> None:
+    with consumer(broker) as reading:
+        reading.assign([T0])
+
+        def child() -> str:
+            said = []
+            for call in (reading.poll, lambda: reading.seek(T0, 1), reading.commit, lambda: next(reading)):
+                try:
+                    call()
+                except ClientClosed as error:
+                    said.append(str(error))
+            reading.close()
+            return f"{len(said)}: {said[1]}"
+
+        said = in_a_child(child)
+        assert said.startswith("4: consumer") and "made in another process, before a fork" in said
+        assert reading.poll(0) == {}
+
+
+def test_a_poll_takes_no_longer_than_it_was_given_though_a_commit_does(broker: Any) -> None:
+    """Partitions are given up once what was read of them is committed: the poll waited a minute for that."""
+    committed = broker.handlers[OffsetCommitRequest]
+    listener = Listener()
+    with consumer(broker, auto_offset_reset="earliest", heartbeat_interval_ms=50) as reading:
+        listener.react = reading.wakeup
+        reading.subscribe(["t"], listener=listener)
+        reading.poll(LONG_MS)
+        reading.position(T0, LONG_MS)
+        broker.handlers[OffsetCommitRequest] = lambda _: None
+        reading._core._group.membership._rejoin = True
+        began = time.monotonic()
+        while not broker.requests(OffsetCommitRequest):
+            assert reading.poll(50) == {}
+            assert time.monotonic() - began < LONG_MS / 1000
+        for _ in range(3):
+            began = time.monotonic()
+            assert reading.poll(50) == {}
+            assert time.monotonic() - began < 2
+        assert listener.heard == [("assigned", [T0])], "not before the commit has come to its end"
+        broker.handlers[OffsetCommitRequest] = committed
+        reading._thread.call(lambda: broker_lost(reading))
+        while len(listener.heard) < 3:
+            reading.poll(50)
+        assert listener.heard[1:] == [("revoked", [T0]), ("assigned", [T0])]
+
+
+def broker_lost(reading: KafkaConsumer) -> None:
+    """Break its connections: what was not answered is asked again."""
+    for link in list(reading._core.engine.cluster._links.values()):
+        if link.connection is not None:
+            link.connection.close()
+
+
+def test_without_a_group_all_partitions_of_the_topics_are_read(broker: Any) -> None:
+    """It was an error, and is the first example of kafka-python."""
+    broker.topics["t"] = 2
+    with KafkaConsumer("t", bootstrap_servers=f"127.0.0.1:{broker.port}", auto_offset_reset="earliest") as reading:
+        assert reading.subscription() == {"t"}
+        while len(reading.assignment()) < 2:
+            reading.poll(50)
+        assert reading.assignment() == {T0, TopicPartition("t", 1)}
+        with pytest.raises(ConfigError, match=r"committing needs group\.id"):
+            reading.commit()
+
+
+def test_iterating_hands_out_what_is_there_and_the_position_follows() -> None:
+    """Each record was a poll of its own, over all partitions."""
+    with KafkaConsumer(bootstrap_servers=NOBODY_LISTENS, consumer_timeout_ms=0) as reading:
+        reading.assign([T0])
+        arrive(reading, 0, b"a", b"b", b"c", b"d")
+        positions = reading._core._shared.positions
+        assert next(reading).value == b"a" and positions.consumed()[T0].offset == 1
+        assert next(reading).value == b"b" and positions.consumed()[T0].offset == 2
+        assert [one.value for one in reading.poll(0, 1)[T0]] == [b"c"], "a poll goes on where iterating has ended"
+        reading.pause(T0)
+        assert list(reading) == [] and positions.consumed()[T0].offset == 3
+        reading.resume(T0)
+        assert positions.partitions[T0].fetch_offset == 3, "what was decoded is fetched again"
+        arrive(reading, 3, b"d")
+        assert [one.value for one in reading] == [b"d"] and positions.consumed()[T0].offset == 4
+
+
+def test_commit_callbacks_are_called_inside_a_poll(broker: Any) -> None:
+    """They were called on the consumer's own thread."""
+    threads: list[threading.Thread] = []
+    with consumer(broker, enable_auto_commit=False) as reading:
+        reading.assign([T0])
+        reading.commit_async({T0: 7}, lambda offsets, error: threads.append(threading.current_thread()))
+        while not threads:
+            reading.poll(20)
+    assert threads == [threading.current_thread()]

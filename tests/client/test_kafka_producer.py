@@ -1,7 +1,6 @@
 """KafkaProducer as an application sees it, on real sockets."""
 
 import gc
-import os
 import threading
 import warnings
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from odradek.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from odradek.protocol.records import decode_records
+from odradek.testing.forked import in_a_child
 
 PATIENCE_S = 10
 
@@ -198,24 +198,6 @@ def test_a_producer_that_is_dropped_says_so_and_delivers_what_it_has(broker: Any
     assert future.result(PATIENCE_S).offset == 0
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
-
-
-def in_a_child(work: Any) -> str:
-    """What a forked child reports."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            said = work()
-        except BaseException as error:  # noqa: BLE001 - the report is what it is for
-            said = f"{type(error).__name__}: {error}"
-        os.write(writing, said.encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        report = pipe.read().decode()
-    os.waitpid(child, 0)
-    return report
 
 
 def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(broker: Any) -> None:

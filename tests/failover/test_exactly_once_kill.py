@@ -123,7 +123,7 @@ def new_producer(cluster: UpCluster, transactional_id: str) -> KafkaProducer:
 def rewind(consumer: KafkaConsumer) -> None:
     """To what the group has committed."""
     assigned = consumer.assignment()
-    committed = consumer.committed(*assigned)
+    committed = consumer.committed_offsets(*assigned)
     for partition in assigned:
         consumer.seek(partition, committed[partition].offset if partition in committed else 0)
 
@@ -149,7 +149,7 @@ def all_is_done(cluster: UpCluster) -> Callable[[], bool]:
 
     def done() -> bool:
         with KafkaConsumer(bootstrap_servers=cluster.bootstrap, group_id=GROUP) as asking:
-            committed, ends = asking.committed(*SOURCE), asking.end_offsets(SOURCE)
+            committed, ends = asking.committed_offsets(*SOURCE), asking.end_offsets(SOURCE)
         return {tp: found.offset for tp, found in committed.items()} == {tp: end for tp, end in ends.items() if end}
 
     return done

@@ -47,7 +47,7 @@ class Stage:
 
     async def send(self, count: int) -> None:
         for _ in range(count):
-            self.producer.send()
+            await self.producer.send()
         async with asyncio.timeout(60):
             while self.producer.open:
                 await asyncio.sleep(0.05)
@@ -90,7 +90,7 @@ def play(unclean: bool) -> tuple[list[bytes], list[bytes], int, bool]:
             there = stage.values_of(stage.leader)
             assert there == stage.values_of(stage.follower)
             acknowledged = [value for _, value in sorted(stage.history.acknowledged[T0].items())]
-            await stage.producer.close()
+            stage.producer.stop()
             return acknowledged, there, counted, led
 
     return run_virtual(main)
@@ -135,6 +135,6 @@ def test_leaders_that_move_under_load_leave_neither_duplicates_nor_two_values_at
             assert stage.history.violation is None
             epoch = stage.leader.server.services.replicas.partitions[T0].leader_epoch
             assert epoch >= 6, "leadership did not move"
-            await stage.producer.close()
+            stage.producer.stop()
 
     run_virtual(main)

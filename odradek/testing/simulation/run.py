@@ -148,13 +148,17 @@ class Simulation:
 
     def _abandon(self) -> None:
         """The run is lost: nothing is waited for."""
+        for producer in self.producers:
+            producer.stop()
+        for reader in (*self.members, *([self.consumer] if self.consumer else [])):
+            reader.stop()
         for broker in self.cluster.brokers:
             if broker.running:
                 broker.kill()
 
     async def _close_clients(self) -> None:
         for producer in self.producers:
-            await producer.close()
+            producer.stop()
         for reader in (*self.members, *([self.consumer] if self.consumer else [])):
             await reader.close()
 

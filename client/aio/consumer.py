@@ -1,0 +1,541 @@
+"""Consumer: reads records, on asyncio."""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from odradek.client import arguments
+from odradek.client.aio.world import World, named, running_loop, warn_dropped
+from odradek.client.config import addresses, load
+from odradek.client.consumer.buffer import RecordBuffer, Records
+from odradek.client.consumer.config import ConsumerSettings, check, deserializer
+from odradek.client.consumer.engine import ConsumerEngine
+from odradek.client.consumer.listener import RebalanceListener
+from odradek.client.consumer.participation import CLOSE_TIMEOUT_MS, CallBack, CommitCallback, Participation
+from odradek.client.consumer.positions import PartitionPosition
+from odradek.client.consumer.subscription import NOTHING, to_partitions, to_pattern, to_topics
+from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
+from odradek.client.metadata import PartitionInfo
+from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, committed_offsets, offsets_at
+from odradek.client.records import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+from odradek.world.clock import Clock
+from odradek.world.network import Network
+
+LONGEST_WAIT_MS = 1_000.0
+"""How long a poll sleeps at most before it looks around again; what happens in between wakes it."""
+
+NEEDS_GROUP = "committing needs group.id"
+
+
+async def call_here(function: Callable[[], object]) -> object:
+    """Call a function of the application on the loop; a coroutine function is awaited."""
+    result = function()
+    return await result if inspect.isawaitable(result) else result
+
+
+class Consumer:
+    """Reads records of a cluster's topics.
+
+    `subscribe` to topics (or name them in the constructor) to share them with the other members of group.id, and
+    without one to read all of them; or `assign` partitions. Use it as `async with Consumer(...) as consumer`, or `await
+    start()` and `await close()`. It is for one task at a time, on the loop on which it was started.
+    """
+
+    def __init__(
+        self,
+        *topics: str | Mapping[str, Any],
+        network: Network | None = None,
+        clock: Clock | None = None,
+        random: Any = None,
+        **settings: Any,
+    ) -> None:
+        """Take topics, settings (Kafka's consumer configs), and the world they are for. Raises ConfigError."""
+        given = [one for one in topics if isinstance(one, Mapping)]
+        self._names = [arguments.topic_name(one) for one in topics if not isinstance(one, Mapping)]
+        if len(given) > 1:
+            raise ConfigError("give one mapping of settings, not several")
+        config = self.config = named(check(load(ConsumerSettings, given[0] if given else None, settings)), "consumer")
+        addresses(config.bootstrap_servers)
+        self._deserializers = (
+            deserializer(config.key_deserializer, "key"),
+            deserializer(config.value_deserializer, "value"),
+        )
+        self._world = World(network, clock, random)
+        self.call_back: CallBack = call_here
+        """How the application's callbacks are called."""
+        self._call_on_loop: Callable[[Callable[[], object]], object] = lambda function: function()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._engine: ConsumerEngine | None = None
+        self._group: Participation | None = None
+        self._woken = False
+        self._closing = False
+
+    # -- beginning and end ---------------------------------------------------------------------------------------------
+
+    async def start(self) -> Self:
+        """Begin. Harmless twice."""
+        self.open(running_loop("Consumer"))
+        return self
+
+    def open(self, loop: asyncio.AbstractEventLoop, *, from_other_threads: bool = False) -> None:
+        """Begin on the running loop. With `from_other_threads` what needs no waiting may be called from any thread."""
+        if self._engine is not None:
+            return
+        self._loop = loop
+        if from_other_threads:
+            self._call_on_loop = loop.call_soon_threadsafe
+        engine = self._engine = ConsumerEngine(self._world.cluster(self.config), self.config)
+        self._shared = engine.shared
+        self._buffer = RecordBuffer(engine.shared, self.config, *self._deserializers)
+        if self.config.group_id is not None:
+            self._group = Participation(engine, self.call_back)
+        engine.start()
+        if self._names:
+            self.subscribe(self._names)
+
+    @property
+    def engine(self) -> ConsumerEngine:
+        """The machinery below. Raises ClientError before `start`, ClientClosed and ClientBroken after the end."""
+        if self._engine is None:
+            raise ClientError("the consumer is not started: use `async with`, or `await consumer.start()`")
+        self._engine.shared.check_open()
+        return self._engine
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close; after an exception without a commit, for the record whose processing has failed is to come again."""
+        await self.close(autocommit=kind is None)
+
+    async def close(self, *, autocommit: bool = True, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
+        """Commit (with enable.auto.commit), leave the group, close connections. Harmless twice.
+
+        `timeout_ms` is for the commits; leaving takes two seconds at most.
+        """
+        engine = self._engine
+        if engine is None or self._closing:
+            return
+        self._closing = True
+        try:
+            if self._group is not None:
+                if engine.shared.ended is None:
+                    await self._group.close(autocommit=autocommit, timeout_ms=timeout_ms)
+                else:
+                    await self._group.leave("the consumer is broken")
+        finally:
+            self.stop()
+
+    async def abandon(self) -> None:
+        """Leave the group and end, without a commit and without a word to the application."""
+        self._closing = True
+        try:
+            if self._group is not None:
+                await self._group.leave("the consumer was dropped")
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """End at once; the group hears of it when the session times out."""
+        assert self._engine is not None
+        self._closing = True
+        self._engine.shared.end(ClientClosed("the consumer is closed"))
+        self._engine.stop()
+        self._engine.cluster.close()
+
+    @property
+    def undelivered(self) -> int:
+        """Nothing is sent."""
+        return 0
+
+    def __del__(self) -> None:
+        engine, loop, group = self.__dict__.get("_engine"), self.__dict__.get("_loop"), self.__dict__.get("_group")
+        if engine is None or loop is None or self._closing or engine.shared.ended is not None:
+            return
+
+        async def leave() -> None:
+            if group is not None:
+                await group.leave("the consumer was dropped")
+            engine.stop()
+            engine.cluster.close()
+
+        warn_dropped(self, f"consumer {self.config.client_id}", loop, lambda: loop.create_task(leave()))
+
+    # -- what to read --------------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics, or all whose whole name matches a pattern; with group.id, shared with the group.
+
+        Replaces what was before. Methods of `listener` may be coroutine functions. Raises ConfigError, also when
+        partitions are assigned.
+        """
+        engine = self.engine
+        names = frozenset(arguments.topic_name(one) for one in ([topics] if isinstance(topics, str) else topics))
+        if bool(names) == (pattern is not None):
+            raise ConfigError("subscribe to topics or to a pattern: one of the two")
+        wanted = engine.subscription.followed_by(to_topics(names) if pattern is None else to_pattern(pattern))
+        if self._group is not None:
+            self._group.subscribe(wanted, listener)
+        else:
+            engine.subscribe(wanted)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, whatever the group says. Replaces what was before. Raises ConfigError, TypeError."""
+        engine = self.engine
+        wanted = arguments.topic_partitions(partitions)
+        subscription = engine.subscription.followed_by(to_partitions({tp.topic for tp in wanted}))
+        with self._shared.lock:
+            self._shared.positions.assign(wanted)
+        engine.subscribe(subscription)
+
+    async def unsubscribe(self) -> None:
+        """Read nothing, and leave the group."""
+        engine = self.engine
+        if self._group is not None and engine.subscription.shared:
+            await self._group.unsubscribe()
+            return
+        with self._shared.lock:
+            self._shared.positions.assign(())
+        engine.subscribe(NOTHING)
+
+    def assignment(self) -> set[TopicPartition]:
+        """Return what it reads now."""
+        with self._shared.lock:
+            return set(self._shared.positions.partitions)
+
+    def subscription(self) -> set[str]:
+        """Return the topics it has subscribed to; of a pattern those that match."""
+        if self._group is not None:
+            return self._group.topics
+        return set(self.engine.subscription.topics) if self.engine.subscription.shared else set()
+
+    def _needed_group(self) -> Participation:
+        _ = self.engine
+        if self._group is None:
+            raise ConfigError(NEEDS_GROUP)
+        return self._group
+
+    @property
+    def _now_ms(self) -> float:
+        assert self._engine is not None
+        return self._engine.cluster.clock.monotonic_ms()
+
+    def _wake_engine(self) -> None:
+        self._call_on_loop(self.engine.wake)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    async def getmany(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+        """Return records by partition, as soon as there are some, or none after `timeout_ms`.
+
+        Raises KafkaError for what cannot be read; a rebalance's callbacks are called in here.
+        """
+        limit = self.limit(max_records)
+        end_ms = self._now_ms + timeout_ms
+        await asyncio.sleep(0)  # who never waits here would keep the loop from fetching more
+        while True:
+            records = self.take_now(limit)
+            if records or not await self.until_ready(end_ms - self._now_ms):
+                return records
+
+    async def getone(self, timeout_ms: float = float("inf")) -> ConsumerRecord | None:
+        """Return the next record, or None after `timeout_ms`. Raises as `getmany`.
+
+        The position is behind the record handed out last, so that a commit says what is done.
+        """
+        end_ms = self._now_ms + timeout_ms
+        while True:
+            record = self.take_one_now()
+            if record is not None or not await self.until_ready(end_ms - self._now_ms):
+                return record
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """Return the next record; ends after consumer_timeout_ms without one. Raises as `getmany`."""
+        record = await self.getone(self.config.consumer_timeout_ms)
+        if record is None:
+            raise StopAsyncIteration
+        return record
+
+    def limit(self, max_records: int | None) -> int:
+        """Return how many records a poll gives at most. Raises TypeError, ConfigError."""
+        if max_records is None:
+            return self.config.max_poll_records
+        return arguments.whole_number(max_records, "max_records", lowest=1)
+
+    def take_now(self, limit: int) -> Records:
+        """Return what can be handed out at once; nothing also when the application has something else to do first.
+
+        Then, and when there is nothing, `until_ready` is to be awaited. Decodes: on the thread that calls it.
+        """
+        if not self._calm():
+            return {}
+        records = self._buffer.take(limit)
+        if self._buffer.made_room() or not records:
+            self._wake_engine()
+        return records
+
+    def take_one_now(self) -> ConsumerRecord | None:
+        """Return one record, as `take_now`."""
+        if not self._calm():
+            return None
+        record = self._buffer.next_record()
+        if self._buffer.made_room() or record is None:
+            self._wake_engine()
+        return record
+
+    def _calm(self) -> bool:
+        shared = self._shared
+        if shared.failure is not None or shared.ended is not None or self._woken:
+            return False
+        return self._group is None or self._group.calm(self._now_ms)
+
+    async def until_ready(self, timeout_ms: float) -> bool:
+        """Do the application's part in its group, and wait until there is something to take: False after `timeout_ms`.
+
+        Raises KafkaError for what went wrong meanwhile, and what callbacks raise.
+        """
+        if self.engine.subscription is NOTHING:
+            raise ConfigError("nothing to read: subscribe to topics or assign partitions first")
+        end_ms = self._now_ms + timeout_ms
+        while True:
+            self._shared.arrived.clear()
+            await self._take_part(end_ms)
+            if self._readable():
+                return True
+            left_ms = end_ms - self._now_ms
+            if self._was_woken() or left_ms <= 0:
+                return False
+            await self._until_arrived(min(left_ms, LONGEST_WAIT_MS, self.config.max_poll_interval_ms / 2))
+
+    async def _take_part(self, end_ms: float) -> None:
+        """Show that the application lives, do its part of a rebalance, raise what went wrong meanwhile."""
+        if self._group is not None:
+            self._group.polled(self._now_ms)
+        self._shared.check_open()
+        failure = self._shared.take_failure()
+        if failure is not None:
+            raise failure.with_traceback(None)
+        if self._group is not None:
+            await self._group.take_turn(end_ms)
+
+    def _readable(self) -> bool:
+        if self._group is not None and (self._group.lost or self._group.membership.turn is not None):
+            return False
+        if self._woken:
+            return False
+        with self._shared.lock:
+            return self._shared.readable
+
+    async def _until_arrived(self, longest_ms: float) -> None:
+        arrived = self._shared.arrived
+        timer = self.engine.cluster.clock.call_later(longest_ms, arrived.set)
+        try:
+            await arrived.wait()
+        finally:
+            timer.cancel()
+
+    def wakeup(self) -> None:
+        """From any thread: let the poll that waits, or the next one, return at once, with nothing."""
+        self._woken = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._shared.arrived.set)
+
+    def _was_woken(self) -> bool:
+        woken, self._woken = self._woken, False
+        return woken
+
+    # -- positions -----------------------------------------------------------------------------------------------------
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on with the record at `offset` of an assigned partition. Raises ConfigError, TypeError."""
+        where, offset = arguments.topic_partition(partition), arguments.offset(offset)
+        with self._shared.lock:
+            self._assigned(where)
+            self._shared.positions.jump(where, offset)
+        self._wake_engine()
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go to the first record there is; without arguments in all assigned partitions."""
+        self._seek_to(EARLIEST_TIMESTAMP, partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go behind the last record there is; without arguments in all assigned partitions."""
+        self._seek_to(LATEST_TIMESTAMP, partitions)
+
+    def _seek_to(self, timestamp: int, partitions: Collection[TopicPartition]) -> None:
+        wanted = arguments.topic_partitions(partitions)
+        with self._shared.lock:
+            for partition in wanted or list(self._shared.positions.partitions):
+                self._assigned(partition)
+                self._shared.positions.reset(partition, timestamp)
+        self._wake_engine()
+
+    def _assigned(self, partition: TopicPartition) -> PartitionPosition:
+        """With the lock."""
+        self._shared.check_open()
+        if partition not in self._shared.positions.partitions:
+            raise ConfigError(f"{partition} is not assigned to this consumer")
+        return self._shared.positions.partitions[partition]
+
+    async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
+        """Return the offset of the next record; waits until it is found.
+
+        Raises ClientTimeout after `timeout_ms` (None: default.api.timeout.ms), ConfigError, KafkaError.
+        """
+        where = arguments.topic_partition(partition)
+        wait_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        end_ms = self._now_ms + wait_ms
+        self.engine.wake()
+        while True:
+            self._shared.arrived.clear()
+            with self._shared.lock:
+                position = self._assigned(where).position
+            if position >= 0:
+                return position
+            failure = self._shared.take_failure()
+            if failure is not None:
+                raise failure.with_traceback(None)
+            left_ms = end_ms - self._now_ms
+            if left_ms <= 0:
+                raise ClientTimeout(f"{where}: its position was not found within {wait_ms:g} ms", topic_partition=where)
+            await self._until_arrived(min(left_ms, LONGEST_WAIT_MS))
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Return where the log of an assigned partition ended, as the last fetch said; None before there was one."""
+        with self._shared.lock:
+            found = self._assigned(arguments.topic_partition(partition)).high_watermark
+        return found if found >= 0 else None
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these until `resume`; they stay assigned."""
+        self._set_paused(partitions, True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Undo `pause`."""
+        self._set_paused(partitions, False)
+        self._wake_engine()
+
+    def _set_paused(self, partitions: Collection[TopicPartition], paused: bool) -> None:
+        wanted = arguments.topic_partitions(partitions)
+        with self._shared.lock:
+            for state in [self._assigned(partition) for partition in wanted]:
+                state.paused = paused
+
+    def paused(self) -> set[TopicPartition]:
+        """Return the paused ones."""
+        with self._shared.lock:
+            return {tp for tp, state in self._shared.positions.partitions.items() if state.paused}
+
+    # -- commits -------------------------------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[Any, Any] | None = None, timeout_ms: float | None = None) -> None:
+        """Commit these offsets, or the positions of everything handed out; returns when the group has them.
+
+        Raises CommitFailed when the partitions belong to others now; RebalanceInProgress when it may be asked for again
+        after some polls; KafkaError; ClientTimeout after `timeout_ms` (None: default.api.timeout.ms).
+        """
+        group = self._needed_group()
+        wanted = None if offsets is None else arguments.offsets_to_commit(offsets)
+        await group.commit(wanted, self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
+
+    def commit_later(self, offsets: Mapping[Any, Any] | None = None, callback: CommitCallback | None = None) -> None:
+        """Commit without waiting; `callback(offsets, error)` is called inside a later poll, commit or close."""
+        group = self._needed_group()
+        group.commit_later(None if offsets is None else arguments.offsets_to_commit(offsets), callback)
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        """Return the group's offset of a partition, None when it has none. Raises KafkaError, ClientTimeout."""
+        where = arguments.topic_partition(partition)
+        found = (await self.committed_offsets(where)).get(where)
+        return None if found is None else found.offset
+
+    async def committed_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the group's offsets of these partitions; those without one are left out."""
+        self._needed_group()
+        group_id, wanted = self.config.group_id, arguments.topic_partitions(partitions)
+        assert group_id is not None
+        deadline = self.engine.deadline("reading committed offsets")
+        return await committed_offsets(self.engine.cluster, group_id, wanted, deadline)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return who it is in its group, for `Producer.send_offsets_to_transaction`, of what was handed out last.
+
+        Raises CommitFailed when its partitions belong to others by now, ConfigError without group.id.
+        """
+        return self._needed_group().metadata()
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first offsets there are."""
+        return await self._limits(partitions, EARLIEST_TIMESTAMP)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offsets of the next records to come, as far as the isolation level lets read."""
+        return await self._limits(partitions, LATEST_TIMESTAMP)
+
+    async def _limits(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        found = await self._offsets_at(dict.fromkeys(arguments.topic_partitions(partitions), timestamp))
+        return {tp: offset.offset for tp, offset in found.items() if offset is not None}
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first offsets at or after these times (milliseconds since 1970); None where there is none."""
+        wanted = {arguments.topic_partition(tp): arguments.timestamp_ms(time) for tp, time in times.items()}
+        return await self._offsets_at(wanted)
+
+    async def _offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        engine = self.engine
+        return await offsets_at(engine.cluster, times, self.config.isolation, engine.deadline("finding offsets"))
+
+    async def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the numbers of a topic's partitions; None when there is no topic of that name."""
+        return {one.partition for one in await self.describe_partitions(topic)} or None
+
+    async def describe_partitions(self, topic: str) -> list[PartitionInfo]:
+        """Return a topic's partitions with leaders and replicas; empty when there is no topic of that name."""
+        view, _ = await self.engine.cluster.describe([arguments.topic_name(topic)])
+        info = view.topics.get(topic)
+        return list(info.partitions) if info is not None else []
+
+    async def topics(self) -> set[str]:
+        """Return all topics of the cluster but Kafka's own."""
+        view, _ = await self.engine.cluster.describe(None)
+        return {name for name, info in view.topics.items() if not info.internal}
+
+    def bootstrap_connected(self) -> bool:
+        """Tell whether a connection to some broker is open."""
+        return self.engine.cluster.any_connected
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Return what is counted, by Kafka's names of groups and sensors."""
+        with self._shared.lock:
+            states = list(self._shared.positions.partitions.values())
+        lags = [max(0, one.high_watermark - one.position) for one in states if one.located and one.high_watermark >= 0]
+        return {
+            "consumer-coordinator-metrics": {"assigned-partitions": len(states)},
+            "consumer-fetch-manager-metrics": {
+                "records-consumed-total": self._buffer.records_taken,
+                "records-lag-max": max(lags, default=0),
+            },
+        }
