@@ -32,7 +32,7 @@ integration: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p odradek
+	$(BIN)/mypy -p odradek -p tests
 	$(BIN)/lint-imports
 
 format: setup

@@ -1,5 +1,7 @@
 """Settings: names, types, ranges."""
 
+from typing import Any
+
 import pytest
 
 from odradek.client.admin.config import AdminConfig
@@ -60,7 +62,7 @@ def test_defaults_are_kafka_3_9s() -> None:
         ({"security_protocol": "SSL"}, "security.protocol must be one of PLAINTEXT, not 'SSL'"),
     ],
 )
-def test_a_wrong_setting_is_refused_in_one_clear_line(settings: dict[str, object], said: str) -> None:
+def test_a_wrong_setting_is_refused_in_one_clear_line(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         producer(**settings)
     assert str(caught.value).startswith(said)
@@ -102,7 +104,7 @@ def test_bootstrap_servers_are_needed_and_checked() -> None:
         ({"auto_offset_reset": "smallest"}, "auto.offset.reset must be one of earliest, latest, none"),
     ],
 )
-def test_wrong_consumer_settings(settings: dict[str, object], said: str) -> None:
+def test_wrong_consumer_settings(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         consumer(**settings)
     assert str(caught.value).startswith(said)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka import (
@@ -21,6 +22,7 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourceType,
 )
 
 from odradek.testing.up import UpCluster
@@ -78,24 +80,24 @@ def test_validation_alone_creates_nothing(admin: AdminClient) -> None:
     assert name not in admin.list_topics(timeout=10).topics
 
 
-def _values(admin: AdminClient, kind: ConfigResource.Type, name: str) -> dict[str, str]:
+def _values(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, str]:
     resource = ConfigResource(kind, name)
     return {key: entry.value for key, entry in admin.describe_configs([resource])[resource].result(30).items()}
 
 
 def test_topic_settings(admin: AdminClient, new_topic: Callable[..., str]) -> None:
     name = new_topic(retention_ms="3600000", cleanup_policy="compact")
-    assert _values(admin, ConfigResource.Type.TOPIC, name)["retention.ms"] == "3600000"
+    assert _values(admin, ResourceType.TOPIC, name)["retention.ms"] == "3600000"
 
     def change(key: str, value: str | None, how: AlterConfigOpType) -> None:
         entry = ConfigEntry(key, value, incremental_operation=how)
-        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
         admin.incremental_alter_configs([resource])[resource].result(30)
 
     change("max.message.bytes", "2000", AlterConfigOpType.SET)
     change("cleanup.policy", "delete", AlterConfigOpType.APPEND)
     change("retention.ms", None, AlterConfigOpType.DELETE)
-    values = _values(admin, ConfigResource.Type.TOPIC, name)
+    values = _values(admin, ResourceType.TOPIC, name)
     assert values["max.message.bytes"] == "2000"
     assert values["cleanup.policy"] == "compact,delete"
     assert values["retention.ms"] == "604800000"
@@ -106,7 +108,7 @@ def test_topic_settings(admin: AdminClient, new_topic: Callable[..., str]) -> No
 def test_a_live_setting_holds_at_once(admin: AdminClient, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
     name = new_topic(max_message_bytes="1000")
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "message.timeout.ms": 20_000})
-    outcomes: list[str | None] = []
+    outcomes: list[Any] = []
     producer.produce(name, b"x" * 2000, on_delivery=lambda error, _: outcomes.append(error and error.name()))
     producer.produce(name, b"x" * 100, partition=0)
     assert producer.flush(30) == 0
@@ -114,13 +116,13 @@ def test_a_live_setting_holds_at_once(admin: AdminClient, cluster: UpCluster, ne
 
 
 def test_broker_settings(admin: AdminClient) -> None:
-    values = _values(admin, ConfigResource.Type.BROKER, "1")
+    values = _values(admin, ResourceType.BROKER, "1")
     assert values["broker.id"] == "1" and "log.dirs" in values
     entry = ConfigEntry("log.cleaner.threads", "2", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(30)
     entry = ConfigEntry("broker.id", "7", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
     assert _refusal(lambda: admin.incremental_alter_configs([resource])[resource].result(30)) == "INVALID_REQUEST"
 
 

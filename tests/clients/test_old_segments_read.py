@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -116,7 +117,8 @@ def test_our_consumer_and_command_line(old_cluster: UpCluster) -> None:
     with KafkaConsumer(bootstrap_servers=old_cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         for topic in TOPICS:
             consumer.assign([TopicPartition(topic, 0)])
-            wanted, found = expected(f"{topic}-0"), []
+            found: list[Any] = []
+            wanted = expected(f"{topic}-0")
             while len(found) < len(wanted):
                 for records in consumer.poll(timeout_ms=1000).values():
                     found += [(one.offset, one.timestamp_ms, one.key, one.value) for one in records]

@@ -1,6 +1,7 @@
 """Transactions of our own producer on a cluster, among foreign clients."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -40,7 +41,7 @@ def read_ourselves(cluster: UpCluster, topic: str, isolation: str = "read_commit
     return sorted(found)
 
 
-def producer_of(cluster: UpCluster, transactional_id: str, **settings: object) -> KafkaProducer:
+def producer_of(cluster: UpCluster, transactional_id: str, **settings: Any) -> KafkaProducer:
     """The successor of all that had the id."""
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id=transactional_id, **settings)
     producer.init_transactions(PATIENCE_SECONDS)

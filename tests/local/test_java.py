@@ -1,5 +1,6 @@
 """Finding a Java and the jars, and saying in one line when there is none."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,6 @@ def test_the_jars_of_pyspark() -> None:
 
 
 def test_no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(NoZooKeeper, match=r"pip install 'odradek\[local\]'"):
         find_jars()

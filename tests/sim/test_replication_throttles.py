@@ -64,7 +64,7 @@ class Administrator:
 
     async def throttle(self, side: str, broker: int, rate: int | None = RATE, replicas: str = "*") -> None:
         """As kafka-reassign-partitions --throttle does it."""
-        await self.configure(BROKERS, str(broker), f"{side}.replication.throttled.rate", rate and str(rate))
+        await self.configure(BROKERS, str(broker), f"{side}.replication.throttled.rate", str(rate) if rate else None)
         await self.configure(TOPICS, MOVED, f"{side}.replication.throttled.replicas", replicas)
 
     async def reassign(self, replicas: list[int]) -> None:

@@ -64,7 +64,7 @@ class Stream:
     def run(self) -> list[Row]:
         """All rows so far, in order."""
         query = self.start()
-        assert query.awaitTermination(PATIENCE_SECONDS), "the query has not ended"
+        assert query.awaitTermination(int(PATIENCE_SECONDS)), "the query has not ended"
         return in_order([row for rows in self.batches.values() for row in rows])
 
     def _take(self, frame: DataFrame, batch: int) -> None:

@@ -1,6 +1,7 @@
 """A process that is suspended and goes on (SIGSTOP, SIGCONT), and one that is killed meanwhile."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_the_machine_of_a_suspended_process_takes_connections_and_bytes() -> Non
         received: list[bytes] = []
         accepted = []
 
-        def take(endpoint: object) -> None:
+        def take(endpoint: Any) -> None:
             accepted.append(endpoint)
 
         network.host("b").listen("", 9, take)
@@ -103,7 +104,7 @@ def test_a_suspended_client_of_zookeeper_hears_of_all_in_the_order_it_happened(s
             await store.create("/mine", ephemeral=True)
             await store.exists("/x", watch=True)
 
-        clients = []
+        clients: list[Any] = []
         await process.run(watch())
         other = server.connect()
         await other.start(1_000)

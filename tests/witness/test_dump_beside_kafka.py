@@ -5,6 +5,7 @@ import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,7 +156,7 @@ def check(lines: Iterator[dict[str, str]], rows: Iterator[Row]) -> int:
     return count
 
 
-def ours(path: str, **options: bool) -> Iterator[Row]:
+def ours(path: str, **options: Any) -> Iterator[Row]:
     """A snapshot's producers are in the order of a hash map in Kafka's output."""
     rows = dump(OsFiles(), path, **options)
     return iter(sorted(rows, key=lambda row: str(row["producer_id"]))) if path.endswith(".snapshot") else rows

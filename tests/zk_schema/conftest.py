@@ -89,7 +89,7 @@ class RealWorld:
         return store
 
     def cut(self, store: Store) -> None:
-        def refuse(*_: Any, **__: Any) -> None:
+        def refuse(*_: Any, **__: Any) -> socket.socket:
             raise OSError("cut off by the test")
 
         assert isinstance(store, KazooStore)

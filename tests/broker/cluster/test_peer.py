@@ -73,7 +73,7 @@ def test_answers_of_any_size_in_any_company(play: Any, size: int) -> None:
 def test_records_stay_valid_while_other_answers_come(play: Any) -> None:
     async def scenario(harness: Any) -> None:
         peer = peer_of(harness)
-        kept = []
+        kept: list[Any] = []
         for letter in (b"a", b"b", b"c"):
             harness.handlers.fetched = letter * 1000
             kept.append(await peer.request(FetchRequest(), 11, 1000))

@@ -69,7 +69,7 @@ class MemoryLog:
         return 0
 
     def records(self, partition: int) -> list[tuple[bytes, bytes | None]]:
-        pairs = []
+        pairs: list[tuple[bytes, bytes | None]] = []
         for batch in self.batches.get(partition, []):
             for position, _ in batches(batch):
                 columns = decode_records(batch, position)

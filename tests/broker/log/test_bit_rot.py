@@ -7,6 +7,7 @@ it is used. A batch that begins at another offset of the same log is seen by who
 
 import itertools
 import random
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def written(files: SimulatedFiles) -> Log:
     log = open_test_log(make_storage(files), CONFIG, clean=True)
     for number in range(24):
         values = [b"%040d" % (number * 10 + index) for index in range(1 + number % 3)]
-        more = {"producer_id": 4, "sequence": number // 3} if number % 3 == 0 else {}
+        more: dict[str, Any] = {"producer_id": 4, "sequence": number // 3} if number % 3 == 0 else {}
         codec = 4 if number % 5 == 0 else 0
         log.append_as_leader(make_batch(values, timestamp_ms=1000 * number, codec=codec, **more), number // 7)
     log.append_as_leader(make_batch([b"aborted"], timestamp_ms=30_000, producer_id=9, transactional=True), 3)

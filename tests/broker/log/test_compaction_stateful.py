@@ -1,6 +1,8 @@
 """A compacted log against a list: whatever is written, rolled, compacted, cut off or crashed, every key has its last
 value, in the order and at the offsets of the list, and a tombstone is seen for as long as it was promised."""
 
+from typing import Any
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -162,7 +164,7 @@ class CompactionMachine(RuleBasedStateMachine):
         clean = [key for offset, key, _ in visible if offset < self.world.log.cleaned_to]
         assert len(clean) == len(set(clean))
 
-    def is_aborted(self, offset: int, aborted: list) -> bool:
+    def is_aborted(self, offset: int, aborted: list[Any]) -> bool:
         inside = any(one.first_offset <= offset < one.last_offset for one in aborted)
         return inside and self.is_transactional(offset)
 

@@ -181,7 +181,8 @@ def test_the_end_of_the_broker_leaves_only_cleaned_files() -> None:
     world.compaction.look()
     while not any(name.endswith(".cleaned") for name in world.files.list_directory(DIRECTORY)):
         child = world.compaction._jobs[world.log].child
-        next(child._lines)  # the child has written a group, and nobody has heard of it yet
+        assert child is not None
+        next(child._lines)  # type: ignore[attr-defined]  # the child has written a group, and nobody has heard of it yet
     world.compaction.stop()
     assert world.batches() == before
     names = world.files.list_directory(DIRECTORY)

@@ -2,6 +2,7 @@
 
 import errno
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ BATCH_BYTES = len(make_batch([b"x" * 60]))
 SEEDS = range(8)
 
 
-def batch(number: int, **more: int) -> bytearray:
+def batch(number: int, **more: Any) -> bytearray:
     return make_batch([b"%060d" % number], timestamp_ms=1000 + number, **more)
 
 

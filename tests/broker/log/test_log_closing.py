@@ -3,6 +3,7 @@
 import errno
 import random
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
@@ -14,6 +15,8 @@ from odradek.testing.simulated_files import SimulatedFile, SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import Background, InlineBackground
 
+T = TypeVar("T")
+
 US = Identity(1, "cluster-a")
 PARTITIONS = 3
 
@@ -23,7 +26,7 @@ class Deaf(InlineBackground):
 
     deaf = False
 
-    def run(self, work: Callable[[], object], done: Callable[[object], object]) -> bool:  # type: ignore[override]
+    def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> bool:
         return not self.deaf and super().run(work, done)
 
 

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ BATCH = len(make_batch([b"x" * 50]))
 class World:
     """A log on simulated files with a clock."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.clock = ManualClock()
         self.files = SimulatedFiles(now_ms=self.clock.now_ms)
         self.config = LogConfig(**settings)
@@ -231,7 +232,7 @@ def test_flush_messages_bounds_what_is_not_on_the_disk() -> None:
 
 def test_a_flush_that_a_truncation_overtakes_does_not_move_the_recovery_point() -> None:
     world = World()
-    waiting = []
+    waiting: list[Any] = []
 
     class Later:
         def run(self, work: object, done: object) -> bool:
@@ -252,7 +253,8 @@ def test_a_flush_that_a_truncation_overtakes_does_not_move_the_recovery_point() 
 
 
 def test_truncation_tells_the_manager_when_the_recovery_point_goes_back() -> None:
-    world, told = World(), []
+    told: list[Log] = []
+    world = World()
     world.log.storage.truncated = told.append
     world.append(5)
     world.log.truncate_to(4)
@@ -287,7 +289,7 @@ def test_a_log_that_rests_has_no_file_open() -> None:
     assert 4 in open_files(world.log), "it was written to since the last time"
     world.log.rest()
     assert 4 not in open_files(world.log)
-    assert len(records.read()) == BATCH, "who is sending goes on"
+    assert isinstance(records, FileRange) and len(records.read()) == BATCH, "who is sending goes on"
     world.append()
     assert open_files(world.log)[-1] == 4
     world.log.close()

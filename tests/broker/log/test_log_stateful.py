@@ -2,6 +2,7 @@
 synced and never leaves half a batch."""
 
 import random
+from typing import Any
 
 from hypothesis import note, settings
 from hypothesis import strategies as st
@@ -19,12 +20,12 @@ CONFIG = LogConfig(
     segment_bytes=1000, index_interval_bytes=150, retention_bytes=3000, retention_ms=-1, file_delete_delay_ms=10
 )
 
-ModelBatch = tuple[tuple[int, ...], tuple[bytes, ...], int]
+ModelBatch = tuple[tuple[int, ...], tuple[bytes | None, ...], int]
 """Offsets, values, leader epoch."""
 
 
 def batches_of(log) -> list[ModelBatch]:
-    found = []
+    found: list[Any] = []
     for number, segment in enumerate(log.segments):
         end = log.log_end_offset if number + 1 == len(log.segments) else log.segments[number + 1].base_offset
         for batch in segment.batches_from(segment.base_offset) if segment.size_bytes else ():

@@ -1,6 +1,6 @@
 """A log of messages, wrappers and batches in any order of growth, against a list: appended, cut, reopened, searched."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,7 +59,8 @@ def units(draw: st.DrawFn) -> list[Unit]:
 def test_against_a_list(made: list[Unit], data: st.DataObject) -> None:
     storage = make_storage()
     log = open_test_log(storage, CONFIG)
-    left, waiting = [], list(made)
+    left: list[Any] = []
+    waiting = list(made)
     for _ in range(data.draw(st.integers(1, 8))):
         step = data.draw(st.sampled_from(("append", "append", "append", "cut", "reopen", "recover")))
         if step == "append" and waiting:

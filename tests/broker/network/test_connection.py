@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.network import connection as connection_module
-from odradek.broker.network.limits import UNANSWERED_REQUESTS_MAX
+from odradek.broker.network.limits import READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX
 from odradek.broker.requests.outcome import Reply
 from odradek.protocol.headers import decode_response
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -200,7 +199,7 @@ def test_who_waits_is_tried_once_for_all_the_requests_of_a_wake_up(play: Any) ->
 def test_only_so_many_requests_are_under_way(play: Any) -> None:
     async def scenario(harness: Any) -> None:
         client = await harness.connect()
-        limit = connection_module.UNANSWERED_REQUESTS_MAX
+        limit = UNANSWERED_REQUESTS_MAX
         count = limit + 50
         await client.send(b"".join(client.heartbeat("overtaken", number) for number in range(count)))
         await harness.settle()
@@ -286,12 +285,12 @@ def test_what_is_read_ahead_while_a_request_waits_is_limited(play: Any) -> None:
         await client.send(client.heartbeat("wait", 0))
         await harness.settle()
         beat = client.heartbeat("x" * 1000, 1)
-        count = (PIPE_BYTES + 2 * connection_module.READ_AHEAD_BYTES) // len(beat)
+        count = (PIPE_BYTES + 2 * READ_AHEAD_BYTES) // len(beat)
         task = asyncio.ensure_future(client.send(beat * count))
         await harness.settle(1000)
         assert not task.done(), "the server stopped reading"
         (connection,) = harness.server._connections
-        assert len(connection._buffer.view) == connection_module.READ_AHEAD_BYTES
+        assert len(connection._buffer.view) == READ_AHEAD_BYTES
         harness.finish(0)
         for _ in range(count + 1):
             await client.number()

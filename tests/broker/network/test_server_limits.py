@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.network import connection as connection_module
+from odradek.broker.network.limits import UNSENT_BYTES_MAX
 from odradek.broker.network.output import READ_BYTES_MAX
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_network import PIPE_BYTES
@@ -116,7 +116,7 @@ def test_a_slow_reader_costs_bounded_memory_and_nobody_elses_time(play: Any, in_
         await slow.send(b"".join(slow.encode(FetchRequest(), 4) for _ in range(count)))
         await harness.settle(1000)
         (connection,) = [c for c in harness.server._connections if c.client.peer.startswith("slow")]
-        assert connection._output.unsent_bytes <= connection_module.UNSENT_BYTES_MAX + len(data) + 100
+        assert connection._output.unsent_bytes <= UNSENT_BYTES_MAX + len(data) + 100
         await quick.send(quick.heartbeat("", 1))
         assert await quick.number() == 1
         slow.read()
@@ -136,7 +136,7 @@ def test_answers_behind_a_waiting_one_count_as_unsent(play: Any) -> None:
         await client.send(b"".join(client.encode(FetchRequest(), 4) for _ in range(100)))
         await harness.settle(1000)
         (connection,) = harness.server._connections
-        assert connection._slots.filled_bytes <= connection_module.UNSENT_BYTES_MAX + 300_100
+        assert connection._slots.filled_bytes <= UNSENT_BYTES_MAX + 300_100
         harness.finish(0)
         assert await client.number() == 0
         for _ in range(100):

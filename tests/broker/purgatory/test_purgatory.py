@@ -165,7 +165,7 @@ def test_an_operation_that_touches_its_own_key_is_not_entered_again_but_tried_ag
 def test_a_chain_of_touches_does_not_deepen_the_stack() -> None:
     world = World()
     length = 5000
-    operations = [
+    operations: list[Operation] = [
         Operation(doing=lambda number=number: world.purgatory.touch(number + 1) if operations[0].ready else None)
         for number in range(length)
     ]

@@ -324,7 +324,7 @@ def test_a_fetch_session_tells_only_news() -> None:
         await client.produce(b"a")
         first = await client.fetch(0, session_id=0, session_epoch=0)
         assert first.session_id > 0 and values(first) == [b"a"]
-        step = {"session_id": first.session_id, "topics": [], "max_wait_ms": 10}
+        step: dict[str, Any] = {"session_id": first.session_id, "topics": [], "max_wait_ms": 10}
         again = await client.ask(FetchRequest(min_bytes=1, session_epoch=1, **step), 12)
         assert values(again) == [b"a"], "a session keeps asking from where it was"
         out_of_step = await client.ask(FetchRequest(min_bytes=1, session_epoch=7, **step), 12)
@@ -453,8 +453,8 @@ def test_delete_records_moves_the_start_of_all_replicas() -> None:
             return int(answer.error_code), int(answer.low_watermark)
 
         assert await delete(2) == (0, 2)
-        starts = [b.server.services.logs.get(TOPIC, 0).log_start_offset for b in client.cluster.brokers]
-        assert starts == [2, 2]
+        logs = [broker.server.services.logs.get(TOPIC, 0) for broker in client.cluster.brokers]
+        assert [log and log.log_start_offset for log in logs] == [2, 2]
         assert await delete(9) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
         assert await delete(-1) == (0, 3)
 

@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -390,7 +391,7 @@ def test_commit_and_fetch(version):
         ]
         if version >= 8:
             asked = [OffsetFetchRequestTopics(name="t", partition_indexes=[1, 0])]
-            request = {"groups": [OffsetFetchRequestGroup(group_id="g", topics=asked)]}
+            request: dict[str, Any] = {"groups": [OffsetFetchRequestGroup(group_id="g", topics=asked)]}
         else:
             request = {"group_id": "g", "topics": [OffsetFetchRequestTopic(name="t", partition_indexes=[1, 0])]}
         fetched = await broker.ask(offset_fetch, version, **request)
@@ -427,7 +428,7 @@ def test_fetch_where_the_coordinator_is_not(version):
             broker.groups.on_resigned(partition, None)
         if version >= 8:
             asked = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
-            request = {"groups": [OffsetFetchRequestGroup(group_id="g", topics=asked)]}
+            request: dict[str, Any] = {"groups": [OffsetFetchRequestGroup(group_id="g", topics=asked)]}
         else:
             request = {"group_id": "g", "topics": [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]}
         fetched = await broker.ask(offset_fetch, version, **request)
@@ -545,7 +546,7 @@ def test_connection_that_closes_while_a_join_waits_harms_nobody():
     async def test(broker):
         request = JoinGroupRequest(**join_fields())
         outcome = join_group.handle(broker, request, RequestContext(3, "client", "10.0.0.7:1", "EXTERNAL"))
-        task = asyncio.ensure_future(outcome)
+        task = asyncio.ensure_future(outcome)  # type: ignore[arg-type]
         await pass_time(broker.clock, 1)
         task.cancel()
         other = await broker.ask(join_group, 3, **join_fields())

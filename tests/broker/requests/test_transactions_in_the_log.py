@@ -108,7 +108,7 @@ def test_committed_readers_stop_at_open_transactions_and_are_told_which_were_abo
         assert await leader.end(commit=True, producer=10, version=0) is ErrorCode.NONE
         ended = await leader.fetch()
         assert (ended.high_watermark, ended.last_stable_offset) == (5, 5)
-        assert [(one.producer_id, one.first_offset) for one in ended.aborted_transactions] == [(PRODUCER, 1)]
+        assert [(one.producer_id, one.first_offset) for one in ended.aborted_transactions or []] == [(PRODUCER, 1)]
         assert (await leader.fetch(4)).aborted_transactions == []
         assert (await leader.fetch(isolation=UNCOMMITTED)).aborted_transactions is None
         assert await leader.open_since() == {5: -1, PRODUCER: -1, 10: -1}

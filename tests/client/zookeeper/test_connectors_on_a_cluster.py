@@ -64,11 +64,10 @@ def connect(cluster: UpCluster) -> Iterator[Callable[..., ConsumerConnector]]:
     """Connectors that are shut down whatever happens."""
     made: list[ConsumerConnector] = []
 
-    def make(group: str, **settings: object) -> ConsumerConnector:
-        defaults = {"auto_offset_reset": "smallest", "consumer_timeout_ms": 5_000, "rebalance_backoff_ms": 300}
-        made.append(
-            ConsumerConnector.create(zookeeper_connect=cluster.zookeeper, group_id=group, **{**defaults, **settings})
-        )
+    def make(group: str, **settings: Any) -> ConsumerConnector:
+        given: dict[str, Any] = {"auto_offset_reset": "smallest", "consumer_timeout_ms": 5_000}
+        given |= {"rebalance_backoff_ms": 300} | settings
+        made.append(ConsumerConnector.create(zookeeper_connect=cluster.zookeeper, group_id=group, **given))
         return made[-1]
 
     yield make

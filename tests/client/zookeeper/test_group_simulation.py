@@ -70,7 +70,7 @@ class SimulatedReading:
         self.positions = {}
 
     def abandon(self) -> None:
-        self.partitions = self.positions = {}
+        self.partitions, self.positions = {}, {}
 
     def consumed(self, *, in_hand: bool) -> dict[TopicPartition, int]:
         return dict(self.positions)

@@ -279,7 +279,7 @@ def test_the_loop_need_not_wait_for_decoders() -> None:
     held: list[bool] = []
 
     async def test(world: World) -> None:
-        world.stream._value = lambda topic, headers, data: held.append(world.stream._arrived._is_owned())
+        world.stream._value = lambda topic, headers, data: held.append(world.stream._arrived._is_owned())  # type: ignore[attr-defined]
         world.stored[T0] = 0
         world.consumption.start({T0: "g_a-0"})
         world.fetched(T0, 0, 1)
