@@ -1,16 +1,18 @@
 # make demo    sets everything up and shows a cluster at work: load, a killed broker, failover, nothing lost
 # make test    sets everything up and passes all tests
+# make night   looks for what nobody has seen: simulator, crashes, mutated requests and chaos with fresh seeds
 # make bench   measures this machine: the broker beside the least Python that can serve the same client
 PYTHON ?= python3
 BIN := .venv/bin
 LINKED := broker client controller protocol zk_schema
 
-.PHONY: setup demo test unit integration lint format bench clean
+.PHONY: setup demo test unit integration lint format bench night clean
 
 # Bytecode as pip makes it for a wheel: compiling three hundred modules is half of a broker's start where Python may not
 # write its cache by itself (PYTHONDONTWRITEBYTECODE, a tree that is read-only to the user).
 setup: .venv/ready
 	@$(BIN)/python -m compileall -q odradek $(LINKED)
+	@$(BIN)/python -m odradek.testing.needs
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -38,6 +40,11 @@ lint: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# each part for so many minutes; a seed that fails goes to tests/seeds/, which `make test` replays
+MINUTES ?= 30
+night: setup
+	$(BIN)/python bench/night.py --minutes $(MINUTES)
 
 bench: setup
 	$(BIN)/python bench/run.py

@@ -22,7 +22,8 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from odradek.testing.load import QUIET, TOPIC, Load, Observer, check_nothing_lost, row_of, wait_until
+from odradek.testing.load import QUIET, TOPIC, Load, Observer, check_nothing_lost, row_of
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 from odradek.testing.zookeeper_process import ZooKeeperProcess
 

@@ -12,7 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from odradek.testing.load import Load, Observer, check_nothing_lost, wait_until
+from odradek.testing.load import Load, Observer, check_nothing_lost
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 GOAL_SECONDS = 5.0

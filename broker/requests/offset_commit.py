@@ -25,6 +25,8 @@ REQUEST = OffsetCommitRequest
 VERSIONS = (0, 9)
 
 NOT_GIVEN = -1
+LAST_TIMESTAMP_MS = 2**63 - 1
+"""What a record of the offset can hold: who asks for a longer life than that gets this one."""
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
@@ -35,7 +37,8 @@ def handle(broker: GroupServices, request: OffsetCommitRequest, context: Request
     if context.api_version == 0:
         return _write_to_zookeeper(broker, request, known)
     now_ms = broker.clock.now_ms()
-    expire_ms = NO_EXPIRY if request.retention_time_ms == NOT_GIVEN else now_ms + request.retention_time_ms
+    kept_until_ms = min(now_ms + request.retention_time_ms, LAST_TIMESTAMP_MS)
+    expire_ms = NO_EXPIRY if request.retention_time_ms == NOT_GIVEN else kept_until_ms
     attempt = CommitAttempt(
         member_id=request.member_id,
         instance_id=request.group_instance_id,

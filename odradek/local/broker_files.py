@@ -10,6 +10,7 @@ from pathlib import Path
 SESSION_TIMEOUT_MS = 3000
 """Failover on one machine need not wait 18 seconds."""
 HOST = "127.0.0.1"
+REPLICAS, MIN_IN_SYNC = 3, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class BrokerFile:
 
     def settings(self) -> dict[str, str]:
         """In the order of the file; overrides last, in place of what they override."""
-        replicas = min(3, self.brokers)
+        replicas = min(REPLICAS, self.brokers)
         return {
             "broker.id": str(self.broker_id),
             "listeners": f"PLAINTEXT://{self.address}",
@@ -46,9 +47,12 @@ class BrokerFile:
             "zookeeper.connect": self.zookeeper,
             "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
             "zookeeper.connection.timeout.ms": "30000",
+            # What is acknowledged with acks=all is on two brokers at least, and survives the death of either.
+            "default.replication.factor": str(replicas),
+            "min.insync.replicas": str(MIN_IN_SYNC if replicas == REPLICAS else 1),
             "offsets.topic.replication.factor": str(replicas),
             "transaction.state.log.replication.factor": str(replicas),
-            "transaction.state.log.min.isr": str(min(2, replicas)),
+            "transaction.state.log.min.isr": str(min(MIN_IN_SYNC, replicas)),
             # As in the server.properties that Kafka ships: nobody waits for a group's first rebalance on one machine.
             "group.initial.rebalance.delay.ms": "0",
             # The last broker of a cluster that is shut down has nobody to hand its partitions to.

@@ -13,7 +13,7 @@ from typing import Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 
 TOPIC, PARTITIONS = "load", 6
 PACE_SECONDS = 0.002
@@ -26,14 +26,6 @@ class Cluster(Protocol):
 
     @property
     def bootstrap(self) -> str: ...
-
-
-def wait_until(condition: Callable[[], bool], what: str, evidence: Callable[[], str] = str) -> None:
-    """Ask again and again; the deadline is for a cluster that hangs, not a measurement. `evidence` is asked then."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS:.0f} s: {what}\n{evidence()}"
-        time.sleep(0.05)
 
 
 def until_done(step: Callable[[float], None]) -> None:

@@ -58,7 +58,7 @@ def main(work: Work) -> int:
     """What a child's module calls with its own `work`; the exit code."""
     pace = Pace(int(sys.argv[1]), float(sys.argv[2]))
     _die_with_parent()
-    os.nice(LOWEST_PRIORITY)
+    os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     log_to_stderr()
     request = sys.stdin.buffer.read()
     try:

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.client.cluster import Cluster
 from odradek.client.config import load
-from odradek.client.errors import ClientTimeout
+from odradek.client.errors import ClientClosed, ClientTimeout
 from odradek.client.producer.config import ProducerConfig
 from odradek.client.producer.engine import ProducerEngine
 from odradek.client.producer.partitioners import RoundRobinPartitioner
@@ -75,7 +75,7 @@ class Bench:
             await asyncio.sleep(0.01)
 
     async def close(self) -> None:
-        self.engine.stop(RuntimeError("stopped"))
+        self.engine.stop(ClientClosed("stopped"))
         await self.running
         self.engine.cluster.close()
 

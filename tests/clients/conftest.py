@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,13 +13,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing.foreign.aio import AiokafkaClient
 from odradek.testing.foreign.confluent import ConfluentClient
-from odradek.testing.foreign.downloads import COPY_JARS, fetch
+from odradek.testing.foreign.downloads import COPY_JARS, JVM_FLAGS, DownloadFailed, compiled, fetch
 from odradek.testing.foreign.driver import DriverClient
 from odradek.testing.foreign.interface import Client, Record
 from odradek.testing.foreign.kafka_python import KafkaPythonClient
 from odradek.testing.foreign.kcat import KcatClient
 from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.needs import CANNOT_BE_HAD, RUNTIMES, need
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 HERE = Path(__file__).parent
@@ -68,7 +68,6 @@ def new_topic(
     cluster: UpCluster,
     admin: AdminClient,
     request: pytest.FixtureRequest,
-    wait_until: Callable[[Callable[[], bool], str], None],
 ) -> Callable[..., str]:
     """Creates topics whose names come from the test's and returns the name, when every broker knows it."""
 
@@ -83,19 +82,6 @@ def new_topic(
         return name
 
     return create
-
-
-@pytest.fixture(scope="session")
-def wait_until() -> Callable[[Callable[[], bool], str], None]:
-    """Asks again and again until a condition holds; the deadline is for a cluster that hangs."""
-
-    def wait(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-            time.sleep(0.02)
-
-    return wait
 
 
 @pytest.fixture(scope="session")
@@ -117,24 +103,42 @@ def make_records() -> Callable[..., list[Record]]:
     return make
 
 
-def _needed(*programs: str) -> None:
-    missing = [program for program in programs if shutil.which(program) is None]
-    if missing:
-        pytest.skip(f"not installed here: {', '.join(missing)}")
+def fetched(folder: Path, name: str, listing: str, command: Sequence[str]) -> Path:
+    try:
+        return fetch(folder, name, listing, command)
+    except DownloadFailed as failed:
+        pytest.skip(f"{CANNOT_BE_HAD}{failed}")
 
 
 @pytest.fixture(scope="session")
 def java_classpath() -> str:
     """Kafka's client and tools, from Maven; the first time takes a minute."""
-    _needed("java", "mvn")
+    need(*RUNTIMES["java"])
     listing = (HERE / "java" / "pom.xml").read_text()
-    return os.path.join(fetch(CACHE / "java", "pom.xml", listing, COPY_JARS), "jars", "*")
+    return os.path.join(fetched(CACHE / "java", "pom.xml", listing, COPY_JARS), "jars", "*")
+
+
+def java_program(name: str, class_path: str, *arguments: str) -> list[str]:
+    """The command for one of the programs in `java/`."""
+    classes = compiled(HERE / "java" / f"{name}.java", CACHE / "java", class_path)
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return ["java", *JVM_FLAGS, quiet, "-cp", f"{classes}{os.pathsep}{class_path}", name, *arguments]
 
 
 @pytest.fixture(scope="session")
-def java(cluster: UpCluster, java_classpath: str) -> Iterator[DriverClient]:
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", java_classpath, str(HERE / "java" / "Driver.java")]
-    driver = DriverClient("java", [*command, cluster.bootstrap], cluster.directory / "java.log")
+def new_java(java_classpath: str) -> Callable[[UpCluster], DriverClient]:
+    """Starts a Java client of a cluster, to be closed by whoever asks."""
+
+    def start(cluster: UpCluster) -> DriverClient:
+        command = java_program("Driver", java_classpath, cluster.bootstrap)
+        return DriverClient("java", command, cluster.directory / "java.log")
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def java(cluster: UpCluster, new_java: Callable[[UpCluster], DriverClient]) -> Iterator[DriverClient]:
+    driver = new_java(cluster)
     yield driver
     driver.close()
 
@@ -142,9 +146,7 @@ def java(cluster: UpCluster, java_classpath: str) -> Iterator[DriverClient]:
 @pytest.fixture(scope="session")
 def toolbox(cluster: UpCluster, java_classpath: str) -> Iterator[Callable[..., tuple[int, str]]]:
     """Runs one of Kafka's command line tools, by the name of its class: its exit code and what it says."""
-    command = ["java", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp"]
-    command += [java_classpath, str(HERE / "java" / "Toolbox.java")]
-    driver = DriverClient("toolbox", command, cluster.directory / "toolbox.log")
+    driver = DriverClient("toolbox", java_program("Toolbox", java_classpath), cluster.directory / "toolbox.log")
 
     def run(main: str, *arguments: str, input: str = "", named: bool = True) -> tuple[int, str]:
         """`named`: the cluster's address is given by --bootstrap-server, otherwise not at all."""
@@ -170,10 +172,10 @@ def tool(toolbox: Callable[..., tuple[int, str]]) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def kafkajs(cluster: UpCluster) -> Iterator[DriverClient]:
-    _needed("node", "npm")
+    need(*RUNTIMES["kafkajs"])
     command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
     listing = (HERE / "kafkajs" / "package.json").read_text()
-    folder = fetch(CACHE / "kafkajs", "package.json", listing, command)
+    folder = fetched(CACHE / "kafkajs", "package.json", listing, command)
     command = ["node", str(HERE / "kafkajs" / "driver.js"), cluster.bootstrap, str(folder)]
     driver = DriverClient("kafkajs", command, cluster.directory / "kafkajs.log")
     yield driver
@@ -182,7 +184,7 @@ def kafkajs(cluster: UpCluster) -> Iterator[DriverClient]:
 
 @pytest.fixture(scope="session")
 def kcat(cluster: UpCluster) -> KcatClient:
-    _needed("kcat")
+    need(*RUNTIMES["kcat"])
     return KcatClient(cluster.bootstrap, "kcat")
 
 

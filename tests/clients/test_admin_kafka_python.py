@@ -10,13 +10,13 @@ from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
 FIRST_MS = int(time.time() * 1000) - 3_600_000
 """Time of the first record: an hour ago, for what is a week old is deleted."""
-Wait = Callable[[Callable[[], bool], str], None]
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def python_admin(cluster: UpCluster) -> Iterator[KafkaAdminClient]:
     client.close()
 
 
-def test_topics(python_admin: KafkaAdminClient, wait_until: Wait) -> None:
+def test_topics(python_admin: KafkaAdminClient) -> None:
     name = "kafka-python-topics"
     python_admin.create_topics(
         {name: {"num_partitions": 2, "replication_factor": 3, "configs": {"retention.ms": "3600000"}}}
@@ -70,9 +70,7 @@ def listed(admin: KafkaAdminClient) -> set[str]:
     return {group["group_id"] for group in admin.list_groups()}
 
 
-def test_groups(
-    python_admin: KafkaAdminClient, cluster: UpCluster, new_topic: Callable[..., str], wait_until: Wait
-) -> None:
+def test_groups(python_admin: KafkaAdminClient, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
     topic, group = new_topic(), "kafka-python-group"
     partition = TopicPartition(topic, 0)
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap.split(","))
@@ -114,9 +112,7 @@ def test_offsets(python_admin: KafkaAdminClient, cluster: UpCluster, new_topic: 
     assert offset(FIRST_MS + 2) == 2
 
 
-def test_reassignment_and_cluster(
-    python_admin: KafkaAdminClient, new_topic: Callable[..., str], wait_until: Wait
-) -> None:
+def test_reassignment_and_cluster(python_admin: KafkaAdminClient, new_topic: Callable[..., str]) -> None:
     partition = TopicPartition(new_topic(), 0)
     replicas = python_admin.describe_topics([partition.topic])[0]["partitions"][0]["replica_nodes"]
     target = replicas[::-1][:2]

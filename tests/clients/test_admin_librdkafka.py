@@ -25,13 +25,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
 FIRST_MS = int(time.time() * 1000) - 3_600_000
 """Time of the first record: an hour ago, for what is a week old is deleted."""
-Wait = Callable[[Callable[[], bool], str], None]
 
 
 def _refusal(action: Callable[[], object]) -> str:
@@ -40,7 +40,7 @@ def _refusal(action: Callable[[], object]) -> str:
     return str(caught.value.args[0].name())
 
 
-def test_topics_and_partitions(admin: AdminClient, wait_until: Wait) -> None:
+def test_topics_and_partitions(admin: AdminClient) -> None:
     name = "librdkafka-topics"
     admin.create_topics([NewTopic(name, 2, 3)])[name].result(30)
     assert _refusal(lambda: admin.create_topics([NewTopic(name, 2, 3)])[name].result(30)) == "TOPIC_ALREADY_EXISTS"
@@ -126,9 +126,7 @@ def test_broker_settings(admin: AdminClient) -> None:
     assert _refusal(lambda: admin.incremental_alter_configs([resource])[resource].result(30)) == "INVALID_REQUEST"
 
 
-def test_groups_and_their_offsets(
-    admin: AdminClient, cluster: UpCluster, new_topic: Callable[..., str], wait_until: Wait
-) -> None:
+def test_groups_and_their_offsets(admin: AdminClient, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
     topic, group = new_topic(), "librdkafka-group"
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(10):

@@ -12,6 +12,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from odradek.testing.foreign.driver import DriverClient
 from odradek.testing.foreign.interface import Client
 from odradek.testing.foreign.raw import RawConnection
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
@@ -67,7 +68,6 @@ def test_aiokafka_groups(
     cluster: UpCluster,
     get_client: Callable[[str], Client],
     new_topic: Callable[..., str],
-    wait_until: Callable[[Callable[[], bool], str], None],
 ) -> None:
     topic = new_topic()
     member = get_client("aiokafka").join(f"{topic}-group", topic)

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from odradek.testing.foreign.interface import Client
+from odradek.testing.patience import wait_until
 
 pytestmark = pytest.mark.cluster
 
 PARTITIONS = {0, 1, 2, 3}
 FIRST, SECOND = 40, 20
-Wait = Callable[[Callable[[], bool], str], None]
 
 
 @pytest.fixture
@@ -27,9 +27,7 @@ def write(confluent: Client) -> Callable[[str, int], None]:
     return write_records
 
 
-def test_share_and_hand_over(
-    client: Client, new_topic: Callable[..., str], write: Callable[[str, int], None], wait_until: Wait
-) -> None:
+def test_share_and_hand_over(client: Client, new_topic: Callable[..., str], write: Callable[[str, int], None]) -> None:
     """Every record goes to one member, once: the one that leaves commits what it has got."""
     topic = new_topic(partitions=len(PARTITIONS))
     one, other = client.join(f"{topic}-group", topic), client.join(f"{topic}-group", topic)
@@ -61,7 +59,6 @@ def test_members_of_different_clients(
     get_client: Callable[[str], Client],
     new_topic: Callable[..., str],
     write: Callable[[str, int], None],
-    wait_until: Wait,
     admin_groups: Callable[[str], str],
 ) -> None:
     """What a group of one client has committed is where a member of another client goes on."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.testing.foreign.interface import Client, Record
+from odradek.testing.patience import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -19,7 +20,7 @@ VERSIONS = "kafka.admin.BrokerApiVersionsCommand"
 Tool = Callable[..., str]
 
 
-def test_topics(tool: Tool, wait_until: Callable[[Callable[[], bool], str], None]) -> None:
+def test_topics(tool: Tool) -> None:
     name = "java-tools-topics"
     settings = ("--config", "retention.ms=3600000")
     assert f"Created topic {name}" in tool(
@@ -46,7 +47,6 @@ def test_groups(
     new_topic: Callable[..., str],
     confluent: Client,
     make_records: Callable[..., list[Record]],
-    wait_until: Callable[[Callable[[], bool], str], None],
 ) -> None:
     topic = new_topic()
     group = f"{topic}-group"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from odradek.testing.foreign.interface import Client, Record
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
@@ -30,7 +31,6 @@ CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 Tool = Callable[..., str]
 Toolbox = Callable[..., tuple[int, str]]
-WaitUntil = Callable[[Callable[[], bool], str], None]
 
 
 @pytest.fixture
@@ -116,9 +116,7 @@ def test_what_is_refused_is_said_as_kafka_says_it(toolbox: Toolbox, main: str, o
     assert code == 1 and said in found, found
 
 
-def test_topics_are_counted_again_and_told_apart(
-    tool: Tool, toolbox: Toolbox, new_topic: Callable[..., str], wait_until: WaitUntil
-) -> None:
+def test_topics_are_counted_again_and_told_apart(tool: Tool, toolbox: Toolbox, new_topic: Callable[..., str]) -> None:
     topic = new_topic(partitions=2, min_insync_replicas="3")
     alter = (TOPICS, "--alter", "--topic", topic, "--partitions")
     assert "Topic already has 2 partitions." in toolbox(*alter, "2")[1]
@@ -135,7 +133,7 @@ def test_topics_are_counted_again_and_told_apart(
     tool(TOPICS, "--create", "--topic", topic, "--if-not-exists")
 
 
-def test_settings_of_brokers(tool: Tool, wait_until: WaitUntil) -> None:
+def test_settings_of_brokers(tool: Tool) -> None:
     broker = (CONFIGS, "--entity-type", "brokers", "--entity-name", "1")
     default = (CONFIGS, "--entity-type", "brokers", "--entity-default")
 
@@ -196,7 +194,6 @@ def test_members_and_what_they_forbid(
     new_topic: Callable[..., str],
     confluent: Client,
     make_records: Callable[..., list[Record]],
-    wait_until: WaitUntil,
 ) -> None:
     topic = new_topic()
     group = f"{topic}-group"
@@ -220,7 +217,7 @@ def test_members_and_what_they_forbid(
 
 
 def test_a_throttled_reassignment_leaves_nothing_behind(
-    tool: Tool, toolbox: Toolbox, new_topic: Callable[..., str], write_json: Callable[[Any], str], wait_until: WaitUntil
+    tool: Tool, toolbox: Toolbox, new_topic: Callable[..., str], write_json: Callable[[Any], str]
 ) -> None:
     topic = new_topic(partitions=2)
     file = ("--reassignment-json-file", write_json(plan(topic, [1, 0], [2, 1, 0])))

@@ -13,8 +13,7 @@ from kafka import KafkaAdminClient, TopicPartitionReplica
 from kafka.errors import LogDirNotFoundError, NoError, UnknownTopicOrPartitionError
 
 from odradek.cli import main as command_line
-from odradek.testing.load import wait_until
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster

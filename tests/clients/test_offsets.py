@@ -26,13 +26,13 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
 )
 from odradek.testing.foreign.interface import Client, Record
 from odradek.testing.foreign.raw import RawConnection, place_of
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 COUNT = 10
-Wait = Callable[[Callable[[], bool], str], None]
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_offset_for_leader_epoch(version: int, written: tuple[str, list[Record]]
     assert (future.error_code, future.leader_epoch, future.end_offset) == (0, -1, -1)
 
 
-def _coordinator(cluster: UpCluster, group: str, wait_until: Wait) -> str:
+def _coordinator(cluster: UpCluster, group: str) -> str:
     """Its address, from version 0; the first question of all makes the topic that keeps the offsets."""
     found: list[Any] = []
 
@@ -114,12 +114,10 @@ def _coordinator(cluster: UpCluster, group: str, wait_until: Wait) -> str:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_commit_and_fetch(
-    version: int, cluster: UpCluster, written: tuple[str, list[Record]], wait_until: Wait
-) -> None:
+def test_commit_and_fetch(version: int, cluster: UpCluster, written: tuple[str, list[Record]]) -> None:
     """By a consumer that is no member. What is not committed is -1: an error in version 0 alone, that of ZooKeeper."""
     topic, group = written[0], f"offsets-group-{version}"
-    with RawConnection(_coordinator(cluster, group, wait_until)) as connection:
+    with RawConnection(_coordinator(cluster, group)) as connection:
         before = _fetched(connection, group, topic, version)
         assert before[:2] == (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if version == 0 else 0)
         partition = OffsetCommitRequestPartition(committed_offset=7, committed_metadata="why" if version else None)
@@ -148,12 +146,10 @@ def _fetched(connection: RawConnection, group: str, topic: str, version: int) ->
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_fetch_of_all_offsets(
-    version: int, cluster: UpCluster, written: tuple[str, list[Record]], wait_until: Wait
-) -> None:
+def test_fetch_of_all_offsets(version: int, cluster: UpCluster, written: tuple[str, list[Record]]) -> None:
     """Null topics are all; a group of nothing has none."""
     group = f"offsets-nothing-{version}"
-    with RawConnection(_coordinator(cluster, group, wait_until)) as connection:
+    with RawConnection(_coordinator(cluster, group)) as connection:
         groups = [OffsetFetchRequestGroup(group_id=group, topics=None)]
         answer = connection.ask(OffsetFetchRequest(group_id=group, topics=None, groups=groups), version)
     told = answer.groups[0] if version >= 8 else answer
@@ -161,9 +157,7 @@ def test_fetch_of_all_offsets(
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_commits_that_are_refused(
-    version: int, cluster: UpCluster, written: tuple[str, list[Record]], wait_until: Wait
-) -> None:
+def test_commits_that_are_refused(version: int, cluster: UpCluster, written: tuple[str, list[Record]]) -> None:
     group = f"offsets-refused-{version}"
 
     def commit(connection: RawConnection, name: str, metadata: str, **more: Any) -> int:
@@ -172,7 +166,7 @@ def test_commits_that_are_refused(
         answer = connection.ask(OffsetCommitRequest(group_id=group, topics=[asked], **more), version)
         return int(answer.topics[0].partitions[0].error_code)
 
-    with RawConnection(_coordinator(cluster, group, wait_until)) as connection:
+    with RawConnection(_coordinator(cluster, group)) as connection:
         assert commit(connection, written[0], "x" * 5000) == ErrorCode.OFFSET_METADATA_TOO_LARGE
         assert commit(connection, "nobody-has-made-this", "") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         member = {"generation_id_or_member_epoch": 3, "member_id": "stranger"}
@@ -181,10 +175,10 @@ def test_commits_that_are_refused(
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_find_coordinator(version: int, cluster: UpCluster, wait_until: Wait) -> None:
+def test_find_coordinator(version: int, cluster: UpCluster) -> None:
     """The same broker whoever is asked; from version 4 on for several groups at once."""
     group = "offsets-coordinated"
-    expected = _coordinator(cluster, group, wait_until)
+    expected = _coordinator(cluster, group)
     for address in cluster.bootstrap.split(","):
         with RawConnection(address) as connection:
             answer = connection.ask(FindCoordinatorRequest(key=group, coordinator_keys=[group, "other"]), version)

@@ -5,11 +5,9 @@ others get them by replication, byte for byte.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +21,9 @@ from odradek.testing.foreign.driver import DriverClient
 from odradek.testing.foreign.interface import Client, Record
 from odradek.testing.foreign.kafka_python import KafkaPythonClient
 from odradek.testing.foreign.kcat import KcatClient
+from odradek.testing.needs import RUNTIMES, need
 from odradek.testing.old_segments import GOLDEN, OldRecord, expected, golden_bytes, golden_copy
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
@@ -36,9 +36,7 @@ LATER = ("0.11.0", "1.0", "2.0")
 
 
 @pytest.fixture(scope="module")
-def old_cluster(
-    tmp_path_factory: pytest.TempPathFactory, wait_until: Callable[[Callable[[], bool], str], None]
-) -> Iterator[UpCluster]:
+def old_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
     directory = tmp_path_factory.mktemp("old") / "cluster"
     (directory / "data" / "broker-0").mkdir(parents=True)
     for topic in TOPICS:
@@ -80,8 +78,7 @@ def check(client: Client, *, times: bool = True) -> None:
 
 @pytest.mark.parametrize("name", ["confluent", "kafka-python", "aiokafka", "kcat"])
 def test_clients_of_today(name: str, old_cluster: UpCluster) -> None:
-    if name == "kcat" and shutil.which("kcat") is None:
-        pytest.skip("kcat is not installed here")
+    need(*RUNTIMES.get(name, ()))
     makers: dict[str, Callable[[], Client]] = {
         "confluent": lambda: ConfluentClient(old_cluster.bootstrap),
         "kafka-python": lambda: KafkaPythonClient(old_cluster.bootstrap),
@@ -91,10 +88,8 @@ def test_clients_of_today(name: str, old_cluster: UpCluster) -> None:
     check(makers[name]())
 
 
-def test_javas(old_cluster: UpCluster, java_classpath: str) -> None:
-    program = Path(__file__).parent / "java" / "Driver.java"
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", java_classpath, str(program), old_cluster.bootstrap]
-    driver = DriverClient("java", command, old_cluster.directory / "java.log")
+def test_javas(old_cluster: UpCluster, new_java: Callable[[UpCluster], DriverClient]) -> None:
+    driver = new_java(old_cluster)
     try:
         check(driver)
     finally:

@@ -18,7 +18,7 @@ from odradek.protocol.messages.produce import PartitionProduceData, ProduceReque
 from odradek.protocol.records import encode_batch
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.load import read_to_the_end
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
@@ -122,9 +122,7 @@ def test_a_successor_fences_and_aborts_what_is_open(cluster: UpCluster, new_topi
     assert read(cluster, topic) == ["of the successor"]
 
 
-def test_one_that_takes_too_long_holds_nobody_back(
-    cluster: UpCluster, new_topic: NewTopic, wait_until: Callable[[Callable[[], bool], str], None]
-) -> None:
+def test_one_that_takes_too_long_holds_nobody_back(cluster: UpCluster, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=PARTITIONS)
     slow, other = producer_of(cluster, f"{topic}-slow", transaction_timeout_ms=4000), producer_of(cluster, topic)
     slow.begin_transaction()
@@ -197,7 +195,7 @@ def test_what_administrators_see(cluster: UpCluster, admin: AdminClient, new_top
 
 
 def test_a_record_that_comes_after_its_transaction_holds_nobody_back(
-    cluster: UpCluster, admin: AdminClient, new_topic: NewTopic, wait_until: Callable[[Callable[[], bool], str], None]
+    cluster: UpCluster, admin: AdminClient, new_topic: NewTopic
 ) -> None:
     """The leader asks the coordinator: the batch is refused, as one of a partition that was not added (KIP-890)."""
     topic = new_topic(partitions=PARTITIONS)

@@ -13,6 +13,7 @@ from odradek.protocol.headers import API_NAMES, message_classes
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from odradek.testing.foreign.raw import RawConnection, place_of
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
@@ -190,9 +191,7 @@ def test_metadata_of_an_unknown_topic(version: int, connection: RawConnection) -
 
 
 @pytest.mark.parametrize("version", [0, 1, 4, 12])
-def test_metadata_creates_a_topic(
-    version: int, connection: RawConnection, wait_until: Callable[[Callable[[], bool], str], None]
-) -> None:
+def test_metadata_creates_a_topic(version: int, connection: RawConnection) -> None:
     """Until it has leaders, the answer is an error that clients try again; a bad name never gets one."""
     name = f"wire-auto-created-{version}"
 

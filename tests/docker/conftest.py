@@ -1,7 +1,6 @@
 """The image, once, and the cluster of docker-compose.yml, once for its tests; each of them has a topic of its own."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from odradek.testing.compose import ComposeCluster
-from odradek.testing.load import Observer, wait_until
+from odradek.testing.load import Observer
+from odradek.testing.needs import need
+from odradek.testing.patience import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -19,12 +20,7 @@ os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
 
 @pytest.fixture(scope="session")
 def engine() -> None:
-    command = shutil.which("docker")
-    if command is None:
-        pytest.skip("there is no docker command")
-    answer = subprocess.run([command, "version"], capture_output=True, text=True, check=False)
-    if answer.returncode:
-        pytest.skip(f"no Docker engine answers: {answer.stderr.strip()}")
+    need("docker")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from odradek.testing.compose import BROKERS, ZOOKEEPERS, ComposeCluster
-from odradek.testing.load import Load, Observer, check_nothing_lost, wait_until
+from odradek.testing.load import Load, Observer, check_nothing_lost
+from odradek.testing.patience import wait_until
 
 pytestmark = pytest.mark.docker
 

@@ -7,7 +7,7 @@ import pytest
 from docker.models.containers import Container
 
 from odradek.testing.container import NOT_OF_COMPOSE
-from odradek.testing.load import wait_until
+from odradek.testing.patience import wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("image")]
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.testing.load import Observer, wait_until
+from odradek.testing.load import Observer
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 

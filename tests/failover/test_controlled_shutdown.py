@@ -5,7 +5,8 @@ from datetime import datetime
 
 import pytest
 
-from odradek.testing.load import TOPIC, Load, Observer, check_nothing_lost, wait_until
+from odradek.testing.load import TOPIC, Load, Observer, check_nothing_lost
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster

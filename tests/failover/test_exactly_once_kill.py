@@ -14,8 +14,8 @@ from odradek.client.records import ConsumerRecord, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.load import PARTITIONS, TOPIC, Observer, read_to_the_end, wait_until
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.load import PARTITIONS, TOPIC, Observer, read_to_the_end
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster

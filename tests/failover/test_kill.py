@@ -2,7 +2,8 @@
 
 import pytest
 
-from odradek.testing.load import Load, Observer, check_nothing_lost, wait_until
+from odradek.testing.load import Load, Observer, check_nothing_lost
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaException, Producer
 
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.load import PARTITIONS, QUIET, Observer, read_to_the_end, until_done, wait_until
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.load import PARTITIONS, QUIET, Observer, read_to_the_end, until_done
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster

@@ -54,6 +54,17 @@ def test_a_brokers_file(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "broker-1").is_dir()
 
 
+@pytest.mark.parametrize(
+    ("brokers", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2"), (5, "3", "2")]
+)
+def test_what_is_acknowledged_survives_a_broker_where_there_are_three(
+    brokers: int, replicas: str, in_sync: str, tmp_path: Path
+) -> None:
+    settings = BrokerFile(0, 9092, brokers, "127.0.0.1:2181", tmp_path).settings()
+    assert settings["default.replication.factor"] == settings["offsets.topic.replication.factor"] == replicas
+    assert settings["min.insync.replicas"] == in_sync
+
+
 def test_a_plan(tmp_path: Path) -> None:
     plan = ClusterPlan(tmp_path, brokers=2, port=19092)
     assert plan.bootstrap == "127.0.0.1:19092,127.0.0.1:19093"

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from odradek.testing.load import PARTITIONS, TOPIC, Load, check_nothing_lost, wait_until
+from odradek.testing.load import PARTITIONS, TOPIC, Load, check_nothing_lost
 from odradek.testing.memory import PeakMemory
+from odradek.testing.needs import CANNOT_BE_HAD
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 BAD_TOPICS = {"bad": {}, "compacted": {"cleanup.policy": "compact"}}
@@ -49,5 +51,5 @@ def undisturbed(good_client: Load) -> Iterator[None]:
 def memory(broker: UpCluster) -> PeakMemory:
     """Of the shared broker, from the test's beginning."""
     if not Path("/proc/self/clear_refs").exists():
-        pytest.skip("memory is measured with Linux's /proc")
+        pytest.skip(f"{CANNOT_BE_HAD}memory is measured with Linux's /proc")
     return PeakMemory(broker.pid(0))

@@ -13,9 +13,8 @@ from odradek.protocol.connection import framed
 from odradek.protocol.headers import RequestHeader, encode_request
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
-from odradek.testing.load import wait_until
 from odradek.testing.memory import PeakMemory
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("undisturbed")]

@@ -11,8 +11,9 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.load import wait_until
 from odradek.testing.log_storage import make_batch
+from odradek.testing.needs import CANNOT_BE_HAD
+from odradek.testing.patience import wait_until
 from odradek.testing.small_disk import CannotMount, fill, free, small_disk
 from odradek.testing.up import UpCluster
 
@@ -36,7 +37,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         with small_disk(tmp_path / "disk", DISK_BYTES) as mounted:
             yield mounted
     except CannotMount as why:
-        pytest.skip(str(why))
+        pytest.skip(f"{CANNOT_BE_HAD}{why}")
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 from odradek.local.ports import free_ports
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.load import wait_until
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.needs import CANNOT_BE_HAD
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.small_disk import CannotMount, fill, small_disk
 from odradek.testing.up import UpCluster
 
@@ -129,7 +129,7 @@ def disk(directory: Path, *, read_only: bool = False) -> Iterator[Path]:
         try:
             mounted = stack.enter_context(small_disk(directory, SMALL_BYTES, read_only=read_only))
         except CannotMount as why:
-            pytest.skip(str(why))
+            pytest.skip(f"{CANNOT_BE_HAD}{why}")
         yield mounted
 
 

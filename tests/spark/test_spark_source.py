@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek import KafkaProducer
+from odradek.testing.needs import CANNOT_BE_HAD, need
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.up import UpCluster
 
@@ -176,8 +177,9 @@ def test_errors_one_can_act_on(load: Load, cluster: UpCluster, options: dict[str
 def test_sparks_own_connector_gives_the_same_rows(
     load: Load, new_topic: NewTopic, cluster: UpCluster, connector_jars: list[Path]
 ) -> None:
+    need("mvn")
     if not connector_jars:
-        pytest.skip("not installed here: mvn")
+        pytest.skip(f"{CANNOT_BE_HAD}Spark's own connector")
     topic, appended = new_topic(3), new_topic(suffix="-appended", message_timestamp_type="LogAppendTime")
     for place, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
         produce(cluster, topic, 300, 3, first=place * 300, compression_type=codec)

@@ -9,18 +9,8 @@ import pytest
 
 from odradek.local.ports import free_ports
 from odradek.local.zookeeper import EmbeddedZooKeeper
-from odradek.testing.foreign.kafka_jars import KafkaJars, NoKafka, kafka_jars
+from odradek.testing.foreign.kafka_jars import KafkaJars
 from odradek.testing.foreign.stage import Stage
-
-CACHE = Path(__file__).parents[2] / ".cache" / "kafka-3.9"
-
-
-@pytest.fixture(scope="session")
-def kafka() -> KafkaJars:
-    try:
-        return kafka_jars(CACHE)
-    except NoKafka as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 
 from odradek.testing.foreign.mixed_cluster import MixedCluster
 from odradek.testing.foreign.stage import Stage
-from odradek.testing.load import read_to_the_end, until_done, wait_until
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.load import read_to_the_end, until_done
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.cluster
 

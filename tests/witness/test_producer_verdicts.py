@@ -131,7 +131,7 @@ def test_the_same_verdict_on_every_batch(kafka: KafkaJars, tmp_path: Path, seed:
     ours = Ours(seed)
     for _ in range(STEPS):
         ours.step()
-    command = kafka.java(str(PROGRAM), str(tmp_path))
+    command = kafka.program(PROGRAM, str(tmp_path))
     given = "\n".join(ours.lines) + "\n"
     done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

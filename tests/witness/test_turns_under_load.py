@@ -7,7 +7,8 @@ import pytest
 from odradek.testing.foreign.corpus import create_topics
 from odradek.testing.foreign.dump_log_segments import dump, files_of
 from odradek.testing.foreign.stage import Stage
-from odradek.testing.load import PARTITIONS, TOPIC, Load, check_nothing_lost, wait_until
+from odradek.testing.load import PARTITIONS, TOPIC, Load, check_nothing_lost
+from odradek.testing.patience import wait_until
 
 pytestmark = pytest.mark.cluster
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from odradek.testing.foreign.downloads import COPY_JARS, DownloadFailed, fetch
+from odradek.testing.foreign.downloads import COPY_JARS, JVM_FLAGS, compiled, fetch
 from odradek.testing.patience import PATIENCE_SECONDS
 
 VERSION = "3.9.1"
@@ -19,19 +19,9 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 </dependencies></project>"""
 """A release of Kafka has its tools beside the broker, and logs through reload4j; the broker's jar asks for neither."""
 
-JVM_FLAGS = (
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Xshare:auto",
-    "-XX:-UsePerfData",
-    "-Xlog:disable",
-    "-Xlog:all=error",  # what Java has to say of its archive of classes is no complaint of Kafka's
-)
+QUIET_FLAGS = ("-Xlog:disable", "-Xlog:all=error")
+"""What Java has to say of its archive of classes is no complaint of Kafka's."""
 HEAP_MB = 192
-
-
-class NoKafka(Exception):  # noqa: N818 (a sentence for a person)
-    """Kafka cannot be run here; the text says why, in one line."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +47,22 @@ class KafkaJars:
     def java(self, main: str, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
         """The command that runs a main class."""
         class_path = ":".join(map(str, self._jars))
-        return ["java", *JVM_FLAGS, f"-Xmx{HEAP_MB}m", *flags, "-cp", class_path, main, *arguments]
+        return ["java", *JVM_FLAGS, *QUIET_FLAGS, f"-Xmx{HEAP_MB}m", *flags, "-cp", class_path, main, *arguments]
+
+    def program(self, source: Path, *arguments: str) -> list[str]:
+        """The command that runs a program of ours with them."""
+        class_path = ":".join(map(str, self._jars))
+        classes = compiled(source, self.directory, class_path)
+        return [
+            "java",
+            *JVM_FLAGS,
+            *QUIET_FLAGS,
+            f"-Xmx{HEAP_MB}m",
+            "-cp",
+            f"{classes}:{class_path}",
+            source.stem,
+            *arguments,
+        ]
 
     def run(self, main: str, *arguments: str) -> str:
         """What a tool says, on both outputs. Raises AssertionError when it fails."""
@@ -70,13 +75,5 @@ class KafkaJars:
 
 
 def kafka_jars(directory: Path) -> KafkaJars:
-    """Fetches them the first time, which takes a minute. Raises NoKafka."""
-    java, maven = shutil.which("java"), shutil.which("mvn")
-    if java is None:
-        raise NoKafka("no java here to run Kafka")
-    if maven is None:
-        raise NoKafka("no mvn here to fetch Kafka with")
-    try:
-        return KafkaJars(fetch(directory, "pom.xml", POM, COPY_JARS))
-    except DownloadFailed as failed:
-        raise NoKafka(f"Kafka's jars cannot be had: {failed}") from failed
+    """Fetches them the first time, which takes a minute. Raises DownloadFailed."""
+    return KafkaJars(fetch(directory, "pom.xml", POM, COPY_JARS))

@@ -12,12 +12,12 @@ from odradek.protocol.messages.alter_partition_reassignments import (
 )
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing.foreign.corpus import make_records, produce
-from odradek.testing.foreign.mixed_cluster import MixedCluster, wait_until
+from odradek.testing.foreign.mixed_cluster import MixedCluster
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.foreign.relay import as_sent
 from odradek.testing.foreign.seen import read
 from odradek.testing.foreign.stage import Stage
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 
 
 def check_topics(cluster: MixedCluster, topic: str) -> None:

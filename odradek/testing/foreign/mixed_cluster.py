@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +12,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from odradek.testing.broker_process import BrokerProcess, OdradekBroker
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.foreign.stage import Stage
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 
 ALREADY_ELECTED = KafkaError.ELECTION_NOT_NEEDED
 TOPIC_SETTINGS = {"segment.bytes": "6000", "index.interval.bytes": "500"}
@@ -145,11 +144,3 @@ class MixedCluster:
         """[leader epoch, start offset] of one replica."""
         _, _, *lines = (self.stages[broker].directory(topic) / "leader-epoch-checkpoint").read_text().splitlines()
         return [[int(word) for word in line.split()] for line in lines]
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Ask again and again; the deadline is for a cluster that hangs, not a measurement."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS:.0f} s: {what}"
-        time.sleep(0.05)

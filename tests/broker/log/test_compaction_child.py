@@ -102,7 +102,7 @@ def test_a_child_is_nice_and_ends_with_its_parent(tmp_path: Path) -> None:
     async def main(log: Log) -> None:
         parent = (
             "import os, subprocess, sys\n"
-            f"command = [sys.executable, '-m', '{CHILD}', str(os.getpid()), '100000']\n"
+            f"command = [sys.executable, '-m', '{CHILD}', str(os.getpid()), '1']\n"
             "child = subprocess.Popen(command, stdin=0, stdout=1)\n"
             "print(child.pid, file=sys.stderr, flush=True)\n"
             "child.wait()\n"
@@ -120,5 +120,7 @@ def test_a_child_is_nice_and_ends_with_its_parent(tmp_path: Path) -> None:
         process.wait()
         answers = await asyncio.get_running_loop().run_in_executor(None, process.stdout.read)
         assert b"finished" not in answers
+        process.stdout.close()
+        process.stderr.close()
 
     run(main, tmp_path)

@@ -14,14 +14,13 @@ from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.foreign.dump_log_segments import dump, dump_all, files_of
-from odradek.testing.foreign.kafka_jars import KafkaJars, NoKafka, kafka_jars
+from odradek.testing.foreign.kafka_jars import KafkaJars
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground
 from odradek.world.os_files import OsFiles
 
 pytestmark = pytest.mark.cluster
 
-CACHE = Path(__file__).parents[3] / ".cache" / "kafka-3.9"
 CONFIG = LogConfig(
     segment_bytes=20_000,
     index_interval_bytes=500,
@@ -29,14 +28,6 @@ CONFIG = LogConfig(
     min_cleanable_dirty_ratio=0.0,
     delete_retention_ms=10_000,
 )
-
-
-@pytest.fixture(scope="module")
-def kafka() -> KafkaJars:
-    try:
-        return kafka_jars(CACHE)
-    except NoKafka as reason:
-        pytest.skip(str(reason))
 
 
 def written_log(path: Path) -> CompactedLog:

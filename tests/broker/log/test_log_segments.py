@@ -253,7 +253,7 @@ def test_a_flush_that_a_truncation_overtakes_does_not_move_the_recovery_point() 
 
 
 def test_truncation_tells_the_manager_when_the_recovery_point_goes_back() -> None:
-    told: list[Log] = []
+    told: list[str] = []
     world = World()
     world.log.storage.truncated = told.append
     world.append(5)

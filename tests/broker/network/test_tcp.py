@@ -166,7 +166,9 @@ def test_a_paused_listener_leaves_them_in_the_backlog(run: Callable[[Main], None
         await asyncio.sleep(0.01)
         assert not accepted.done()
         listener.resume()
-        assert await receive(await accepted, 1) == b"x"
+        far = await accepted
+        assert await receive(far, 1) == b"x"
+        far.close()
         near.close()
         listener.close()
 

@@ -1,10 +1,8 @@
 """Programs that read as members of a group, each a process, and what tests of them share."""
 
-import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,20 +10,13 @@ from pathlib import Path
 import pytest
 
 from odradek import KafkaAdminClient, KafkaProducer, NewTopic
-from odradek.testing.foreign.downloads import COPY_JARS, fetch
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.foreign.downloads import COPY_JARS, JVM_FLAGS, DownloadFailed, compiled, fetch
+from odradek.testing.needs import CANNOT_BE_HAD, need
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
 HERE = Path(__file__).parent
 JARS = HERE.parents[2] / ".cache" / "kafka-1.1"
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Ask again and again; the deadline is for what hangs, not a measurement."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS:.0f} s: {what}"
-        time.sleep(0.05)
 
 
 class Program:
@@ -75,7 +66,8 @@ class ReadingGroup:
 
     def start(self, strategy: str = "range", *, java: bool = False) -> Program:
         """A member with two streams: ours, or Kafka's own. Not waited for."""
-        program = ["java", "-cp", f"{JARS}/jars/*", f"{HERE}/kafka_1_1/OldConsumer.java"]
+        classes = f"{old_consumer()}:{JARS}/jars/*" if java else ""
+        program = ["java", *JVM_FLAGS, "-cp", classes, "OldConsumer"]
         command = program if java else [sys.executable, str(HERE / "reading_process.py")]
         command = [*command, self._cluster.zookeeper, f"g-{self.topic}", self.topic, "2", strategy]
         self.programs.append(Program(command, self._logs / f"program-{len(self.programs)}.log"))
@@ -94,7 +86,7 @@ class ReadingGroup:
         return Counter(value for program in self.programs for _, _, value in program.read)
 
     def wait_all_read(self, what: str) -> None:
-        wait_for(lambda: len(self.values) == self.sent, what)
+        wait_until(lambda: len(self.values) == self.sent, what)
 
     def send_and_wait(self, count: int, what: str) -> None:
         self.send(count)
@@ -118,11 +110,6 @@ class ReadingGroup:
             program.kill()
 
 
-@pytest.fixture
-def wait_until() -> Callable[[Callable[[], bool], str], None]:
-    return wait_for
-
-
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
     with UpCluster(tmp_path_factory.mktemp("connectors") / "cluster") as up:
@@ -143,7 +130,7 @@ def new_topic(cluster: UpCluster, request: pytest.FixtureRequest) -> Callable[..
     def make(suffix: str = "", partitions: int = 1) -> str:
         plain = request.node.name.removeprefix("test_").translate(str.maketrans("[]", "__"))
         admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
-        admin.create_topics([NewTopic(plain + suffix, partitions, 2)])
+        admin.create_topics([NewTopic(plain + suffix, partitions, 3)])
         admin.close()
         return plain + suffix
 
@@ -168,6 +155,13 @@ def group(
 @pytest.fixture(scope="session")
 def kafka_1_1() -> None:
     """Kafka 1.1's jars, from Maven."""
-    if shutil.which("java") is None or shutil.which("mvn") is None:
-        pytest.skip("not installed here: java, mvn")
-    fetch(JARS, "pom.xml", (HERE / "kafka_1_1" / "pom.xml").read_text(), COPY_JARS)
+    need("java", "mvn")
+    try:
+        fetch(JARS, "pom.xml", (HERE / "kafka_1_1" / "pom.xml").read_text(), COPY_JARS)
+    except DownloadFailed as failed:
+        pytest.skip(f"{CANNOT_BE_HAD}{failed}")
+
+
+def old_consumer() -> Path:
+    """The classes of Kafka 1.1's consumer's program."""
+    return compiled(HERE / "kafka_1_1" / "OldConsumer.java", JARS, f"{JARS}/jars/*")

@@ -3,13 +3,14 @@
 import random
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from odradek.testing.balanced_group import BalancedGroup
+from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -33,8 +34,8 @@ Reads = dict[tuple[int, int], list[Program]]
 class Chaos:
     """What happens to the group, and what was committed when somebody was killed."""
 
-    def __init__(self, group: Group, znodes: BalancedGroup, wait_until: Callable[..., None]) -> None:
-        self.group, self.znodes, self.wait_until = group, znodes, wait_until
+    def __init__(self, group: Group, znodes: BalancedGroup) -> None:
+        self.group, self.znodes = group, znodes
         self.random = random.Random(SEED)
         self.living: list[Program] = []
         self.committed_at_death: dict[Program, dict[int, int]] = {}
@@ -60,13 +61,13 @@ class Chaos:
             else:
                 self.start()
             reached = self.group.sent + self.random.randrange(CHUNK, CHUNK * 12)
-            self.wait_until(lambda reached=reached: self.group.sent >= reached, "the load goes on")
+            wait_until(lambda reached=reached: self.group.sent >= reached, "the load goes on")
 
     def check_quiet(self) -> None:
         """Every partition has one owner, each of the living has some, and the owner alone reads what comes now."""
         names = {member.name for member in self.living}
         assert len(names) == len(self.living)
-        self.wait_until(self._is_settled, f"one living owner for every partition; they are {sorted(names)}")
+        wait_until(self._is_settled, f"one living owner for every partition; they are {sorted(names)}")
         owners = self.znodes.owners()
         marks = {member: len(member.read) for member in self.living}
         # A chunk may be on its way since before the group was quiet.
@@ -76,7 +77,7 @@ class Chaos:
         def read_now() -> list[tuple[int, str]]:
             return [(v, one.name) for one, mark in marks.items() for _, _, v in one.read[mark:] if v in window]
 
-        self.wait_until(lambda: {value for value, _ in read_now()} == set(window), "what comes now is read")
+        wait_until(lambda: {value for value, _ in read_now()} == set(window), "what comes now is read")
         assert sorted(read_now()) == [(value, owners[value % PARTITIONS]) for value in window]
         assert self.znodes.owners() == owners
 
@@ -123,13 +124,13 @@ def load(group: Group) -> Iterator[None]:
 
 
 @pytest.fixture
-def chaos(cluster: UpCluster, group: Group, wait_until: Callable[..., None]) -> Iterator[Chaos]:
+def chaos(cluster: UpCluster, group: Group) -> Iterator[Chaos]:
     with BalancedGroup(cluster.zookeeper, f"g-{group.topic}", group.topic) as znodes:
-        yield Chaos(group, znodes, wait_until)
+        yield Chaos(group, znodes)
 
 
 @pytest.mark.parametrize("group", [PARTITIONS], ids=["partitions"], indirect=True)
-def test_members_killed_and_started_at_random_under_load(chaos: Chaos, wait_until: Callable[..., None]) -> None:
+def test_members_killed_and_started_at_random_under_load(chaos: Chaos) -> None:
     group = chaos.group
     for _ in range(MEMBERS):
         chaos.start()

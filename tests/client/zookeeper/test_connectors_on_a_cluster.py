@@ -17,7 +17,7 @@ from odradek import (
 from odradek.client.errors import ClientTimeout
 from odradek.client.zookeeper.streams import MessageStream
 from odradek.local.ports import free_ports
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
@@ -27,7 +27,7 @@ Group = Any
 """conftest.ReadingGroup."""
 
 
-def test_members_die_leave_and_join(group: Group, wait_until: Callable[..., None]) -> None:
+def test_members_die_leave_and_join(group: Group) -> None:
     members = [group.start() for _ in range(3)]
     wait_until(lambda: all(one.ready for one in members), "three members")
     group.send_and_wait(900, "by three")
@@ -46,7 +46,7 @@ def test_members_die_leave_and_join(group: Group, wait_until: Callable[..., None
     group.check_order()
 
 
-def test_the_leader_dies(cluster: UpCluster, group: Group, wait_until: Callable[..., None]) -> None:
+def test_the_leader_dies(cluster: UpCluster, group: Group) -> None:
     member = group.start()
     wait_until(lambda: member.ready, "a member")
     group.send_and_wait(90, "in peace")

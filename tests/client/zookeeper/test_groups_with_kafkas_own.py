@@ -1,9 +1,10 @@
 """One group of our connectors and of Kafka 1.1's ZookeeperConsumerConnector, on a real cluster."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from odradek.testing.patience import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
 
@@ -12,7 +13,7 @@ Group = Any
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
-def test_mixed_group(group: Group, strategy: str, kafka_1_1: None, wait_until: Callable[..., None]) -> None:
+def test_mixed_group(group: Group, strategy: str, kafka_1_1: None) -> None:
     """Members of both kinds join, leave and die; in peace nothing is lost and nothing repeated."""
     java, ours = group.start(strategy, java=True), group.start(strategy)
     wait_until(lambda: java.ready and ours.ready, "two members")

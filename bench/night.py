@@ -1,0 +1,111 @@
+"""Looks for what nobody has seen: the simulator, crashes, mutated requests and chaos, from fresh seeds.
+
+    python bench/night.py [--minutes 30] [--first SEED]
+
+Each of the four gets so many minutes. A seed that fails is printed with what went wrong, and kept in `tests/seeds/`:
+`make test` replays it from then on (but for chaos, which is of real processes and does not repeat itself). Exit code 1
+when one has failed.
+"""
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from odradek.broker.requests.registry import SERVED
+from odradek.testing.crashes.run import run_case, run_fault_case
+from odradek.testing.mutated_requests import mutate
+from odradek.testing.seeds import corpus, remember
+from odradek.testing.simulation.run import Plan, simulate
+
+CHAOS = Path(__file__).with_name("chaos.py")
+CHAOS_SECONDS = 120
+SIMULATED_SECONDS = 15.0
+LINES = 60
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of run, by the name of its file of seeds."""
+
+    name: str
+    wrong: Callable[[int], str]
+    """Plays a seed: what went wrong, nothing when all is well."""
+    words: Callable[[int], tuple[object, ...]] = lambda seed: (seed,)
+    """The line that keeps the seed."""
+
+
+def simulation(seed: int) -> str:
+    report = simulate(Plan(seed, faults_s=SIMULATED_SECONDS))
+    return "" if report.violation is None else report.text(LINES)
+
+
+def crashes(seed: int) -> str:
+    """Stops within any call, and disks that fail."""
+    reports = [run(seed) for run in (run_case, run_fault_case)]
+    return "\n".join(report.text(LINES) for report in reports if report.violation is not None)
+
+
+def api_of(seed: int) -> int:
+    """The requests of one API for each seed, in turn."""
+    return sorted(SERVED)[seed % len(SERVED)]
+
+
+def chaos(seed: int) -> str:
+    command = [sys.executable, str(CHAOS), "--seconds", str(CHAOS_SECONDS), "--seed", str(seed)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return "\n".join(done.stdout.splitlines()[-LINES:]) if done.returncode else ""
+
+
+CHAOTIC = Kind("chaos", chaos)
+KINDS = (
+    Kind("simulation", simulation, lambda seed: (seed, SIMULATED_SECONDS)),
+    Kind("crashes", crashes),
+    Kind("requests", lambda seed: "\n".join(mutate(api_of(seed), seed)), lambda seed: (seed, api_of(seed))),
+    CHAOTIC,
+)
+
+
+def play(kind: Kind, seed: int) -> bool:
+    """Whether all went well; what did not is told and kept."""
+    try:
+        wrong = kind.wrong(seed)
+    except Exception:  # noqa: BLE001 - whatever ends a run is a finding
+        wrong = traceback.format_exc()
+    if wrong:
+        kept = "kept" if remember(kind.name, *kind.words(seed)) else "known"
+        print(f"{kind.name} {' '.join(map(str, kind.words(seed)))} ({kept}):\n{wrong}", flush=True)
+    return not wrong
+
+
+def spend(kind: Kind, first: int, minutes: float) -> int:
+    """How many runs have failed."""
+    known = [int(seed) for (seed,) in corpus("chaos")] if kind is CHAOTIC else []
+    failed = sum(not play(kind, seed) for seed in known)
+    end, seed = time.monotonic() + 60 * minutes, first
+    while time.monotonic() < end:
+        failed += not play(kind, seed)
+        seed += 1
+    print(f"{kind.name}: seeds {first} to {seed - 1}, {failed or 'none'} failed", flush=True)
+    return failed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=30.0, help="for each of the four")
+    parser.add_argument("--first", type=int, default=random.SystemRandom().randrange(1 << 40), help="seed")
+    given = parser.parse_args()
+    failed = sum(spend(kind, given.first, given.minutes) for kind in KINDS)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    if "PYTHONHASHSEED" not in os.environ:  # sets of strings must have one order in every process
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Holds for all tests: what asyncio only logs is a failure, and so is a skip where every program is required."""
+
+import gc
+import logging
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.testing.foreign.downloads import DownloadFailed
+from odradek.testing.foreign.kafka_jars import KafkaJars, kafka_jars
+from odradek.testing.needs import CANNOT_BE_HAD, allows_skip, need
+
+CACHE = Path(__file__).parents[1] / ".cache"
+FORGOTTEN = ("was never retrieved", "Task was destroyed but it is pending")
+
+
+class Forgotten(logging.Handler):
+    """Keeps what asyncio says of tasks and futures whose failure nobody has looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if any(words in record.getMessage() for words in FORGOTTEN):
+            self.said.append(logging.Formatter().format(record))
+
+    def check(self) -> None:
+        """Raise AssertionError when something has been forgotten since the last time."""
+        said, self.said = self.said, []
+        assert not said, "\n".join(said)
+
+
+_forgotten = Forgotten()
+
+
+@pytest.fixture(autouse=True)
+def nothing_forgotten() -> Iterator[None]:
+    """Fail the test that leaves a failed task behind, or the one after it, when that lay in a cycle until then."""
+    yield
+    _forgotten.check()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> KafkaJars:
+    """Apache Kafka itself; the first time it is fetched."""
+    need("java", "mvn")
+    try:
+        return kafka_jars(CACHE / "kafka-3.9")
+    except DownloadFailed as failed:
+        pytest.skip(f"{CANNOT_BE_HAD}{failed}")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    logging.getLogger("asyncio").addHandler(_forgotten)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    gc.collect()
+    _forgotten.check()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A skip that nothing allows is a failure."""
+    report = yield
+    if report.skipped and not allows_skip(str(report.longrepr)):
+        report.outcome = "failed"
+        report.longrepr = f"skipped where nothing may be: {report.longrepr}"
+    return report
