@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
@@ -17,8 +17,23 @@ from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 
 TOPIC, PARTITIONS = "load", 6
 PACE_SECONDS = 0.002
+ASK_AGAIN_SECONDS = 0.2
+T = TypeVar("T")
 QUIET = {"log_level": 2}
 """Of librdkafka: a broker that is killed on purpose is no news."""
+ASKED_AGAIN = {
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+}
+"""What is said while leaders move and brokers come back: clients ask again, single calls of librdkafka do not."""
 
 
 class Cluster(Protocol):
@@ -26,6 +41,18 @@ class Cluster(Protocol):
 
     @property
     def bootstrap(self) -> str: ...
+
+
+def ask_again(ask: Callable[[], T]) -> T:
+    """The answer of a single call of librdkafka, when there is one. Raises KafkaException of what does not pass."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in ASKED_AGAIN or time.monotonic() > deadline:
+                raise
+        time.sleep(ASK_AGAIN_SECONDS)
 
 
 def until_done(step: Callable[[float], None]) -> None:
@@ -59,6 +86,7 @@ class Load:
     sent: int = 0
 
     def __post_init__(self) -> None:
+        self._last: dict[int, int] = {}
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(self.producers)]
 
@@ -110,14 +138,12 @@ class Load:
             return
         partition, offset, value = row_of(message)
         self.acknowledged[(partition, offset)] = value
+        self._last[partition] = max(offset, self._last.get(partition, -1))
 
     def goes_on(self) -> Callable[[], bool]:
         """Whether every partition has been written to since this was called."""
-        marks = {partition: self._last(partition) for partition in range(PARTITIONS)}
-        return lambda: all(self._last(partition) > mark for partition, mark in marks.items())
-
-    def _last(self, partition: int) -> int:
-        return max((offset for at, offset in list(self.acknowledged) if at == partition), default=-1)
+        marks = {partition: self._last.get(partition, -1) for partition in range(PARTITIONS)}
+        return lambda: all(self._last.get(partition, -1) > mark for partition, mark in marks.items())
 
 
 def row_of(message: Message) -> tuple[int, int, str]:
@@ -127,17 +153,27 @@ def row_of(message: Message) -> tuple[int, int, str]:
     return partition, offset, value.decode()
 
 
+def end_of(consumer: Consumer, partition: TopicPartition) -> int:
+    """The high watermark, of whoever leads by then."""
+    watermarks = ask_again(lambda: consumer.get_watermark_offsets(partition, timeout=30))
+    assert watermarks is not None, partition
+    return int(watermarks[1])
+
+
 def read_log(bootstrap: str, topic: str = TOPIC) -> dict[int, list[tuple[int, str]]]:
     """Everything in the topic: (offset, value) by partition, as a consumer sees it."""
     consumer = Consumer({**QUIET, "bootstrap.servers": bootstrap, "group.id": "verify", "enable.auto.commit": False})
-    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(PARTITIONS)}
+    ends = {p: end_of(consumer, TopicPartition(topic, p)) for p in range(PARTITIONS)}
     consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
     found: dict[int, list[tuple[int, str]]] = defaultdict(list)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while any(end and (not found[p] or found[p][-1][0] < end - 1) for p, end in ends.items()):
         assert time.monotonic() < deadline, f"read { ({p: len(v) for p, v in found.items()}) } of {ends}"
         for message in consumer.consume(10_000, 0.5):
-            assert message.error() is None, message.error()
+            error = message.error()
+            if error is not None and error.code() in ASKED_AGAIN:
+                continue
+            assert error is None, error
             partition, offset, value = row_of(message)
             found[partition].append((offset, value))
     consumer.close()
@@ -155,6 +191,8 @@ def read_to_the_end(bootstrap: str, topic: str, partitions: int, isolation: str 
         message = consumer.poll(PATIENCE_SECONDS)
         assert message is not None, f"{len(values)} values of {topic} read, {ended} of {partitions} partitions"
         error = message.error()
+        if error is not None and error.code() in ASKED_AGAIN:
+            continue
         if error is None:
             values.append(row_of(message)[2])
         else:
@@ -200,7 +238,7 @@ class Observer:
         return {p: state.leader for p, state in self._partitions().items()}
 
     def controller(self) -> int:
-        return int(self.admin.list_topics(timeout=10).controller_id)
+        return int(ask_again(lambda: self.admin.list_topics(timeout=10)).controller_id)
 
     def in_sync(self) -> bool:
         """Every replica of every partition, and a controller."""
@@ -208,7 +246,8 @@ class Observer:
         return len(states) == PARTITIONS and all(len(s.isrs) == 3 and s.leader >= 0 for s in states.values())
 
     def _partitions(self) -> dict[int, PartitionMetadata]:
-        return dict(self.admin.list_topics(self.topic, timeout=10).topics[self.topic].partitions)
+        topics = ask_again(lambda: self.admin.list_topics(self.topic, timeout=10)).topics
+        return dict(topics[self.topic].partitions)
 
     def busiest(self) -> int:
         """The broker that leads most partitions."""

@@ -5,13 +5,14 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from confluent_kafka import ElectionType, KafkaError, TopicPartition
+from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing.broker_process import BrokerProcess, OdradekBroker
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.foreign.stage import Stage
+from odradek.testing.load import ASKED_AGAIN
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 
 ALREADY_ELECTED = KafkaError.ELECTION_NOT_NEEDED
@@ -116,14 +117,21 @@ class MixedCluster:
         wait_until(lambda: all(self.controller(asked) == broker for asked in self.lives), f"controller {broker}")
 
     def elect_preferred(self) -> None:
-        """Asked of whoever is the controller."""
-        admin = self.new_admin()
+        """Asked of whoever is the controller, and again when that changes or takes its time."""
         partitions = [TopicPartition(topic, 0) for topic in self.topics]
-        elected: dict[TopicPartition, KafkaError | None] = admin.elect_leaders(
-            ElectionType.PREFERRED, partitions
-        ).result(PATIENCE_SECONDS)
-        failures = {str(error) for error in elected.values() if error and error.code() != ALREADY_ELECTED}
-        assert not failures, failures
+
+        def elected() -> bool:
+            election = self.new_admin().elect_leaders(ElectionType.PREFERRED, partitions)
+            try:
+                outcomes: dict[TopicPartition, KafkaError | None] = election.result(PATIENCE_SECONDS)
+            except KafkaException as error:
+                failures = {error.args[0].code()}
+            else:
+                failures = {error.code() for error in outcomes.values() if error} - {ALREADY_ELECTED}
+            assert failures <= ASKED_AGAIN, failures
+            return not failures
+
+        wait_until(elected, "an election")
         self.wait(
             lambda told: all(told[topic].leader == int(topic.rpartition("-")[2]) for topic in self.topics),
             "preferred leaders",

@@ -149,7 +149,8 @@ def test_old_controllers_are_understood() -> None:
 
 
 def test_subscribers_hear_of_updates_and_of_another_controller() -> None:
-    cache, heard = MetadataCache(), []
+    cache = MetadataCache()
+    heard: list[int] = []
     look = heard.append
     cache.subscribe(lambda: look(cache.controller_id))
     cache.update(told())
