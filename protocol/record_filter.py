@@ -24,7 +24,7 @@ class Keys(NamedTuple):
 
     offsets: Sequence[int]
     keys: list[bytes | None]
-    fates: bytearray
+    verdicts: bytearray
     """STAYS or TOMBSTONE, as long as no newer record has the key."""
 
 
@@ -35,20 +35,20 @@ def keys_of(batch: Buffer) -> Keys:
     base_offset, count = header.base_offset, header.record_count
     deltas: list[int] | None = None if header.last_offset_delta + 1 == count else []
     try:
-        keys, fates = _scan(section, count, deltas)
+        keys, verdicts = _scan(section, count, deltas)
     except (IndexError, MalformedMessage) as error:
         raise CorruptBatch(0, f"records: {error}") from None
     if deltas is None:
-        return Keys(range(base_offset, base_offset + count), keys, fates)
+        return Keys(range(base_offset, base_offset + count), keys, verdicts)
     if deltas and not 0 <= min(deltas) <= max(deltas) <= header.last_offset_delta:
         raise CorruptBatch(0, f"offset deltas outside of 0 to {header.last_offset_delta}")
-    return Keys([base_offset + delta for delta in deltas], keys, fates)
+    return Keys([base_offset + delta for delta in deltas], keys, verdicts)
 
 
 def _scan(data: bytes, count: int, deltas: list[int] | None) -> tuple[list[bytes | None], bytearray]:
-    """Keys and fates; `deltas` takes those of the offsets, unless None: then there is no gap and they are not read."""
+    """Keys and verdicts; `deltas` takes those of the offsets, unless None: then there is no gap and none is read."""
     keys: list[bytes | None] = []
-    fates = bytearray()
+    verdicts = bytearray()
     at = 0
     for index in range(count):
         number = data[at]
@@ -72,15 +72,15 @@ def _scan(data: bytes, count: int, deltas: list[int] | None) -> tuple[list[bytes
             keys.append(None)
         if at >= end:
             raise MalformedMessage(f"record {index} is longer than it says")
-        fates.append(data[at] & 1)  # the length of the value: odd when it is below zero
+        verdicts.append(data[at] & 1)  # the length of the value: odd when it is below zero
         at = end
     if at != len(data):
         raise MalformedMessage(f"{count} records do not fill {len(data)} bytes")
-    return keys, fates
+    return keys, verdicts
 
 
-def without_gone(batch: Buffer, fates: bytes | bytearray, delete_horizon_ms: int | None) -> bytearray:
-    """A whole v2 batch with those of its records that stay: at least one of `fates`, a byte for each, is not GONE.
+def without_gone(batch: Buffer, verdicts: bytes | bytearray, delete_horizon_ms: int | None) -> bytearray:
+    """A whole v2 batch with those of its records that stay: at least one of `verdicts`, a byte for each, is not GONE.
 
     Offsets, sequences, codec and epochs stay as they are. Raises CorruptBatch.
     """
@@ -88,7 +88,7 @@ def without_gone(batch: Buffer, fates: bytes | bytearray, delete_horizon_ms: int
     section = section_of(batch, 0, header)
     append_ms = header.max_timestamp if header.is_log_append_time else None
     try:
-        kept, first_ms, largest_ms = _kept(section, fates, header.base_timestamp, append_ms, delete_horizon_ms)
+        kept, first_ms, largest_ms = _kept(section, verdicts, header.base_timestamp, append_ms, delete_horizon_ms)
     except (IndexError, MalformedMessage) as error:
         raise CorruptBatch(0, f"records: {error}") from None
     attributes = header.attributes | (0 if delete_horizon_ms is None else DELETE_HORIZON_BIT)
@@ -96,21 +96,21 @@ def without_gone(batch: Buffer, fates: bytes | bytearray, delete_horizon_ms: int
         attributes=attributes,
         base_timestamp=first_ms,
         max_timestamp=largest_ms,
-        record_count=len(fates) - fates.count(GONE),
+        record_count=len(verdicts) - verdicts.count(GONE),
     )
     return assemble(header, kept if header.codec == compression.NONE else compression.compress(header.codec, kept))
 
 
 def _kept(
-    data: bytes, fates: bytes | bytearray, base_ms: int, append_ms: int | None, horizon_ms: int | None
+    data: bytes, verdicts: bytes | bytearray, base_ms: int, append_ms: int | None, horizon_ms: int | None
 ) -> tuple[bytearray, int, int]:
     """The records that stay, what their timestamps count from, and the largest of these."""
     out, at, largest_ms, new_base_ms = bytearray(), 0, NO_TIMESTAMP, horizon_ms
-    for fate in fates:
+    for verdict in verdicts:
         begin, number = at, data[at]
         number, at = (SIGNED[number], at + 1) if number < 0x80 else read_wide(data, at, number)
         end = at + number
-        if fate != GONE:
+        if verdict != GONE:
             number = data[at + 1]
             number, rest = (SIGNED[number], at + 2) if number < 0x80 else read_wide(data, at + 1, number)
             timestamp = wrap_int64(base_ms + number) if append_ms is None else append_ms

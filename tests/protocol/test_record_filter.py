@@ -40,7 +40,7 @@ def test_it_is_as_if_decoded_and_encoded(
     append_time: bool,
     horizons: tuple[int | None, int | None],
 ) -> None:
-    deltas, keys, values, headers, fates, steps = map(list, zip(*records, strict=True))
+    deltas, keys, values, headers, verdicts, steps = map(list, zip(*records, strict=True))
     times = [BASE_MS + delta for delta in deltas]
     offsets = [BASE_OFFSET + sum(steps[: index + 1]) if gaps else BASE_OFFSET + index for index in range(len(records))]
     last_offset = offsets[-1] + (3 if gaps else 0)
@@ -68,10 +68,10 @@ def test_it_is_as_if_decoded_and_encoded(
     batch = batch_of(list(range(len(records))), times, horizons[0])
     found = keys_of(batch)
     assert list(found.offsets) == offsets and found.keys == keys
-    assert list(found.fates) == [TOMBSTONE if value is None else STAYS for value in values]
-    stay = [row for row, fate in enumerate(fates) if fate != GONE]
+    assert list(found.verdicts) == [TOMBSTONE if value is None else STAYS for value in values]
+    stay = [row for row, verdict in enumerate(verdicts) if verdict != GONE]
     if stay:
-        left = without_gone(batch, bytes(fates), horizons[1])
+        left = without_gone(batch, bytes(verdicts), horizons[1])
         check_crc(left, 0, read_header(left))
         times = decode_records(batch).timestamps
         assert left == batch_of(stay, times, horizons[1])

@@ -5,11 +5,12 @@ batch when it is first seen here. Offsets, sequences and the codec stay as they 
 Source: Cleaner.cleanInto and shouldRetainRecord in LogCleaner.scala, MemoryRecords.filterTo of Kafka 3.9 (KIP-534).
 """
 
+from collections.abc import Iterable
+
 from odradek.broker.log.batches import Batch
-from odradek.broker.log.compaction.fates import Fates
 from odradek.broker.log.compaction.messages import Request
-from odradek.broker.log.compaction.offset_map import OffsetMap
-from odradek.broker.log.compaction.transactions import WalkedTransactions
+from odradek.broker.log.compaction.offset_map import OffsetMap, RecordVerdicts
+from odradek.broker.log.producer_state import decode_end_of_transaction
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.conversion import records_of
 from odradek.protocol.message_set import down_convert
@@ -32,15 +33,71 @@ KEPT_ATTRIBUTES = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 """Of a batch that is emptied."""
 
 
+class WalkedTransactions:
+    """Which transaction a batch belongs to, and whether its marker is still needed; fed with all batches in order.
+
+    Data of aborted transactions goes at once. A marker stays as long as a batch of its transaction is there.
+    Source: CleanedTransactionMetadata in LogCleaner.scala of Kafka 3.9.
+    """
+
+    __slots__ = ("_aborted_open", "_coming", "_committed_open", "_seen")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction], start_offset: int) -> None:
+        self._coming = sorted(
+            (one for one in aborted if one.last_offset >= start_offset), key=lambda one: -one.first_offset
+        )
+        self._aborted_open: dict[int, AbortedTransaction] = {}
+        self._seen: set[int] = set()
+        """Producers of aborted transactions of which a batch was there."""
+        self._committed_open: set[int] = set()
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._coming and self._coming[-1].first_offset <= offset:
+            aborted = self._coming.pop()
+            self._aborted_open.setdefault(aborted.producer_id, aborted)
+
+    def data(self, batch: Batch) -> bool:
+        """A batch of records: whether its transaction was aborted, so that nothing of it counts."""
+        self._begin_up_to(batch.last_offset)
+        if not batch.is_transactional:
+            return False
+        if batch.producer_id in self._aborted_open:
+            self._seen.add(batch.producer_id)
+            return True
+        self._committed_open.add(batch.producer_id)
+        return False
+
+    def marker(self, batch: Batch, content: bytes) -> tuple[bool, AbortedTransaction | None]:
+        """A control batch: whether no batch needs it any more, and the transaction index's entry to be kept.
+
+        Raises KafkaError INVALID_RECORD for a damaged one.
+        """
+        self._begin_up_to(batch.last_offset)
+        if batch.record_count == 0:
+            return True, None
+        end = decode_end_of_transaction(content)
+        if end is None:
+            return False, None
+        if not end.aborted:
+            needed = batch.producer_id in self._committed_open
+            self._committed_open.discard(batch.producer_id)
+            return not needed, None
+        aborted = self._aborted_open.pop(batch.producer_id, None)
+        if aborted is None or batch.producer_id not in self._seen:
+            return True, None
+        self._seen.discard(batch.producer_id)
+        return False, aborted
+
+
 class Filter:
     """Fed with the batches of all groups, in order. `aborted` collects entries for the transaction index."""
 
-    def __init__(self, request: Request, offset_map: OffsetMap, fates: Fates) -> None:
+    def __init__(self, request: Request, offset_map: OffsetMap, verdicts: RecordVerdicts) -> None:
         self.aborted: list[AbortedTransaction] = []
         self.keep_old_tombstones = True
         """Of message formats 0 and 1, in the segment that is being read."""
         self._map = offset_map
-        self._fates = fates
+        self._verdicts = verdicts
         self._now_ms = request.now_ms
         self._delete_retention_ms = request.delete_retention_ms
         self._last = {one.producer_id: one for one in request.producers}
@@ -54,42 +111,42 @@ class Filter:
             return self._emptied(batch, content)
         if batch.magic != MAGIC_V2:
             return self._keep_messages(batch, content)
-        fates = self._fates_of(batch, content)
+        verdicts = self._verdicts_of(batch, content)
         horizon_ms = batch.base_timestamp_ms if batch.attributes & DELETE_HORIZON_BIT else None
         if horizon_ms is not None and horizon_ms <= self._now_ms:
-            fates = fates.replace(TOMBSTONE_BYTE, GONE_BYTE)
-        kept = len(fates) - fates.count(GONE)
+            verdicts = verdicts.replace(TOMBSTONE_BYTE, GONE_BYTE)
+        kept = len(verdicts) - verdicts.count(GONE)
         if not kept:
             return self._emptied(batch, content)
-        if horizon_ms is None and TOMBSTONE in fates:  # their older values are gone now, so that their time begins
+        if horizon_ms is None and TOMBSTONE in verdicts:  # their older values are gone now, so that their time begins
             horizon_ms = self._now_ms + self._delete_retention_ms
         elif kept == batch.record_count:
             return content
-        return without_gone(content, fates, horizon_ms)
+        return without_gone(content, verdicts, horizon_ms)
 
-    def _fates_of(self, batch: Batch, content: bytes) -> bytearray:
+    def _verdicts_of(self, batch: Batch, content: bytes) -> bytearray:
         """A byte for each record; the keys have to be looked at when the map was not told of all of them."""
-        fates = self._fates.of(batch) if batch.last_offset <= self._map.latest_offset else None
-        return self._looked_up(keys_of(content)) if fates is None else fates
+        verdicts = self._verdicts.of(batch) if batch.last_offset <= self._map.latest_offset else None
+        return self._looked_up(keys_of(content)) if verdicts is None else verdicts
 
     def _looked_up(self, records: Keys) -> bytearray:
         """Records without a key have no place in a compacted log."""
-        latest, fates = self._map.latest_offset, records.fates
+        latest, verdicts = self._map.latest_offset, records.verdicts
         newest = zip(records.offsets, records.keys, self._map.get(records.keys), strict=True)
         for index, (offset, key, newest_offset) in enumerate(newest):
             if offset > latest:
-                fates[index] = STAYS
+                verdicts[index] = STAYS
             elif key is None or newest_offset > offset:
-                fates[index] = GONE
-        return fates
+                verdicts[index] = GONE
+        return verdicts
 
     def _keep_messages(self, batch: Batch, content: bytes) -> bytes | bytearray | None:
         """Of formats 0 and 1."""
         columns = records_of(content)
-        fates = self._looked_up(_keys_of_columns(columns))
+        verdicts = self._looked_up(_keys_of_columns(columns))
         if not self.keep_old_tombstones:
-            fates = fates.replace(TOMBSTONE_BYTE, GONE_BYTE)
-        kept = [index for index, fate in enumerate(fates) if fate != GONE]
+            verdicts = verdicts.replace(TOMBSTONE_BYTE, GONE_BYTE)
+        kept = [index for index, verdict in enumerate(verdicts) if verdict != GONE]
         if not kept or len(kept) == len(columns):
             return content if kept else None
         append_time = bool(batch.attributes & LOG_APPEND_TIME_BIT)

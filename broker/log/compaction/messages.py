@@ -4,8 +4,17 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from odradek.broker.log.compaction.plan import Piece
 from odradek.broker.log.transaction_index import AbortedTransaction
+
+
+class SegmentInfo(NamedTuple):
+    """A segment to be compacted, sizes in bytes."""
+
+    base_offset: int
+    size_bytes: int
+    index_bytes: int = 0
+    time_index_bytes: int = 0
+    modified_ms: int = 0
 
 
 class LastOfProducer(NamedTuple):
@@ -21,7 +30,7 @@ class Request:
     """Compact one log. Settings have Kafka's names; offsets are absolute, sizes in bytes, times in milliseconds."""
 
     directory: str
-    segments: list[Piece]
+    segments: list[SegmentInfo]
     """All before `first_uncleanable_offset`, which is where the next one begins."""
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -44,7 +53,7 @@ class Request:
     @classmethod
     def decode(cls, data: bytes) -> "Request":
         fields: dict[str, Any] = json.loads(data)
-        fields["segments"] = [Piece(*one) for one in fields["segments"]]
+        fields["segments"] = [SegmentInfo(*one) for one in fields["segments"]]
         fields["producers"] = [LastOfProducer(*one) for one in fields["producers"]]
         fields["aborted"] = [AbortedTransaction(*one) for one in fields["aborted"]]
         return cls(**fields)

@@ -1,4 +1,4 @@
-"""Key → offset of its newest record, in memory that is bounded whatever the keys are.
+"""Key → offset of its newest record, in memory that is bounded whatever the keys are; and what follows for each record.
 
 A slot is 24 bytes: 16 of a hash that stands for the key, 8 of the offset; two keys with one hash would take 2^64 keys.
 Filled to at most `load_factor`; collisions go on by a step of their own. Entries are never removed.
@@ -6,9 +6,13 @@ Source of the idea and of the sizes: org.apache.kafka.storage.internals.log.Skim
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2s
 from struct import Struct
+
+from odradek.broker.log.batches import Batch
+from odradek.protocol.record_batch import MAGIC_V2
+from odradek.protocol.record_filter import GONE
 
 HASH_BYTES = 16
 SLOT_BYTES = HASH_BYTES + 8
@@ -18,6 +22,8 @@ ROOMY_LOAD = 0.5
 """As long as memory allows it: in a map filled to nine tenths a key that is not there is looked for in ten slots."""
 EMPTY = 0
 """Offsets are stored plus one."""
+VERDICTS_MAX = 16 * 1024 * 1024
+"""Bytes for verdicts on records."""
 
 
 class OffsetMap:
@@ -106,3 +112,38 @@ def _prime_from(number: int) -> int:
     while not _is_prime(number):
         number += 1
     return number
+
+
+class RecordVerdicts:
+    """What becomes of each dirty record from offset `start` to, not including, `end`.
+
+    Known when the map is filled, so that few batches have to be decoded once more. A byte for each offset, for at most
+    VERDICTS_MAX; of others the keys are looked up.
+    """
+
+    __slots__ = ("_start", "_verdicts")
+
+    def __init__(self, start: int, end: int) -> None:
+        self._start = start
+        self._verdicts = bytearray(min(max(0, end - start), VERDICTS_MAX))
+
+    def _place(self, batch: Batch) -> slice | None:
+        """Return where the bytes of a batch are in which every offset has a record; None for others and old formats."""
+        begin, end = batch.base_offset - self._start, batch.last_offset + 1 - self._start
+        complete = batch.magic == MAGIC_V2 and end - begin == batch.record_count
+        return slice(begin, end) if complete and begin >= 0 and end <= len(self._verdicts) else None
+
+    def learn(self, batch: Batch, verdicts: bytearray, superseded: Iterable[int]) -> None:
+        """Take in the next batch that has come into the map, whereby the records at these offsets have to go."""
+        place = self._place(batch)
+        if place is not None:
+            self._verdicts[place] = verdicts
+        known, start, size = self._verdicts, self._start, len(self._verdicts)
+        for offset in superseded:
+            if start <= offset < start + size:
+                known[offset - start] = GONE
+
+    def of(self, batch: Batch) -> bytearray | None:
+        """Return a byte for each record of a batch that has come into the map; None when that is not known here."""
+        place = self._place(batch)
+        return None if place is None else self._verdicts[place]

@@ -1,21 +1,24 @@
-"""The work itself: fill the map from the dirty segments, then write each group of segments anew as `.cleaned` files.
+"""The child process that compacts one log: what is asked comes on stdin, answers go to stdout.
 
-Runs in the child, on paths alone; it reads files that no longer change and writes names that nobody else uses.
+It fills the map from the dirty segments, then writes each group of segments anew as `.cleaned` files.
+
+It works on paths alone; it reads files that no longer change and writes names that nobody else uses.
 """
 
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
 from odradek.broker.log.batches import Batch, decode_header, iterate_valid
-from odradek.broker.log.compaction.fates import Fates
-from odradek.broker.log.compaction.filter import Filter, end_mark, keys_of_any
-from odradek.broker.log.compaction.messages import Cleaned, Finished, Request
-from odradek.broker.log.compaction.offset_map import OffsetMap
-from odradek.broker.log.compaction.plan import Piece, group_segments
-from odradek.broker.log.compaction.transactions import WalkedTransactions
+from odradek.broker.log.compaction.filter import Filter, WalkedTransactions, end_mark, keys_of_any
+from odradek.broker.log.compaction.messages import Cleaned, Failed, Finished, Request, SegmentInfo, encode_answer
+from odradek.broker.log.compaction.offset_map import OffsetMap, RecordVerdicts
+from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.segment import CLEANED, LOG, SUFFIXES, TRANSACTION_INDEX, Segment
+from odradek.protocol.errors import KafkaError, MalformedMessage
 from odradek.protocol.record_batch import HEADER_BYTES, NO_TIMESTAMP
+from odradek.world.child_process import main
 from odradek.world.files import Files
 
 WRITE_BUFFER_BYTES = 256 * 1024
@@ -47,49 +50,49 @@ class Compactor:
         )
         span = request.first_uncleanable_offset - request.first_dirty_offset
         self._map = OffsetMap(request.map_bytes, request.map_load_factor, span)
-        self._fates = Fates(request.first_dirty_offset, request.first_uncleanable_offset)
+        self._verdicts = RecordVerdicts(request.first_dirty_offset, request.first_uncleanable_offset)
         self._read_bytes = self._written_bytes = 0
 
     def run(self) -> Iterator[Cleaned | Finished]:
         """Raises OSError, CorruptBatch, and KafkaError for a damaged transaction marker."""
         request = self._request
-        fill_map(self._map, self._fates, self._batches, request)
+        fill_map(self._map, self._verdicts, self._batches, request)
         end_offset = self._map.latest_offset + 1
-        reached = [piece for piece in request.segments if piece.base_offset < end_offset]
+        reached = [info for info in request.segments if info.base_offset < end_offset]
         following = len(reached)
         end = request.first_uncleanable_offset
         if following < len(request.segments):
             end = request.segments[following].base_offset
-        kept = Filter(request, self._map, self._fates)
+        kept = Filter(request, self._map, self._verdicts)
         for group in group_segments(reached, request.segment_bytes, request.segment_index_bytes, end):
             size = self._write_group(group, kept)
-            yield Cleaned([piece.base_offset for piece in group], size)
+            yield Cleaned([info.base_offset for info in group], size)
         yield Finished(end_offset, self._read_bytes, self._written_bytes, self._map.entries)
 
-    def _batches(self, piece: Piece) -> Iterator[tuple[Batch, bytes]]:
+    def _batches(self, info: SegmentInfo) -> Iterator[tuple[Batch, bytes]]:
         """All of a segment, checked."""
-        segment = self._segment(piece)
+        segment = self._segment(info)
         told = 0
-        for batch, content in iterate_valid(segment.file, 0, piece.size_bytes) if piece.size_bytes else ():
+        for batch, content in iterate_valid(segment.file, 0, info.size_bytes) if info.size_bytes else ():
             yield batch, content
             if batch.next_position - told >= WRITE_BUFFER_BYTES:
                 self._moved(batch.next_position - told)
                 told = batch.next_position
-        self._moved(piece.size_bytes - told)
-        self._read_bytes += piece.size_bytes
+        self._moved(info.size_bytes - told)
+        self._read_bytes += info.size_bytes
 
-    def _segment(self, piece: Piece) -> Segment:
-        segment = Segment(self._files, self._request.directory, piece.base_offset, self._config, 0)
+    def _segment(self, info: SegmentInfo) -> Segment:
+        segment = Segment(self._files, self._request.directory, info.base_offset, self._config, 0)
         segment.load_size()
         return segment
 
-    def _write_group(self, group: Sequence[Piece], kept: Filter) -> int:
+    def _write_group(self, group: Sequence[SegmentInfo], kept: Filter) -> int:
         """Bytes of the cleaned segment."""
         writer = Writer(self._files, self._request.directory, group[0].base_offset, self._config, self._moved)
         last: Batch | None = None
-        for piece in group:
-            kept.keep_old_tombstones = piece.modified_ms > self._request.old_tombstones_until_ms
-            for batch, content in self._batches(piece):
+        for info in group:
+            kept.keep_old_tombstones = info.modified_ms > self._request.old_tombstones_until_ms
+            for batch, content in self._batches(info):
                 left = kept.keep(batch, content)
                 if left is not None:
                     writer.write(left, batch if left is content else header_of(left))
@@ -104,33 +107,36 @@ class Compactor:
 
 
 def fill_map(
-    offset_map: OffsetMap, fates: Fates, batches: Callable[[Piece], Iterator[tuple[Batch, bytes]]], request: Request
+    offset_map: OffsetMap,
+    verdicts: RecordVerdicts,
+    batches: Callable[[SegmentInfo], Iterator[tuple[Batch, bytes]]],
+    request: Request,
 ) -> None:
     """Put in the dirty records until all are in or the map is full (Cleaner.buildOffsetMap)."""
     start, segments = request.first_dirty_offset, request.segments
     transactions = WalkedTransactions(request.aborted, start)
-    for number, piece in enumerate(segments):
+    for number, info in enumerate(segments):
         last = number + 1 == len(segments)
         end = request.first_uncleanable_offset if last else segments[number + 1].base_offset
         if end <= start:
             continue
-        for batch, content in batches(piece):
+        for batch, content in batches(info):
             if batch.last_offset < start:
                 continue
             if batch.is_control:
                 transactions.marker(batch, content)
-            elif not transactions.data(batch) and not _put(offset_map, fates, batch, content, start):
+            elif not transactions.data(batch) and not _put(offset_map, verdicts, batch, content, start):
                 return
             offset_map.latest_offset = batch.last_offset
         offset_map.latest_offset = end - 1
 
 
-def _put(offset_map: OffsetMap, fates: Fates, batch: Batch, content: bytes, start: int) -> bool:
+def _put(offset_map: OffsetMap, verdicts: RecordVerdicts, batch: Batch, content: bytes, start: int) -> bool:
     """Whether all records of the batch found room."""
     records = keys_of_any(batch, content)
     first = bisect_left(records.offsets, start)
     superseded = offset_map.put(records.offsets[first:], records.keys[first:])
-    fates.learn(batch, records.fates, superseded)
+    verdicts.learn(batch, records.verdicts, superseded)
     return first + len(superseded) == len(records.keys)
 
 
@@ -186,3 +192,45 @@ class Writer:
             self._files.open(segment.path(TRANSACTION_INDEX)).sync()
         self._files.set_modified_ms(segment.path(LOG), modified_ms)
         return segment.size_bytes
+
+
+def group_segments(
+    infos: Sequence[SegmentInfo], segment_bytes: int, index_bytes: int, end_offset: int
+) -> list[list[SegmentInfo]]:
+    """Consecutive segments that fit into one, by size, by the sizes of their indexes, and by the span of offsets.
+
+    `end_offset` is where the last info ends. What is alone too large stays alone.
+    """
+    groups: list[list[SegmentInfo]] = []
+    for number, info in enumerate(infos):
+        end = infos[number + 1].base_offset if number + 1 < len(infos) else end_offset
+        if groups and _fits(groups[-1], info, end, segment_bytes, index_bytes):
+            groups[-1].append(info)
+        else:
+            groups.append([info])
+    return groups
+
+
+def _fits(group: list[SegmentInfo], info: SegmentInfo, end_offset: int, segment_bytes: int, index_bytes: int) -> bool:
+    return (
+        sum(one.size_bytes for one in group) + info.size_bytes <= segment_bytes
+        and sum(one.index_bytes for one in group) + info.index_bytes <= index_bytes
+        and sum(one.time_index_bytes for one in group) + info.time_index_bytes <= index_bytes
+        and end_offset - 1 - group[0].base_offset <= LARGEST_RELATIVE_OFFSET
+    )
+
+
+def work(files: Files, request: bytes, moved: Moved) -> Iterator[bytes]:
+    """Answers, one line each; the last is Finished or Failed."""
+    asked = Request.decode(request)
+    try:
+        for answer in Compactor(files, asked, moved).run():
+            yield encode_answer(answer)
+    except OSError as error:
+        yield encode_answer(Failed(error.errno or 0, f"{error}"))
+    except (MalformedMessage, KafkaError) as error:
+        yield encode_answer(Failed(0, f"{asked.directory}: {error}"))
+
+
+if __name__ == "__main__":
+    sys.exit(main(work))

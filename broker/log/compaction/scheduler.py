@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from odradek.broker.log.compaction.cleanable_offsets import LogToClean, log_to_clean, make_request
 from odradek.broker.log.compaction.job import Job
-from odradek.broker.log.compaction.plan import Dirty
-from odradek.broker.log.compaction.survey import make_request, survey
 from odradek.broker.log.directories.periodic import PeriodicActions
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
@@ -21,7 +20,7 @@ from odradek.world.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-CHILD = "odradek.broker.log.compaction.compaction_child"
+CHILD = "odradek.broker.log.compaction.rewrite"
 LARGEST_MAP_BYTES = 2**31 - 1
 
 
@@ -106,18 +105,18 @@ class Compaction:
         if self._looking or self._stopped or len(self._jobs) >= self.settings.threads or not self.settings.enable:
             return
         self._looking = True
-        found: list[tuple[Dirty, Log]] = []
+        found: list[tuple[LogToClean, Log]] = []
         logs = [log for log in self._logs() if log.config.compacts and log not in self._jobs]
-        steps: list[Step] = [partial(self._survey, log, found) for log in logs]
+        steps: list[Step] = [partial(self._look_at, log, found) for log in logs]
         steps.append(partial(self._begin_dirtiest, found))
         self._damaged = {log: count for log, count in self._damaged.items() if not log.closed}
         self._periodic.for_each(steps, _take)
 
-    def _survey(self, log: Log, found: list[tuple[Dirty, Log]]) -> None:
+    def _look_at(self, log: Log, found: list[tuple[LogToClean, Log]]) -> None:
         if log.closed or self._damaged.get(log) == log.truncations:
             return
         try:
-            dirty = survey(log, self._high_watermark_of(log), self._clock.now_ms())
+            dirty = log_to_clean(log, self._high_watermark_of(log), self._clock.now_ms())
         except StorageFailure:  # reported already
             return
         except (CorruptBatch, KafkaError) as bad:
@@ -128,7 +127,7 @@ class Compaction:
             if dirty is not None and dirty.pays(log.config.min_cleanable_dirty_ratio):
                 found.append((dirty, log))
 
-    def _begin_dirtiest(self, found: list[tuple[Dirty, Log]]) -> None:
+    def _begin_dirtiest(self, found: list[tuple[LogToClean, Log]]) -> None:
         self._looking = False
         living = [(dirty, log) for dirty, log in found if not log.closed]
         if living:
@@ -138,7 +137,7 @@ class Compaction:
                 if len(living) > 1:
                     self.look()
 
-    def _begin(self, log: Log, dirty: Dirty) -> None:
+    def _begin(self, log: Log, dirty: LogToClean) -> None:
         settings = self.settings
         threads = max(1, settings.threads)
         map_bytes = min(LARGEST_MAP_BYTES, settings.dedupe_buffer_size // threads)

@@ -15,8 +15,7 @@ from odradek.broker.log.directories.log_directory import Loaded, LogDirectory, s
 from odradek.broker.log.failure import UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
-from odradek.broker.log.recovery.parallel import ParallelRecovery, torn_logs
-from odradek.broker.log.recovery.recovery_child import TornLog
+from odradek.broker.log.recovery.parallel import ParallelRecovery, TornLog, torn_logs
 from odradek.broker.log.storage import Storage
 from odradek.world.children import Children
 

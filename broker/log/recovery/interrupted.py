@@ -18,7 +18,7 @@ TEMPORARY = ".tmp"
 def finish_interrupted_changes(storage: Storage, directory: str) -> list[str]:
     """Remove what was marked deleted or not finished, complete a compaction that was about to swap; the names left.
 
-    A `.swap` segment is whole as soon as its log has that name (see compaction.swap), and replaces all segments from
+    A `.swap` segment is whole as soon as its log has that name (see compaction/job.py), and replaces all segments from
     its base offset to its end. Raises OSError.
     """
     files = storage.files

@@ -1,27 +1,86 @@
 """After an unclean stop: logs with much to validate are repaired by child processes, several at a time.
 
 A scan of small batches is Python work, and two threads of that were measured to be slower than one. A child repairs a
-log as the broker itself would (`recovery.open_log`), so what a child does not come to is done in this process.
+log as the broker itself would (`recovery.open_log`), so what a child does not come to is done in this process. What a
+child leaves is on the disk: the log cut to its last valid batch, indexes, leader epochs, a snapshot of the producers.
 """
 
 import heapq
+import json
 import logging
-from collections.abc import Callable
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from odradek.broker.log import checkpoint_format as checkpoints
 from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN, parse_future_name, parse_partition_name
 from odradek.broker.log.directories.log_directory import LogDirectory, gaps_before
 from odradek.broker.log.log_config import LogConfig
-from odradek.broker.log.recovery.recovery_child import TornLog, encode_request
+from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.segment import LOG
 from odradek.broker.log.storage import Storage
+from odradek.protocol.errors import MalformedMessage
+from odradek.world.background import InlineBackground
+from odradek.world.child_process import main
 from odradek.world.children import Child, Children
+from odradek.world.clock import StandingClock
+from odradek.world.files import Files
 
 logger = logging.getLogger(__name__)
 
-CHILD = "odradek.broker.log.recovery.recovery_child"
+CHILD = "odradek.broker.log.recovery.parallel"
 LEAST_BYTES = 64 * 1024 * 1024
 """To be validated in a directory, before it is worth while to begin processes."""
+
+
+class TornLog(NamedTuple):
+    """A log that was not closed, and what the checkpoints say of it. `size_bytes`: how much is to be validated."""
+
+    directory: str
+    topic: str
+    partition: int
+    recovery_point: int
+    log_start_offset: int
+    index_interval_bytes: int
+    cleanup_policy: list[str]
+    gaps_before: int
+    size_bytes: int
+
+
+def encode_request(logs: Sequence[TornLog], now_ms: int, producer_expiration_ms: int) -> bytes:
+    return json.dumps([now_ms, producer_expiration_ms, logs]).encode()
+
+
+def work(files: Files, request: bytes, moved: Callable[[int], None]) -> Iterator[bytes]:
+    """The directory of each log that is repaired, one line each. Ends at the first that cannot be."""
+    now_ms, producer_expiration_ms, logs = json.loads(request)
+    storage = Storage(
+        files,
+        StandingClock(now_ms),
+        InlineBackground(),
+        random.Random(),
+        producer_expiration_ms=producer_expiration_ms,
+    )
+    for torn in map(TornLog._make, logs):
+        moved(0)
+        try:
+            log = open_log(
+                storage,
+                torn.directory,
+                torn.topic,
+                torn.partition,
+                LogConfig(
+                    index_interval_bytes=torn.index_interval_bytes, cleanup_policy=frozenset(torn.cleanup_policy)
+                ),
+                recovery_point=torn.recovery_point,
+                log_start_offset=torn.log_start_offset,
+                gaps_before=torn.gaps_before,
+            )
+        except (OSError, MalformedMessage):
+            return  # the broker comes upon the same, and knows what to do
+        log.abandon()
+        yield f"{torn.directory}\n".encode()
 
 
 def torn_logs(storage: Storage, directory: LogDirectory, config_of: Callable[[str], LogConfig]) -> list[TornLog]:
@@ -100,3 +159,7 @@ class ParallelRecovery:
         """End the processes. Harmless twice."""
         for child in self._running:
             child.kill()
+
+
+if __name__ == "__main__":
+    sys.exit(main(work))

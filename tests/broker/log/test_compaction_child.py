@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
+from odradek.broker.log.compaction.cleanable_offsets import log_to_clean, make_request
 from odradek.broker.log.compaction.scheduler import CHILD, Compaction, CompactionSettings
-from odradek.broker.log.compaction.survey import make_request, survey
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
@@ -91,7 +91,7 @@ def test_a_child_that_is_ended_leaves_the_log_as_it_was(tmp_path: Path) -> None:
 
 
 def request_of(log: Log) -> bytes:
-    dirty = survey(log, log.log_end_offset, 0)
+    dirty = log_to_clean(log, log.log_end_offset, 0)
     assert dirty is not None
     return make_request(log, dirty, 0, 1 << 20, 0.9).encode()
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from odradek.broker.log.compaction.plan import Dirty, Piece, containing, dirty_part, first_dirty_offset, group_segments
+from odradek.broker.log.compaction.cleanable_offsets import LogToClean, containing, dirty_part, first_dirty_offset
+from odradek.broker.log.compaction.messages import SegmentInfo
+from odradek.broker.log.compaction.rewrite import group_segments
 
 SEGMENTS = [(0, 100), (10, 100), (20, 100), (30, 50)]
 """The last one is active."""
@@ -23,47 +25,57 @@ def test_the_segment_that_holds_an_offset(offset: int, number: int) -> None:
 @pytest.mark.parametrize(
     ("first_dirty", "stable", "too_young", "expected"),
     [
-        (0, 40, None, Dirty(0, 30, 0, 300)),
-        (20, 40, None, Dirty(20, 30, 200, 100)),
-        (0, 25, None, Dirty(0, 20, 0, 200)),
-        (0, 40, 10, Dirty(0, 10, 0, 100)),
-        (0, 0, None, Dirty(0, 0, 0, 0)),
-        (30, 40, None, Dirty(30, 30, 300, 0)),
-        (35, 40, None, Dirty(35, 30, 300, 0)),
-        (15, 40, None, Dirty(15, 30, 200, 200)),
-        (20, 5, None, Dirty(20, 20, 200, 0)),
+        (0, 40, None, LogToClean(0, 30, 0, 300)),
+        (20, 40, None, LogToClean(20, 30, 200, 100)),
+        (0, 25, None, LogToClean(0, 20, 0, 200)),
+        (0, 40, 10, LogToClean(0, 10, 0, 100)),
+        (0, 0, None, LogToClean(0, 0, 0, 0)),
+        (30, 40, None, LogToClean(30, 30, 300, 0)),
+        (35, 40, None, LogToClean(35, 30, 300, 0)),
+        (15, 40, None, LogToClean(15, 30, 200, 200)),
+        (20, 5, None, LogToClean(20, 20, 200, 0)),
     ],
 )
-def test_what_may_be_compacted(first_dirty: int, stable: int, too_young: int | None, expected: Dirty) -> None:
+def test_what_may_be_compacted(first_dirty: int, stable: int, too_young: int | None, expected: LogToClean) -> None:
     """Whole segments: not the active one, none that reaches the last stable offset, none that is too young."""
     assert dirty_part(SEGMENTS, first_dirty, stable, too_young) == expected
 
 
 def test_it_pays_when_dirty_enough_or_overdue() -> None:
-    half = Dirty(20, 30, 100, 100)
+    half = LogToClean(20, 30, 100, 100)
     assert half.ratio == 0.5
     assert half.pays(0.49) and not half.pays(0.5)
     assert half._replace(overdue=True).pays(1.0)
-    nothing = Dirty(20, 20, 100, 0, overdue=True)
+    nothing = LogToClean(20, 20, 100, 0, overdue=True)
     assert not nothing.pays(0.0)
-    assert Dirty(0, 0, 0, 0).ratio == 0.0
+    assert LogToClean(0, 0, 0, 0).ratio == 0.0
 
 
 def test_segments_are_grouped_while_they_fit() -> None:
-    pieces = [Piece(0, 40), Piece(10, 40), Piece(20, 30), Piece(30, 200), Piece(40, 0), Piece(50, 1)]
+    pieces = [
+        SegmentInfo(0, 40),
+        SegmentInfo(10, 40),
+        SegmentInfo(20, 30),
+        SegmentInfo(30, 200),
+        SegmentInfo(40, 0),
+        SegmentInfo(50, 1),
+    ]
     groups = group_segments(pieces, segment_bytes=100, index_bytes=100, end_offset=60)
     assert [[piece.base_offset for piece in group] for group in groups] == [[0, 10], [20], [30], [40, 50]]
 
 
 @pytest.mark.parametrize("field", ["index_bytes", "time_index_bytes"])
 def test_a_groups_indexes_have_a_limit(field: str) -> None:
-    pieces = [Piece(0, 1)._replace(**{field: 60}), Piece(10, 1)._replace(**{field: 40}), Piece(20, 1)]
+    pieces = [SegmentInfo(0, 1)._replace(**{field: 60}), SegmentInfo(10, 1)._replace(**{field: 40}), SegmentInfo(20, 1)]
     groups = group_segments(pieces, segment_bytes=100, index_bytes=99, end_offset=30)
     assert [len(group) for group in groups] == [1, 2]
 
 
 def test_a_group_spans_no_more_offsets_than_an_index_can_say() -> None:
     far = 2**31
-    assert len(group_segments([Piece(0, 1), Piece(10, 1)], 100, 100, end_offset=far)) == 1
-    assert len(group_segments([Piece(0, 1), Piece(10, 1)], 100, 100, end_offset=far + 1)) == 2
-    assert len(group_segments([Piece(0, 1), Piece(10, 1), Piece(far, 1)], 100, 100, end_offset=far + 1)) == 2
+    assert len(group_segments([SegmentInfo(0, 1), SegmentInfo(10, 1)], 100, 100, end_offset=far)) == 1
+    assert len(group_segments([SegmentInfo(0, 1), SegmentInfo(10, 1)], 100, 100, end_offset=far + 1)) == 2
+    assert (
+        len(group_segments([SegmentInfo(0, 1), SegmentInfo(10, 1), SegmentInfo(far, 1)], 100, 100, end_offset=far + 1))
+        == 2
+    )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.log.compaction import fates
+from odradek.broker.log.compaction import offset_map
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.offset_lookup import offset_for_timestamp
 from odradek.broker.log.retention import delete_old_segments
@@ -128,9 +128,9 @@ def test_a_batch_of_which_all_stays_is_copied_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("remembered", [0, 1, 7, 100])
-def test_it_does_not_matter_how_many_fates_are_remembered(remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_does_not_matter_how_many_verdicts_are_remembered(remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the others the keys are looked up."""
-    monkeypatch.setattr(fates, "FATES_MAX", remembered)
+    monkeypatch.setattr(offset_map, "VERDICTS_MAX", remembered)
     world = CompactedLog()
     for number in range(12):
         values = (None if number % 5 == 0 else b"v", b"w", None if number % 3 == 0 else b"x")

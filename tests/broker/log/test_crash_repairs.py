@@ -12,7 +12,7 @@ from odradek.broker.log.checkpoint_format import (
     RECOVERY_POINTS,
     decode_offsets,
 )
-from odradek.broker.log.compaction.survey import survey
+from odradek.broker.log.compaction.cleanable_offsets import log_to_clean
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
@@ -174,7 +174,7 @@ def test_a_durable_value_does_not_give_way_to_one_that_is_not() -> None:
     world.put((b"k", b"new"))
     world.log.roll()
     world.log.recovery_point = 1  # the flush of the roll is still under way
-    found = survey(world.log, world.log.log_end_offset, world.clock.now_ms())
+    found = log_to_clean(world.log, world.log.log_end_offset, world.clock.now_ms())
     assert found is not None and found.first_uncleanable_offset == 1
 
 
@@ -185,8 +185,8 @@ def test_after_a_start_nothing_is_compacted_by_a_marker_that_may_be_cut_off() ->
     world.end_transaction(3, committed=False)
     world.log.close()
     world.reopen(clean=True)
-    assert survey(world.log, 1, world.clock.now_ms()) is None
-    found = survey(world.log, 2, world.clock.now_ms())
+    assert log_to_clean(world.log, 1, world.clock.now_ms()) is None
+    found = log_to_clean(world.log, 2, world.clock.now_ms())
     assert found is not None and found.first_uncleanable_offset == 1
 
 
@@ -200,7 +200,7 @@ def test_what_was_aborted_stays_until_its_marker_is_on_the_disk() -> None:
     world.end_transaction(3, committed=False)
     ends = []
     for _ in range(2):
-        found = survey(world.log, world.log.log_end_offset, world.clock.now_ms())
+        found = log_to_clean(world.log, world.log.log_end_offset, world.clock.now_ms())
         assert found is not None
         ends.append(found.first_uncleanable_offset)
         world.log.flush()

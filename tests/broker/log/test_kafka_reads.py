@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.log.compaction.compaction_child import work
+from odradek.broker.log.compaction.cleanable_offsets import log_to_clean, make_request
+from odradek.broker.log.compaction.job import swap_in
 from odradek.broker.log.compaction.messages import Cleaned, Finished, decode_answer
-from odradek.broker.log.compaction.survey import make_request, survey
-from odradek.broker.log.compaction.swap import swap_in
+from odradek.broker.log.compaction.rewrite import work
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
@@ -59,7 +59,7 @@ def written_log(path: Path) -> CompactedLog:
 def compact(world: CompactedLog) -> None:
     """What the child and the loop do, one after the other."""
     log = world.log
-    dirty = survey(log, log.log_end_offset, world.clock.now_ms())
+    dirty = log_to_clean(log, log.log_end_offset, world.clock.now_ms())
     assert dirty is not None
     segments = {segment.base_offset: segment for segment in log.segments}
     request = make_request(log, dirty, world.clock.now_ms(), 1 << 20, 0.9)

@@ -14,8 +14,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.recovery import parallel as parallel_recovery
-from odradek.broker.log.recovery.parallel import shared_out
-from odradek.broker.log.recovery.recovery_child import TornLog
+from odradek.broker.log.recovery.parallel import TornLog, shared_out
 from odradek.protocol.errors import KafkaError
 from odradek.testing.inline_children import InlineChildren
 from odradek.testing.log_storage import make_batch, read_batches

@@ -1,8 +1,15 @@
-"""A log, looked at: how dirty it is, and the request that tells the child what to do about it."""
+"""What of a log is dirty, whether compacting it pays, and the request that tells the child what to do about it.
+
+A log has a clean part, compacted before, then dirty segments that may be compacted, then those that may not yet.
+Source: LogCleanerManager.cleanableOffsets and LogToClean of Kafka 3.9.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from odradek.broker.log.batches import iterate_headers
-from odradek.broker.log.compaction.messages import LastOfProducer, Request
-from odradek.broker.log.compaction.plan import Dirty, Piece, containing, dirty_part, first_dirty_offset
+from odradek.broker.log.compaction.messages import LastOfProducer, Request, SegmentInfo
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import NO_LIMIT_MS
 from odradek.broker.log.producer_state import Producer
@@ -10,8 +17,57 @@ from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, Segment
 from odradek.world.files import Files
 
 
-def survey(log: Log, high_watermark: int, now_ms: int) -> Dirty | None:
-    """None when there is nothing but the active segment, or it cannot be said yet. Raises OSError, CorruptBatch."""
+class LogToClean(NamedTuple):
+    """What there is to do in one log. `overdue`: a record waits for longer than `max.compaction.lag.ms`."""
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    """Where a segment begins; it and those after it are left alone."""
+    clean_bytes: int
+    cleanable_bytes: int
+    overdue: bool = False
+
+    @property
+    def ratio(self) -> float:
+        """How much of what may be compacted is dirty."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    def pays(self, least_ratio: float) -> bool:
+        """Whether it is time to compact; `least_ratio` is `min.cleanable.dirty.ratio`."""
+        return self.cleanable_bytes > 0 and (self.overdue or self.ratio > least_ratio)
+
+
+def first_dirty_offset(cleaned_to: int, log_start_offset: int, log_end_offset: int) -> int:
+    """`cleaned_to` of the checkpoint, as far as it fits the log; when it does not, all of the log is dirty."""
+    return cleaned_to if log_start_offset <= cleaned_to <= log_end_offset else log_start_offset
+
+
+def containing(base_offsets: Sequence[int], offset: int) -> int:
+    """The number of the segment that `offset` is in; the first when it is before all."""
+    return max(0, bisect_right(base_offsets, offset) - 1)
+
+
+def dirty_part(
+    segments: Sequence[tuple[int, int]], first_dirty: int, last_stable_offset: int, too_young_from: int | None
+) -> LogToClean:
+    """Of a log with these segments (base offset, bytes), the active one last.
+
+    `too_young_from`: base offset of the first dirty segment that `min.compaction.lag.ms` still protects.
+    """
+    base_offsets = [base_offset for base_offset, _ in segments]
+    limits = [last_stable_offset, base_offsets[-1]]
+    if too_young_from is not None:
+        limits.append(too_young_from)
+    stop = containing(base_offsets, max(first_dirty, min(limits)))
+    start = min(stop, containing(base_offsets, first_dirty))
+    clean_bytes = sum(size for base_offset, size in segments[:stop] if base_offset < first_dirty)
+    cleanable_bytes = sum(size for _, size in segments[start:stop])
+    return LogToClean(first_dirty, base_offsets[stop], clean_bytes, cleanable_bytes)
+
+
+def log_to_clean(log: Log, high_watermark: int, now_ms: int) -> LogToClean | None:
+    """Look at a log; None with but an active segment, or when it cannot be said yet. Raises OSError, CorruptBatch."""
     if len(log.segments) == 1:
         return None
     if high_watermark < min(log.end_at_open, log.log_end_offset):
@@ -56,15 +112,15 @@ def _is_overdue(log: Log, dirty: list[Segment], until_ms: int) -> bool:
     return False
 
 
-def make_request(log: Log, dirty: Dirty, now_ms: int, map_bytes: int, map_load_factor: float) -> Request:
+def make_request(log: Log, dirty: LogToClean, now_ms: int, map_bytes: int, map_load_factor: float) -> Request:
     """Raises OSError."""
     config = log.config
     start, end = log.segments[0].base_offset, dirty.first_uncleanable_offset
-    pieces = [_piece(log.storage.files, one) for one in log.segments if one.base_offset < end]
-    clean = [piece for piece in pieces if piece.base_offset < dirty.first_dirty_offset]
+    infos = [_info(log.storage.files, one) for one in log.segments if one.base_offset < end]
+    clean = [info for info in infos if info.base_offset < dirty.first_dirty_offset]
     return Request(
         directory=log.directory,
-        segments=pieces,
+        segments=infos,
         first_dirty_offset=dirty.first_dirty_offset,
         first_uncleanable_offset=end,
         producers=_last_of_producers(log, end),
@@ -80,8 +136,8 @@ def make_request(log: Log, dirty: Dirty, now_ms: int, map_bytes: int, map_load_f
     )
 
 
-def _piece(files: Files, segment: Segment) -> Piece:
-    return Piece(
+def _info(files: Files, segment: Segment) -> SegmentInfo:
+    return SegmentInfo(
         segment.base_offset,
         segment.size_bytes,
         _size(files, segment.path(OFFSET_INDEX)),
