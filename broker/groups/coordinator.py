@@ -29,10 +29,10 @@ from odradek.broker.groups.views import (
 )
 from odradek.broker.internal_topics.ownership import Ownership
 from odradek.broker.internal_topics.partitioning import partition_for
-from odradek.broker.internal_topics.slices import run_in_slices
 from odradek.broker.internal_topics.storage import TopicStorage
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer
+from odradek.world.time_slices import run_in_slices
 
 
 class GroupCoordinator:

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from odradek.broker.internal_topics.slices import run_in_slices
 from odradek.broker.internal_topics.storage import TopicStorage
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.protocol.primitives import Buffer
 from odradek.world.clock import Clock
+from odradek.world.time_slices import run_in_slices
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from functools import partial
 
 from odradek.broker.internal_topics.ownership import Ownership
 from odradek.broker.internal_topics.partitioning import partition_for
-from odradek.broker.internal_topics.slices import run_in_slices
 from odradek.broker.internal_topics.storage import TopicStorage
 from odradek.broker.transactions.config import TransactionConfig
 from odradek.broker.transactions.ending import Ending, MarkerSender
@@ -31,6 +30,7 @@ from odradek.broker.transactions.transaction import (
 )
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer
+from odradek.world.time_slices import run_in_slices
 
 log = logging.getLogger(__name__)
 
