@@ -10,8 +10,8 @@ from odradek.broker.cluster.topic_creation import TopicCreation
 from odradek.broker.config import BrokerConfig
 from odradek.broker.coordinators import InternalTopics, ReplicatedTopicStorage
 from odradek.broker.dynamic_config import DynamicConfig
-from odradek.broker.groups.config import GroupConfig
-from odradek.broker.groups.coordinator import GroupCoordinator
+from odradek.broker.groups.group_config import GroupConfig
+from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.network.server import SocketServer
 from odradek.broker.purgatory.purgatory import Purgatory

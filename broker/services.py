@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from odradek.broker.cluster.identity import Identity
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.config import BrokerConfig
-from odradek.broker.groups.coordinator import GroupCoordinator
+from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.broker.replication.fetch_sessions import FetchSessionCache

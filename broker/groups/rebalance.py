@@ -5,8 +5,8 @@ Stable/Empty --prepare--> PreparingRebalance --everyone joined, or the timeout--
 
 from dataclasses import dataclass
 
-from odradek.broker.groups.config import GroupConfig
-from odradek.broker.groups.effects import (
+from odradek.broker.groups.group_config import GroupConfig
+from odradek.broker.groups.group_effects import (
     UNKNOWN_MEMBER,
     AssignmentWrite,
     EmptyWrite,
@@ -17,9 +17,7 @@ from odradek.broker.groups.effects import (
     SyncResult,
     TimerKind,
 )
-from odradek.broker.groups.outbox import Outbox, assignment_result, generation_result
-from odradek.broker.groups.roster import Member, Roster
-from odradek.broker.groups.states import VALID_PREVIOUS, GroupState
+from odradek.broker.groups.group_metadata import VALID_PREVIOUS, GroupMetadata, GroupState, Member, Outbox
 from odradek.protocol.errors import ErrorCode
 
 
@@ -34,91 +32,91 @@ class _InitialDelay:
 
 
 class Rebalance:
-    """The rules between two generations, over a group's roster."""
+    """The rules between two generations, over a group's group."""
 
-    def __init__(self, roster: Roster, outbox: Outbox, config: GroupConfig) -> None:
-        self._roster = roster
+    def __init__(self, group: GroupMetadata, outbox: Outbox, config: GroupConfig) -> None:
+        self._group = group
         self._outbox = outbox
         self._config = config
         self._initial: _InitialDelay | None = None
 
     def prepare_if_possible(self, now_ms: int) -> None:
         """Begin a rebalance unless one is already gathering members."""
-        if self._roster.state in VALID_PREVIOUS[GroupState.PREPARING_REBALANCE]:
+        if self._group.state in VALID_PREVIOUS[GroupState.PREPARING_REBALANCE]:
             self.prepare(now_ms)
 
     def prepare(self, now_ms: int) -> None:
         """Begin to gather members. An empty group waits for company first, any other only for its members."""
-        roster = self._roster
-        if roster.state is GroupState.COMPLETING_REBALANCE:
+        group = self._group
+        if group.state is GroupState.COMPLETING_REBALANCE:
             self._fail_assignment(ErrorCode.REBALANCE_IN_PROGRESS)
-        roster.awaiting_sync.clear()
+        group.awaiting_sync.clear()
         self._outbox.add(StopTimer(TimerKind.SYNC, ""))
-        delay_ms = roster.rebalance_timeout_ms()
-        if roster.state is GroupState.EMPTY:
+        delay_ms = group.rebalance_timeout_ms()
+        if group.state is GroupState.EMPTY:
             initial_ms = self._config.group_initial_rebalance_delay_ms
             self._initial = _InitialDelay(initial_ms, max(delay_ms - initial_ms, 0))
             delay_ms = initial_ms
-        roster.enter(GroupState.PREPARING_REBALANCE, now_ms)
+        group.enter(GroupState.PREPARING_REBALANCE, now_ms)
         self._outbox.add(StartTimer(TimerKind.JOIN, "", delay_ms))
         self.complete_if_all_joined(now_ms)
 
     def newcomer(self) -> None:
         """A member is about to be added; only a group that never had a generation waits longer for it, as in Kafka."""
-        if self._initial is not None and self._roster.generation == 0:
+        if self._initial is not None and self._group.generation == 0:
             self._initial.newcomer = True
 
     def complete_if_all_joined(self, now_ms: int) -> None:
         """End the gathering when nobody is missing; the delay of a first rebalance is always waited out."""
-        roster = self._roster
-        if roster.state is GroupState.PREPARING_REBALANCE and self._initial is None and roster.all_joined():
+        group = self._group
+        if group.state is GroupState.PREPARING_REBALANCE and self._initial is None and group.all_joined():
             self._complete(now_ms)
 
     def join_timer_fired(self, now_ms: int) -> None:
         """The gathering has lasted long enough."""
-        if self._roster.state is GroupState.PREPARING_REBALANCE and not self._wait_for_more_newcomers():
+        if self._group.state is GroupState.PREPARING_REBALANCE and not self._wait_for_more_newcomers():
             self._initial = None
             self._complete(now_ms)
 
     def sync_timer_fired(self, now_ms: int) -> None:
         """Members that joined this generation but never came for their assignment are dropped (Kafka's DelayedSync)."""
-        roster = self._roster
-        if not roster.awaiting_sync or roster.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+        group = self._group
+        if not group.awaiting_sync or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return
-        for member_id in sorted(roster.awaiting_sync):
+        for member_id in sorted(group.awaiting_sync):
             self.remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         self.prepare(now_ms)
 
     def synced(self, member: Member) -> None:
         """The member has come for its assignment."""
-        self._roster.awaiting_sync.discard(member.member_id)
-        if not self._roster.awaiting_sync:
+        self._group.awaiting_sync.discard(member.member_id)
+        if not self._group.awaiting_sync:
             self._outbox.add(StopTimer(TimerKind.SYNC, ""))
 
     def store_assignment(self, assignments: dict[str, bytes]) -> None:
         """The leader's word: members that it forgot get empty bytes; what it says of others is dropped."""
-        assignment = {member_id: assignments.get(member_id, b"") for member_id in self._roster.members}
-        self._outbox.add(StoreGroup(assignment, AssignmentWrite(self._roster.generation, assignment)))
+        assignment = {member_id: assignments.get(member_id, b"") for member_id in self._group.members}
+        self._outbox.add(StoreGroup(assignment, AssignmentWrite(self._group.generation, assignment)))
 
     def assignment_stored(self, write: AssignmentWrite, error: ErrorCode, now_ms: int) -> None:
         """Hand the assignment out, or begin again when it could not be stored."""
-        roster = self._roster
-        if roster.state is not GroupState.COMPLETING_REBALANCE or roster.generation != write.generation:
+        group = self._group
+        if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != write.generation:
             return  # the next rebalance has begun since and has answered everybody
         if error is not ErrorCode.NONE:
             self._fail_assignment(error)
             self.prepare(now_ms)
             return
-        for member in roster.members.values():
+        for member in group.members.values():
             member.assignment = write.assignment[member.member_id]
-        roster.enter(GroupState.STABLE, now_ms)
-        for member in roster.members.values():
-            if self._outbox.answer_sync(member, assignment_result(roster, member)):
+        group.enter(GroupState.STABLE, now_ms)
+        for member in group.members.values():
+            if self._outbox.answer_sync(member, group.sync_result(member)):
                 self._outbox.restart_session(member)
 
     def remove(self, member_id: str, error: ErrorCode) -> None:
         """Forget a member or a pending member; whatever it waits for is answered with `error`."""
-        member = self._roster.remove(member_id)
+        member = self._group.remove(member_id)
         self._outbox.stop_session(member_id)
         if member is not None:
             self._outbox.answer_join(member, JoinResult(error, UNKNOWN_MEMBER))
@@ -138,28 +136,28 @@ class Rebalance:
 
     def _complete(self, now_ms: int) -> None:
         """Drop the dynamic members that did not come, begin the generation, answer all who wait."""
-        roster = self._roster
-        for member in list(roster.members.values()):
-            if member.join_ticket is None and member.instance_id is None:
+        group = self._group
+        for member in list(group.members.values()):
+            if member.join_callback is None and member.instance_id is None:
                 self.remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        if roster.members and not roster.elect_joined_leader():
+        if group.members and not group.elect_joined_leader():
             # Only static members are left, and none of them has joined: they keep their places for another timeout.
-            self._outbox.add(StartTimer(TimerKind.JOIN, "", roster.rebalance_timeout_ms()))
+            self._outbox.add(StartTimer(TimerKind.JOIN, "", group.rebalance_timeout_ms()))
             return
         self._outbox.add(StopTimer(TimerKind.JOIN, ""))
-        roster.next_generation(now_ms)
-        if not roster.members:
-            self._outbox.add(StoreGroup({}, EmptyWrite(roster.generation)))
+        group.next_generation(now_ms)
+        if not group.members:
+            self._outbox.add(StoreGroup({}, EmptyWrite(group.generation)))
             return
-        for member in roster.members.values():
-            self._outbox.answer_join(member, generation_result(roster, member))
+        for member in group.members.values():
+            self._outbox.answer_join(member, group.join_result(member))
             member.is_new = False
             self._outbox.restart_session(member)
-            roster.awaiting_sync.add(member.member_id)
-        self._outbox.add(StartTimer(TimerKind.SYNC, "", roster.rebalance_timeout_ms()))
+            group.awaiting_sync.add(member.member_id)
+        self._outbox.add(StartTimer(TimerKind.SYNC, "", group.rebalance_timeout_ms()))
 
     def _fail_assignment(self, error: ErrorCode) -> None:
-        for member in self._roster.members.values():
+        for member in self._group.members.values():
             member.assignment = b""
             if self._outbox.answer_sync(member, SyncResult(error)):
                 self._outbox.restart_session(member)

@@ -4,6 +4,8 @@ A group that does not exist is Dead, without an error. Metadata and assignments 
 Without an authorizer everybody may do everything, and so is told when it asks (version 3 and above).
 """
 
+from odradek.broker.groups.group_coordinator import GroupCoordinator
+from odradek.broker.groups.group_metadata import GroupState, Member
 from odradek.broker.requests.group_services import GroupServices
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.protocol.errors import ErrorCode
@@ -24,27 +26,36 @@ NOT_ASKED = -(2**31)
 
 def handle(broker: GroupServices, request: DescribeGroupsRequest, context: RequestContext) -> Outcome:
     operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    return Reply(DescribeGroupsResponse(groups=[_described(broker, group, operations) for group in request.groups]))
+    return Reply(
+        DescribeGroupsResponse(groups=[described(broker.groups, group, operations) for group in request.groups])
+    )
 
 
-def _described(broker: GroupServices, group_id: str, operations: int) -> DescribedGroup:
-    described = broker.groups.describe(group_id)
+def described(groups: GroupCoordinator, group_id: str, operations: int = NOT_ASKED) -> DescribedGroup:
+    """Make the answer for one group."""
+    error, group = groups.describe(group_id)
+    if error is not ErrorCode.NONE:
+        return DescribedGroup(error_code=error, group_id=group_id)
+    if group is None:
+        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD, authorized_operations=operations)
+    protocol = group.protocol_name if group.state is GroupState.STABLE else None
     return DescribedGroup(
-        error_code=described.error,
         group_id=group_id,
-        group_state=described.state,
-        protocol_type=described.protocol_type,
-        protocol_data=described.protocol,
-        members=[
-            DescribedGroupMember(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                member_metadata=member.metadata,
-                member_assignment=member.assignment,
-            )
-            for member in described.members
-        ],
-        authorized_operations=operations if described.error is ErrorCode.NONE else NOT_ASKED,
+        group_state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[_member(member, protocol) for member in group.members.values()],
+        authorized_operations=operations,
+    )
+
+
+def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
+    """Metadata and assignment are empty unless the group is stable."""
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=b"" if protocol is None else member.metadata(protocol),
+        member_assignment=b"" if protocol is None else member.assignment,
     )

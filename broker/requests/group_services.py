@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from typing import Generic, Protocol, TypeVar
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
-from odradek.broker.groups.coordinator import GroupCoordinator
+from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.requests.outcome import Outcome, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message

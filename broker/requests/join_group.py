@@ -5,8 +5,7 @@ The answer is held back until the group's members have gathered (at most the lon
 may be static; from 9 a restarted static leader is told to skip the assignment.
 """
 
-from odradek.broker.groups.attempts import JoinAttempt
-from odradek.broker.groups.effects import JoinResult
+from odradek.broker.groups.group_effects import JoinRequest, JoinResult
 from odradek.broker.requests.group_services import GroupServices, LaterReply
 from odradek.broker.requests.outcome import Outcome, RequestContext
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -23,7 +22,7 @@ FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
 def handle(broker: GroupServices, request: JoinGroupRequest, context: RequestContext) -> Outcome:
     version = context.api_version
     has_rebalance_timeout = version >= FIRST_VERSION_WITH_REBALANCE_TIMEOUT
-    attempt = JoinAttempt(
+    join = JoinRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         client_id=context.client_id,
@@ -37,7 +36,7 @@ def handle(broker: GroupServices, request: JoinGroupRequest, context: RequestCon
         skip_assignment_known=version >= FIRST_VERSION_WITH_SKIP_ASSIGNMENT,
     )
     reply = LaterReply[JoinGroupResponse]()
-    broker.groups.join(request.group_id, attempt, lambda result: reply.give(_response(result, version)))
+    broker.groups.join(request.group_id, join, lambda result: reply.give(_response(result, version)))
     return reply.outcome()
 
 

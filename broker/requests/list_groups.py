@@ -4,7 +4,7 @@ Version 4 and above filter by state, 5 by type as well; all groups here are of t
 the groups' topic is loading the error says so, and the list holds what is known.
 """
 
-from odradek.broker.groups.views import CLASSIC
+from odradek.broker.groups.group_coordinator import CLASSIC
 from odradek.broker.requests.group_services import GroupServices
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -17,7 +17,10 @@ def handle(broker: GroupServices, request: ListGroupsRequest, context: RequestCo
     error, groups = broker.groups.list_groups(request.states_filter, request.types_filter)
     listed = [
         ListedGroup(
-            group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state, group_type=CLASSIC
+            group_id=group.group_id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state,
+            group_type=CLASSIC,
         )
         for group in groups
     ]

@@ -7,8 +7,8 @@ each partition a timestamp, versions 2 to 4 a retention for all of them.
 
 from collections.abc import Mapping
 
-from odradek.broker.groups.live_group import CommitAttempt
-from odradek.broker.groups.offsets import NO_EXPIRY, CommittedOffset, TopicPartition
+from odradek.broker.groups.group import CommitRequest
+from odradek.broker.groups.group_offsets import NO_EXPIRY, CommittedOffset, TopicPartition
 from odradek.broker.requests.group_services import GroupServices, LaterReply
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.requests.zookeeper_offsets import is_znode_name, write_offset
@@ -39,14 +39,14 @@ def handle(broker: GroupServices, request: OffsetCommitRequest, context: Request
     now_ms = broker.clock.now_ms()
     kept_until_ms = min(now_ms + request.retention_time_ms, LAST_TIMESTAMP_MS)
     expire_ms = NO_EXPIRY if request.retention_time_ms == NOT_GIVEN else kept_until_ms
-    attempt = CommitAttempt(
+    commit = CommitRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         generation=request.generation_id_or_member_epoch,
         offsets={at: _committed(partition, now_ms, expire_ms) for at, partition in known.items()},
     )
     reply = LaterReply[OffsetCommitResponse]()
-    broker.groups.commit(request.group_id, attempt, lambda errors: reply.give(_response(request, errors)))
+    broker.groups.commit(request.group_id, commit, lambda errors: reply.give(_response(request, errors)))
     return reply.outcome()
 
 

@@ -8,8 +8,7 @@ Version 0 reads ZooKeeper, by any broker, and answers UNKNOWN_TOPIC_OR_PARTITION
 
 from collections.abc import Mapping, Sequence
 
-from odradek.broker.groups.offsets import TopicPartition
-from odradek.broker.groups.views import NO_OFFSET, FetchedOffset
+from odradek.broker.groups.group_offsets import NO_OFFSET, FetchedOffset, TopicPartition
 from odradek.broker.requests.group_services import GroupServices
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.requests.zookeeper_offsets import is_znode_name, read_offset

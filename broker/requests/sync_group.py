@@ -4,8 +4,7 @@ The answer is held back until the leader's assignment is stored. From version 5 
 believes was chosen, and is told (KIP-559).
 """
 
-from odradek.broker.groups.attempts import SyncAttempt
-from odradek.broker.groups.effects import SyncResult
+from odradek.broker.groups.group_effects import SyncRequest, SyncResult
 from odradek.broker.requests.group_services import GroupServices, LaterReply
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.protocol.errors import ErrorCode
@@ -21,7 +20,7 @@ def handle(broker: GroupServices, request: SyncGroupRequest, context: RequestCon
     says_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= FIRST_VERSION_WITH_PROTOCOL and not says_protocol:
         return Reply(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    attempt = SyncAttempt(
+    sync = SyncRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         generation=request.generation_id,
@@ -30,7 +29,7 @@ def handle(broker: GroupServices, request: SyncGroupRequest, context: RequestCon
         assignments={one.member_id: one.assignment for one in request.assignments},
     )
     reply = LaterReply[SyncGroupResponse]()
-    broker.groups.sync(request.group_id, attempt, lambda result: reply.give(_response(result)))
+    broker.groups.sync(request.group_id, sync, lambda result: reply.give(_response(result)))
     return reply.outcome()
 
 

@@ -4,8 +4,8 @@ They are in `__consumer_offsets` when this is answered, and count when the trans
 the consumer's generation is checked (KIP-447). Partitions that do not exist are refused one by one.
 """
 
-from odradek.broker.groups.live_group import CommitAttempt, InTransaction
-from odradek.broker.groups.offsets import CommittedOffset, TopicPartition
+from odradek.broker.groups.group import CommitRequest, InTransaction
+from odradek.broker.groups.group_offsets import CommittedOffset, TopicPartition
 from odradek.broker.requests.group_services import GroupServices, LaterReply
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.protocol.errors import ErrorCode
@@ -32,7 +32,7 @@ def handle(broker: GroupServices, request: TxnOffsetCommitRequest, context: Requ
     }
     if not offsets:
         return Reply(_response(request, {}))
-    attempt = CommitAttempt(
+    commit = CommitRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         generation=request.generation_id,
@@ -40,7 +40,7 @@ def handle(broker: GroupServices, request: TxnOffsetCommitRequest, context: Requ
         transaction=InTransaction(request.producer_id, request.producer_epoch),
     )
     reply = LaterReply[TxnOffsetCommitResponse]()
-    broker.groups.commit(request.group_id, attempt, lambda errors: reply.give(_response(request, errors)))
+    broker.groups.commit(request.group_id, commit, lambda errors: reply.give(_response(request, errors)))
     return reply.outcome()
 
 

@@ -8,13 +8,14 @@ from typing import TypeVar
 
 import pytest
 
-from odradek.broker.groups.attempts import JoinAttempt, SyncAttempt
-from odradek.broker.groups.config import GroupConfig
-from odradek.broker.groups.coordinator import GroupCoordinator
-from odradek.broker.groups.effects import JoinResult, SyncResult
-from odradek.broker.groups.live_group import CommitAttempt
-from odradek.broker.groups.offsets import CommittedOffset, TopicPartition
+from odradek.broker.groups.group import CommitRequest
+from odradek.broker.groups.group_config import GroupConfig
+from odradek.broker.groups.group_coordinator import GroupCoordinator
+from odradek.broker.groups.group_effects import JoinRequest, JoinResult, SyncRequest, SyncResult
+from odradek.broker.groups.group_offsets import CommittedOffset, TopicPartition
+from odradek.broker.requests.describe_groups import described
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.describe_groups import DescribedGroup
 from odradek.protocol.record_batch import batches, read_header, set_base_offset
 from odradek.protocol.records import decode_records
 from odradek.testing.virtual_clock import ManualClock
@@ -126,8 +127,8 @@ class World:
         protocol_type: str = "consumer",
         session_ms: int = SESSION_MS,
         rebalance_ms: int = REBALANCE_MS,
-    ) -> JoinAttempt:
-        return JoinAttempt(
+    ) -> JoinRequest:
+        return JoinRequest(
             member_id=member_id,
             instance_id=instance_id,
             client_id="client",
@@ -151,7 +152,7 @@ class World:
         self, joined: JoinResult, assignments: dict[str, bytes] | None = None, group: str = "g", **other: object
     ) -> list[SyncResult]:
         answers: list[SyncResult] = []
-        attempt = SyncAttempt(joined.member_id, None, joined.generation, None, None, assignments or {})
+        attempt = SyncRequest(joined.member_id, None, joined.generation, None, None, assignments or {})
         self.coordinator.sync(group, replace(attempt, **other), answers.append)  # type: ignore[arg-type]
         return answers
 
@@ -184,10 +185,10 @@ class World:
         joined: JoinResult | None = None,
         metadata: str = "",
         expire_ms: int = -1,
-    ) -> CommitAttempt:
+    ) -> CommitRequest:
         """By a member, or by hand."""
         now_ms = self.clock.now_ms()
-        return CommitAttempt(
+        return CommitRequest(
             member_id=joined.member_id if joined else "",
             instance_id=None,
             generation=joined.generation if joined else -1,
@@ -217,7 +218,10 @@ class World:
         return {at: one.offset for at, one in fetched.items()}
 
     def state(self, group: str = "g") -> str:
-        return self.coordinator.describe(group).state
+        return self.describe(group).group_state
+
+    def describe(self, group: str = "g") -> DescribedGroup:
+        return described(self.coordinator, group)
 
 
 def only(answers: list[T]) -> T:

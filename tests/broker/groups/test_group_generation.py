@@ -180,15 +180,15 @@ def test_two_share_one_leaves_the_other_takes_over(world):
 
 def test_describe_shows_metadata_only_when_stable(world):
     leader, follower = joined_pair(world)
-    described = world.coordinator.describe("g")
-    assert (described.state, described.protocol) == ("CompletingRebalance", "")
-    assert {member.metadata for member in described.members} == {b""}
+    described = world.describe("g")
+    assert (described.group_state, described.protocol_data) == ("CompletingRebalance", "")
+    assert {member.member_metadata for member in described.members} == {b""}
     world.synced([leader, follower])
-    described = world.coordinator.describe("g")
-    assert (described.state, described.protocol_type, described.protocol) == ("Stable", "consumer", "range")
-    assert described.members[0].assignment == described.members[0].member_id.encode()
-    assert described.members[0].metadata == world.subscription("t")
-    assert world.coordinator.describe("unknown").state == "Dead"
+    described = world.describe("g")
+    assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
+    assert described.members[0].member_assignment == described.members[0].member_id.encode()
+    assert described.members[0].member_metadata == world.subscription("t")
+    assert world.describe("unknown").group_state == "Dead"
 
 
 def test_list_groups_filters_by_state_and_type(world):

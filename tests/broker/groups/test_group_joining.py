@@ -169,7 +169,7 @@ def test_leader_or_new_metadata_in_a_stable_group_begins_a_rebalance(world):
     again = world.join(member_id=follower.member_id)
     assert world.only(again).generation == 2
     world.stable(2, group="h")
-    changed = world.coordinator.describe("h").members[1].member_id
+    changed = world.describe("h").members[1].member_id
     assert not world.join(group="h", member_id=changed, protocols=(("range", b"other"),))
     assert world.state("h") == "PreparingRebalance"
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from odradek.broker.groups.offsets import CommittedOffset
-from odradek.broker.groups.records import offset_key, offset_value
-from odradek.broker.groups.replay import Replay
+from odradek.broker.groups.group_offsets import CommittedOffset
+from odradek.broker.groups.group_records import GroupReplay, offset_key, offset_value
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records import encode_batch
@@ -25,10 +24,10 @@ def test_everything_comes_back(world):
     world.commit({T0: 5, T1: 6}, leader)
     world.commit({T0: 7}, leader)
     world.commit({T1: 1}, group="simple")
-    before = world.coordinator.describe("g")
+    before = world.describe("g")
     move(world)
     world.clock.advance()
-    assert world.coordinator.describe("g") == before
+    assert world.describe("g") == before
     assert world.offsets() == {T0: 7, T1: 6}
     assert world.offsets("simple") == {T1: 1}
     assert world.heartbeat(leader) is world.heartbeat(follower) is ErrorCode.NONE
@@ -45,7 +44,7 @@ def test_requests_while_loading(world):
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert coordinator.leave("g", [(leader.member_id, None)]) == (loading, [])
     assert coordinator.fetch_offsets("g", None, require_stable=False) == (loading, {})
-    assert coordinator.describe("g").error is loading
+    assert world.describe().error_code is loading
     assert coordinator.delete("g") is loading
     assert coordinator.list_groups([], []) == (loading, [])
     world.clock.advance()
@@ -110,7 +109,7 @@ def test_older_epochs_are_ignored(world):
     world.coordinator.on_resigned(partition, 8)
     world.coordinator.on_elected(partition, 7)
     world.clock.advance()
-    assert world.coordinator.describe("g").error is ErrorCode.NOT_COORDINATOR
+    assert world.describe("g").error_code is ErrorCode.NOT_COORDINATOR
 
 
 def test_resignation_while_loading_stops_it(world):
@@ -119,7 +118,7 @@ def test_resignation_while_loading_stops_it(world):
     for one in range(2):
         world.coordinator.on_resigned(one, None)
     world.clock.advance()
-    assert world.coordinator.describe("g").error is ErrorCode.NOT_COORDINATOR
+    assert world.describe("g").error_code is ErrorCode.NOT_COORDINATOR
     move(world)
     partition = world.coordinator.partition_for("g")
     world.coordinator.on_resigned(partition, None)
@@ -156,7 +155,7 @@ def test_unreadable_log_is_not_served(world):
     world.log.read_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     move(world)
     world.clock.advance()
-    assert world.coordinator.describe("g").error is ErrorCode.NOT_COORDINATOR
+    assert world.describe("g").error_code is ErrorCode.NOT_COORDINATOR
     assert world.coordinator.list_groups([], []) == (ErrorCode.NONE, [])
 
 
@@ -165,7 +164,7 @@ def test_nonsense_in_the_log_is_not_served(world, damage):
     world.log.append(world.coordinator.partition_for("g"), encode_batch(0, [0], [damage], [b"\0\7"]), 0, print)
     move(world)
     world.clock.advance()
-    assert world.coordinator.describe("g").error is ErrorCode.NOT_COORDINATOR
+    assert world.describe("g").error_code is ErrorCode.NOT_COORDINATOR
 
 
 def test_tombstones_and_unknown_keys(world):
@@ -210,11 +209,11 @@ def test_transactional_commits_count_when_their_marker_says_so(world):
 
 def test_offsets_that_an_older_kafka_has_kept():
     """In message sets of format 0, compressed with gzip; written by Kafka 3.9.1 (tests/broker/log/golden)."""
-    replay = Replay(0)
+    replay = GroupReplay(0)
     for _ in replay.steps(golden_bytes("__consumer_offsets-0")):
         pass
     assert replay.next_offset == 10
-    found = {roster.group_id: offsets for roster, offsets in replay.results()}
+    found = {group.group_id: offsets for group, offsets in replay.results()}
     assert sorted(found) == ["first", "second"]
     for group, offset in (("first", 17), ("second", 18)):
         committed = {key: one.offset for key, one in found[group].items()}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from odradek.broker.groups.append_errors import commit_error, group_error
-from odradek.broker.groups.offsets import CommittedOffset, OffsetTable
+from odradek.broker.groups.group import commit_error, group_error
+from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable
 from odradek.protocol.errors import ErrorCode
 
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)

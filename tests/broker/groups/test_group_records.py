@@ -2,8 +2,9 @@
 
 import pytest
 
-from odradek.broker.groups.offsets import CommittedOffset
-from odradek.broker.groups.records import (
+from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member
+from odradek.broker.groups.group_offsets import CommittedOffset
+from odradek.broker.groups.group_records import (
     GroupKey,
     OffsetKey,
     group_key,
@@ -14,8 +15,6 @@ from odradek.broker.groups.records import (
     read_key,
     read_offset,
 )
-from odradek.broker.groups.roster import Member, Roster
-from odradek.broker.groups.states import GroupState
 from odradek.broker.internal_topics.partitioning import java_hash, partition_for
 from odradek.protocol.errors import MalformedMessage
 
@@ -50,9 +49,9 @@ def test_group_key_and_value():
     assert group_key("g") == bytes.fromhex("0002 0001 67")
     assert read_key(group_key("g")) == GroupKey("g")
     member = Member("m", "i", "c", "/h", 7, 6, "consumer", (("x", b"\1"), ("range", b"\2")), b"")
-    roster = Roster("g", GroupState.STABLE, 1000, 4, protocol_name="range")
-    roster.add(member)
-    data = group_value(roster, {"m": b"\3"})
+    group = GroupMetadata("g", GroupState.STABLE, 1000, 4, protocol_name="range")
+    group.add(member)
+    data = group_value(group, {"m": b"\3"})
     assert data == bytes.fromhex(
         "0003 0008 636f6e73756d6572 00000004 0005 72616e6765 0001 6d 00000000000003e8 00000001"
         "0001 6d 0001 69 0001 63 0002 2f68 00000007 00000006 00000001 02 00000001 03"
@@ -66,8 +65,8 @@ def test_group_key_and_value():
 
 
 def test_group_value_without_members():
-    roster = Roster("g", GroupState.EMPTY, 1000, 5, protocol_type="consumer")
-    data = group_value(roster, {})
+    group = GroupMetadata("g", GroupState.EMPTY, 1000, 5, protocol_type="consumer")
+    data = group_value(group, {})
     assert data == bytes.fromhex("0003 0008 636f6e73756d6572 00000005 ffff ffff 00000000000003e8 00000000")
     assert read_group("g", data).state is GroupState.EMPTY
 

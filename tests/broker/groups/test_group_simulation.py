@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.groups.attempts import SyncAttempt
-from odradek.broker.groups.effects import JoinResult, SyncResult
+from odradek.broker.groups.group_effects import JoinResult, SyncRequest, SyncResult
 from odradek.protocol.errors import ErrorCode
 
 GROUP = "g"
@@ -74,7 +73,7 @@ class Client:
         word = f"{joined.generation} by {joined.member_id} {self.run.random.random()}".encode()
         leads = joined.leader == joined.member_id and not joined.skip_assignment
         assignments = {one.member_id: word for one in joined.members} if leads else {}
-        attempt = SyncAttempt(joined.member_id, self.instance_id, joined.generation, None, None, assignments)
+        attempt = SyncRequest(joined.member_id, self.instance_id, joined.generation, None, None, assignments)
         self.run.world.coordinator.sync(GROUP, attempt, self.request(self.on_synced))
 
     def on_synced(self, result: SyncResult) -> None:
@@ -217,12 +216,12 @@ def test_random_group(make_world, seed):
         run.step()
     run.settle()
     assert not run.open_requests
-    described = world.coordinator.describe(GROUP)
-    assert described.state == "Stable"
+    described = world.describe(GROUP)
+    assert described.group_state == "Stable"
     assert {member.member_id for member in described.members} == {client.member_id for client in run.clients}
     assert len({client.joined.generation for client in run.clients if client.joined}) == 1
     assert all(client.synced for client in run.clients)
-    assert all(member.assignment for member in described.members)
+    assert all(member.member_assignment for member in described.members)
     assert run.acknowledged > 0
     assert world.offsets()[PARTITION] >= run.acknowledged
     assert world.clock.outstanding == len(run.clients) + 1  # sessions, and the check for expired offsets

@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 
-from odradek.broker.groups.roster import Roster
-from odradek.broker.groups.states import VALID_PREVIOUS, GroupState
+from odradek.broker.groups.group_metadata import VALID_PREVIOUS, GroupMetadata, GroupState
 
 E, P, C, S, D = (
     GroupState.EMPTY,
@@ -19,14 +18,14 @@ LEGAL = {(E, P), (P, E), (P, C), (C, S), (C, P), (S, P), (E, D), (P, D), (C, D),
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(GroupState, GroupState)))
 def test_every_transition_is_legal_or_refused(before, after):
-    roster = Roster("g", state=before, state_since_ms=1)
+    group = GroupMetadata("g", state=before, state_since_ms=1)
     if (before, after) in LEGAL:
-        roster.enter(after, 7)
-        assert (roster.state, roster.state_since_ms) == (after, 7)
+        group.enter(after, 7)
+        assert (group.state, group.state_since_ms) == (after, 7)
     else:
         with pytest.raises(AssertionError, match="group g"):
-            roster.enter(after, 7)
-        assert roster.state is before
+            group.enter(after, 7)
+        assert group.state is before
 
 
 def test_table_names_every_state():

@@ -63,7 +63,7 @@ def test_new_metadata_under_the_same_protocol_does_not_rebalance(world):
     static_pair(world)
     again = world.only(world.join(instance_id="two", version=5, protocols=(("range", b"other"),)))
     assert again.error is ErrorCode.NONE
-    assert world.coordinator.describe("g").members[1].metadata == b"other"
+    assert world.describe("g").members[1].member_metadata == b"other"
 
 
 def test_change_of_the_chosen_protocol_rebalances(world):
@@ -105,7 +105,7 @@ def test_restart_that_cannot_be_stored_is_taken_back(world, error):
     assert refused.error in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
     assert refused.member_id == ""
     assert world.heartbeat(follower, instance_id="two") is ErrorCode.NONE
-    assert world.coordinator.describe("g").members[1].metadata == world.subscription("t")
+    assert world.describe("g").members[1].member_metadata == world.subscription("t")
 
 
 def test_rebalance_that_begins_while_a_restart_is_stored_answers_it(world):

@@ -2,7 +2,7 @@
 
 import random
 
-from odradek.broker.groups.records import read_key
+from odradek.broker.groups.group_records import read_key
 from odradek.broker.log.compaction.scheduler import CompactionSettings
 from odradek.broker.log.log_config import LogConfig
 from odradek.testing.compacted_log import COMPACT, CompactedLog, newest

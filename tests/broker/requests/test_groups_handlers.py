@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE, MetadataCache
-from odradek.broker.groups.config import GROUP_METADATA_TOPIC, GroupConfig
-from odradek.broker.groups.coordinator import GroupCoordinator
+from odradek.broker.groups.group_config import GROUP_METADATA_TOPIC, GroupConfig
+from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.internal_topics.partitioning import partition_for
 from odradek.broker.requests import (
     delete_groups,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from odradek.broker.cluster.peer import Peer
-from odradek.broker.groups.offsets import CommittedOffset
-from odradek.broker.groups.records import offset_key, offset_value
+from odradek.broker.groups.group_offsets import CommittedOffset
+from odradek.broker.groups.group_records import offset_key, offset_value
 from odradek.broker.log.log import Origin
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message

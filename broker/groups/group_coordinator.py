@@ -8,31 +8,30 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from uuid import UUID
 
-from odradek.broker.groups.attempts import JoinAttempt, SyncAttempt
-from odradek.broker.groups.checks import check_attempt
-from odradek.broker.groups.config import GROUP_METADATA_TOPIC, LONGEST_TEXT, GroupConfig
-from odradek.broker.groups.effects import UNKNOWN_MEMBER, JoinResult, JoinTicket, SyncResult, SyncTicket
-from odradek.broker.groups.live_group import CommitAnswer, CommitAttempt, LiveGroup, Surroundings
-from odradek.broker.groups.offsets import OffsetTable, TopicPartition
-from odradek.broker.groups.replay import Replay
-from odradek.broker.groups.roster import Roster
-from odradek.broker.groups.states import GroupState
-from odradek.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
-from odradek.broker.groups.views import (
-    CLASSIC,
-    FetchedOffset,
-    GroupDescription,
-    GroupListing,
-    description,
-    fetched,
-    listing,
+from odradek.broker.groups.group import CommitAnswer, CommitRequest, CoordinatorContext, Group
+from odradek.broker.groups.group_config import GROUP_METADATA_TOPIC, LONGEST_TEXT, GroupConfig
+from odradek.broker.groups.group_effects import (
+    UNKNOWN_MEMBER,
+    JoinCallback,
+    JoinRequest,
+    JoinResult,
+    SyncCallback,
+    SyncRequest,
+    SyncResult,
 )
+from odradek.broker.groups.group_metadata import CONSUMER_PROTOCOL_TYPE, GroupMetadata, GroupState
+from odradek.broker.groups.group_offsets import FetchedOffset, OffsetTable, TopicPartition
+from odradek.broker.groups.group_records import GroupReplay
+from odradek.broker.groups.group_state_machine import check_join
 from odradek.broker.internal_topics.ownership import Ownership
 from odradek.broker.internal_topics.partitioning import partition_for
 from odradek.broker.internal_topics.storage import TopicStorage
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer
 from odradek.world.time_slices import run_in_slices
+
+CLASSIC = "classic"
+"""Type of every group here (KIP-848 added others)."""
 
 
 class GroupCoordinator:
@@ -54,11 +53,11 @@ class GroupCoordinator:
         self._random = random
         self._config = config
         self._partition_count = partition_count
-        self._surroundings = Surroundings(clock, storage, config)
+        self._context = CoordinatorContext(clock, storage, config)
         self._ownership = Ownership(
-            GROUP_METADATA_TOPIC, clock, storage, config.offsets_load_buffer_size, Replay, self._install
+            GROUP_METADATA_TOPIC, clock, storage, config.offsets_load_buffer_size, GroupReplay, self._install
         )
-        self._groups: dict[str, LiveGroup] = {}
+        self._groups: dict[str, Group] = {}
         self._active = False
         self._expiry_timer: Timer | None = None
 
@@ -108,36 +107,36 @@ class GroupCoordinator:
         """An id for a new member; the prefix is its group.instance.id or else its client id."""
         return f"{prefix}-{UUID(int=self._random.getrandbits(128), version=4)}"
 
-    def join(self, group_id: str, attempt: JoinAttempt, ticket: JoinTicket) -> None:
+    def join(self, group_id: str, request: JoinRequest, callback: JoinCallback) -> None:
         """JoinGroup."""
         error = self._check(group_id, may_be_empty=False)
         if error is ErrorCode.NONE:
-            error = check_attempt(attempt, self._config)
+            error = check_join(request, self._config)
         group = self._groups.get(group_id)
         if error is ErrorCode.NONE and group is None:
-            if attempt.member_id == UNKNOWN_MEMBER:
+            if request.member_id == UNKNOWN_MEMBER:
                 group = self._create(group_id)
             else:
                 error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE or group is None:
-            ticket(JoinResult(error, attempt.member_id))
+            callback(JoinResult(error, request.member_id))
             return
-        group.membership.join(attempt, ticket, self._clock.now_ms())
-        group.obey()
+        group.state_machine.join(request, callback, self._clock.now_ms())
+        group.run_effects()
 
-    def sync(self, group_id: str, attempt: SyncAttempt, ticket: SyncTicket) -> None:
+    def sync(self, group_id: str, request: SyncRequest, callback: SyncCallback) -> None:
         """SyncGroup. While the group is loading its state is unknown, and the member is told to join again."""
         error = self._check(group_id, may_be_empty=False)
         group = self._groups.get(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            ticket(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+            callback(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         elif error is not ErrorCode.NONE:
-            ticket(SyncResult(error))
+            callback(SyncResult(error))
         elif group is None:
-            ticket(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+            callback(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            group.membership.sync(attempt, ticket, self._clock.now_ms())
-            group.obey()
+            group.state_machine.sync(request, callback, self._clock.now_ms())
+            group.run_effects()
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat. While the group is loading nobody's session runs, so the member may go on."""
@@ -149,8 +148,8 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        error = group.membership.heartbeat(member_id, instance_id, generation)
-        group.obey()
+        error = group.state_machine.heartbeat(member_id, instance_id, generation)
+        group.run_effects()
         return error
 
     def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]]) -> tuple[ErrorCode, list[ErrorCode]]:
@@ -162,25 +161,25 @@ class GroupCoordinator:
         if group is None:
             return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         now_ms = self._clock.now_ms()
-        errors = [group.membership.leave(member_id, instance_id, now_ms) for member_id, instance_id in leaving]
-        group.obey()
+        errors = [group.state_machine.leave(member_id, instance_id, now_ms) for member_id, instance_id in leaving]
+        group.run_effects()
         return ErrorCode.NONE, errors
 
     # offsets
 
-    def commit(self, group_id: str, attempt: CommitAttempt, answer: CommitAnswer) -> None:
+    def commit(self, group_id: str, request: CommitRequest, answer: CommitAnswer) -> None:
         """OffsetCommit. Without a generation, a group that does not exist is made: a consumer that assigns by hand."""
         error = self._check(group_id, may_be_empty=True)
         group = self._groups.get(group_id)
         if error is ErrorCode.NONE and group is None:
-            if attempt.generation < 0:
+            if request.generation < 0:
                 group = self._create(group_id)
             else:
                 error = ErrorCode.ILLEGAL_GENERATION
         if error is not ErrorCode.NONE or group is None:
-            answer(dict.fromkeys(attempt.offsets, error))
+            answer(dict.fromkeys(request.offsets, error))
         else:
-            group.commit(attempt, answer)
+            group.commit(request, answer)
 
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
@@ -192,7 +191,7 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         offsets = OffsetTable() if group is None else group.offsets
         asked = [partition for partition, _ in offsets.items()] if partitions is None else partitions
-        return error, {at: fetched(offsets, at, require_stable=require_stable) for at in asked}
+        return error, {at: offsets.fetch(at, require_stable=require_stable) for at in asked}
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
@@ -204,12 +203,12 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, {}
-        roster = group.roster
-        if roster.state is not GroupState.EMPTY and roster.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        metadata = group.metadata
+        if metadata.state is not GroupState.EMPTY and metadata.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return ErrorCode.NON_EMPTY_GROUP, {}
         errors = dict.fromkeys(partitions, ErrorCode.NONE)
-        if roster.state is not GroupState.EMPTY:
-            subscribed = [at for at in partitions if roster.reads(at[0])]
+        if metadata.state is not GroupState.EMPTY:
+            subscribed = [at for at in partitions if metadata.reads(at[0])]
             errors |= dict.fromkeys(subscribed, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
         removable = [partition for partition, refusal in errors.items() if refusal is ErrorCode.NONE]
         if removable:
@@ -231,7 +230,7 @@ class GroupCoordinator:
 
     # administration
 
-    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[GroupListing]]:
+    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[GroupMetadata]]:
         """ListGroups: this broker's groups, of these states and types (in any case; none named: all)."""
         if not self._active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
@@ -239,16 +238,14 @@ class GroupCoordinator:
         if types and CLASSIC not in {name.lower() for name in types}:
             return error, []
         wanted = {name.lower() for name in states}
-        rosters = [group.roster for group in self._groups.values()]
-        return error, [listing(roster) for roster in rosters if not wanted or roster.state.value.lower() in wanted]
+        groups = [group.metadata for group in self._groups.values()]
+        return error, [group for group in groups if not wanted or group.state.value.lower() in wanted]
 
-    def describe(self, group_id: str) -> GroupDescription:
-        """DescribeGroups, for one group."""
+    def describe(self, group_id: str) -> tuple[ErrorCode, GroupMetadata | None]:
+        """DescribeGroups, for one group: None when there is no such group, or an error."""
         error = self._check(group_id, may_be_empty=True)
-        if error is not ErrorCode.NONE:
-            return GroupDescription(error)
-        group = self._groups.get(group_id)
-        return description(None if group is None else group.roster)
+        group = self._groups.get(group_id) if error is ErrorCode.NONE else None
+        return error, None if group is None else group.metadata
 
     def delete(self, group_id: str) -> ErrorCode:
         """DeleteGroups, for one group, which must be without members."""
@@ -258,7 +255,7 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.roster.state is not GroupState.EMPTY:
+        if group.metadata.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
         group.delete()
         self._drop_if_dead(group)
@@ -274,30 +271,30 @@ class GroupCoordinator:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return self._ownership.check(self.partition_for(group_id))
 
-    def _create(self, group_id: str) -> LiveGroup:
-        group = LiveGroup(
-            Roster(group_id, state_since_ms=self._clock.now_ms()),
+    def _create(self, group_id: str) -> Group:
+        group = Group(
+            GroupMetadata(group_id, state_since_ms=self._clock.now_ms()),
             OffsetTable(),
             self.partition_for(group_id),
-            self._surroundings,
+            self._context,
         )
         self._groups[group_id] = group
         return group
 
-    def _install(self, partition: int, loaded: tuple[Roster, OffsetTable]) -> None:
-        roster, offsets = loaded
-        group = LiveGroup(roster, offsets, partition, self._surroundings)
-        self._groups[roster.group_id] = group
-        group.membership.loaded(self._clock.now_ms())
-        group.obey()
+    def _install(self, partition: int, loaded: tuple[GroupMetadata, OffsetTable]) -> None:
+        metadata, offsets = loaded
+        group = Group(metadata, offsets, partition, self._context)
+        self._groups[metadata.group_id] = group
+        group.state_machine.loaded(self._clock.now_ms())
+        group.run_effects()
 
-    def _unload(self, group: LiveGroup) -> None:
-        del self._groups[group.roster.group_id]
+    def _unload(self, group: Group) -> None:
+        del self._groups[group.metadata.group_id]
         group.die(ErrorCode.NOT_COORDINATOR)
 
-    def _drop_if_dead(self, group: LiveGroup) -> None:
-        if group.roster.state is GroupState.DEAD:
-            self._groups.pop(group.roster.group_id, None)
+    def _drop_if_dead(self, group: Group) -> None:
+        if group.metadata.state is GroupState.DEAD:
+            self._groups.pop(group.metadata.group_id, None)
 
     def _plan_expiry(self) -> None:
         interval_ms = self._config.offsets_retention_check_interval_ms
@@ -308,7 +305,7 @@ class GroupCoordinator:
 
     def _expiry_steps(self) -> Iterator[None]:
         for group in list(self._groups.values()):
-            if group.roster.state is not GroupState.DEAD:
+            if group.metadata.state is not GroupState.DEAD:
                 group.remove_expired_offsets()
                 self._drop_if_dead(group)
             yield

@@ -9,7 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from odradek.broker.groups.group_metadata import CONSUMER_PROTOCOL_TYPE, GroupMetadata, GroupState
+from odradek.protocol.errors import ErrorCode
+
 NO_EPOCH = -1
+NO_OFFSET = -1
 NO_EXPIRY = -1
 
 TopicPartition = tuple[str, int]
@@ -25,6 +29,15 @@ class CommittedOffset:
     metadata: str = ""
     expire_timestamp_ms: int = NO_EXPIRY
     """When it expires if the client asked for its own retention (OffsetCommit 2-4), else NO_EXPIRY."""
+
+
+class FetchedOffset(NamedTuple):
+    """One partition in OffsetFetch; NO_OFFSET without an error when nothing is committed."""
+
+    offset: int = NO_OFFSET
+    leader_epoch: int = NO_EPOCH
+    metadata: str = ""
+    error: ErrorCode = ErrorCode.NONE
 
 
 class _Appended(NamedTuple):
@@ -121,6 +134,15 @@ class OffsetTable:
         appended = self._visible.get(partition)
         return None if appended is None else appended.committed
 
+    def fetch(self, partition: TopicPartition, *, require_stable: bool) -> FetchedOffset:
+        """Return what OffsetFetch is told; with `require_stable`, not while a commit is under way (KIP-447)."""
+        if require_stable and not self.is_stable(partition):
+            return FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        committed = self.get(partition)
+        if committed is None:
+            return FetchedOffset()
+        return FetchedOffset(committed.offset, committed.leader_epoch, committed.metadata)
+
     def items(self) -> list[tuple[TopicPartition, CommittedOffset]]:
         """All visible offsets."""
         return [(partition, appended.committed) for partition, appended in self._visible.items()]
@@ -155,3 +177,40 @@ class OffsetTable:
     def remove_all(self) -> list[TopicPartition]:
         """Forget every offset that is visible or on its way."""
         return self.remove([*self._visible, *(at for at in self._staged if at not in self._visible)])
+
+
+def expired(group: GroupMetadata, offsets: OffsetTable, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+    """The partitions whose offsets have expired.
+
+    A group without members keeps its offsets for the retention since it became empty; a stable group of consumers keeps
+    those of the topics that it reads, and others since their commit; a group that never had members (offsets committed
+    by hand) since their commit; in all other groups nothing expires. A client's own retention overrides the time.
+    """
+    if group.protocol_type is None:
+        kept: frozenset[str] = frozenset()
+        since_ms = None
+    elif group.state is GroupState.EMPTY:
+        kept = frozenset()
+        since_ms = group.state_since_ms if group.state_since_ms >= 0 else None
+    elif (
+        group.state is GroupState.STABLE
+        and group.protocol_type == CONSUMER_PROTOCOL_TYPE
+        and group.subscribed_topics is not None
+    ):
+        kept = group.subscribed_topics
+        since_ms = None
+    else:
+        return []
+    return [
+        partition
+        for partition, committed in offsets.items()
+        if partition[0] not in kept
+        and not offsets.is_staged(partition)
+        and _is_over(committed, now_ms, retention_ms, since_ms)
+    ]
+
+
+def _is_over(committed: CommittedOffset, now_ms: int, retention_ms: int, since_ms: int | None) -> bool:
+    if committed.expire_timestamp_ms != NO_EXPIRY:
+        return now_ms >= committed.expire_timestamp_ms
+    return now_ms - (committed.commit_timestamp_ms if since_ms is None else since_ms) >= retention_ms

@@ -1,7 +1,7 @@
-"""What a group asks its shell to do, and the results that its members are answered with.
+"""Requests of members, the results that they are answered with, and the effects that a group asks for in between.
 
-The shell carries effects out in the order in which they stand. A ticket is whatever a waiting request is answered by;
-the group keeps it, hands it back in exactly one `AnswerJoin` or `AnswerSync`, and never calls it.
+Effects are carried out in the order in which they stand (group.py). A callback is what a waiting request is answered
+by; the group keeps it, hands it back in exactly one `AnswerJoin` or `AnswerSync`, and never calls it.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,42 @@ from enum import Enum
 from typing import NamedTuple
 
 from odradek.protocol.errors import ErrorCode
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Protocol names with opaque metadata, the member's favourite first."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """A JoinGroup request, without the differences between versions."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    fresh_member_id: str
+    """The id that a new member is to have: `client id - uuid`, or `group.instance.id - uuid`."""
+    member_id_required: bool
+    """A new dynamic member must come again with the id it is told (version 4 and above, KIP-394)."""
+    skip_assignment_known: bool
+    """The client understands SkipAssignment (version 9 and above, KIP-814)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRequest:
+    """A SyncGroup request; type and name are None when the client's version does not send them."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: dict[str, bytes]
+
 
 NO_GENERATION = -1
 UNKNOWN_MEMBER = ""
@@ -48,8 +84,8 @@ class SyncResult:
     assignment: bytes = b""
 
 
-JoinTicket = Callable[[JoinResult], object]
-SyncTicket = Callable[[SyncResult], object]
+JoinCallback = Callable[[JoinResult], object]
+SyncCallback = Callable[[SyncResult], object]
 
 
 class TimerKind(Enum):
@@ -63,19 +99,19 @@ class TimerKind(Enum):
 class AnswerJoin(NamedTuple):
     """Answer a JoinGroup."""
 
-    ticket: JoinTicket
+    callback: JoinCallback
     result: JoinResult
 
 
 class AnswerSync(NamedTuple):
     """Answer a SyncGroup."""
 
-    ticket: SyncTicket
+    callback: SyncCallback
     result: SyncResult
 
 
 class StartTimer(NamedTuple):
-    """Call `Membership.expire` with the same kind and member after `delay_ms`; replaces one that runs already."""
+    """Call `GroupStateMachine.expire` with this kind and member after `delay_ms`; replaces one that runs already."""
 
     kind: TimerKind
     member_id: str
@@ -106,7 +142,7 @@ class StaticMemberWrite(NamedTuple):
     old_rebalance_timeout_ms: int
     old_session_timeout_ms: int
     old_leader: str
-    ticket: JoinTicket
+    callback: JoinCallback
     skip_assignment_known: bool
 
 
@@ -120,7 +156,7 @@ Write = AssignmentWrite | StaticMemberWrite | EmptyWrite
 
 
 class StoreGroup(NamedTuple):
-    """Append the group's metadata with these assignments as it is now, then call `Membership.stored(write, error)`."""
+    """Append the group's metadata as it is now with these assignments, then call `GroupStateMachine.stored`."""
 
     assignment: dict[str, bytes]
     write: Write

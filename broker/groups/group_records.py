@@ -4,12 +4,14 @@ Written as Kafka 3.9 writes them: for an offset key 1 with value 3 (value 1 when
 for a group key 2 with value 3. All versions are read; a key of a later version is skipped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from odradek.broker.groups.offsets import NO_EXPIRY, CommittedOffset, TopicPartition
-from odradek.broker.groups.roster import Member, Roster
-from odradek.broker.groups.states import GroupState
+from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member
+from odradek.broker.groups.group_offsets import NO_EXPIRY, CommittedOffset, OffsetTable, TopicPartition
+from odradek.protocol.control_records import ControlType, control_type
+from odradek.protocol.conversion import has_messages, to_batches
+from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -18,8 +20,8 @@ from odradek.protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from odradek.protocol.primitives import Buffer
-from odradek.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from odradek.protocol.records import encode_batch
+from odradek.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader, batches
+from odradek.protocol.records import Columns, decode_records, encode_batch
 from odradek.protocol.versioned import decode_versioned, encode_versioned, version_of
 
 OFFSET_KEY_VERSION = 1
@@ -94,7 +96,7 @@ def group_key(group_id: str) -> bytes:
     return encode_versioned(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
 
 
-def group_value(roster: Roster, assignment: dict[str, bytes]) -> bytes:
+def group_value(group: GroupMetadata, assignment: dict[str, bytes]) -> bytes:
     """The value of a group's metadata: its members with the metadata of the chosen protocol and these assignments."""
     members = [
         MemberMetadata(
@@ -104,17 +106,17 @@ def group_value(roster: Roster, assignment: dict[str, bytes]) -> bytes:
             client_host=member.client_host,
             rebalance_timeout=member.rebalance_timeout_ms,
             session_timeout=member.session_timeout_ms,
-            subscription=member.metadata(roster.protocol_name or ""),
+            subscription=member.metadata(group.protocol_name or ""),
             assignment=assignment[member.member_id],
         )
-        for member in roster.members.values()
+        for member in group.members.values()
     ]
     value = GroupMetadataValue(
-        protocol_type=roster.protocol_type or "",
-        generation=roster.generation,
-        protocol=roster.protocol_name,
-        leader=roster.leader,
-        current_state_timestamp=roster.state_since_ms,
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol_name,
+        leader=group.leader,
+        current_state_timestamp=group.state_since_ms,
         members=members,
     )
     return encode_versioned(value, GROUP_VALUE_VERSION)
@@ -143,10 +145,10 @@ def read_offset(data: Buffer) -> CommittedOffset:
     )
 
 
-def read_group(group_id: str, data: Buffer) -> Roster:
+def read_group(group_id: str, data: Buffer) -> GroupMetadata:
     """The value of a group's metadata: a stable group, or an empty one without members. Raises MalformedMessage."""
     version, value = decode_versioned(GroupMetadataValue, data)
-    roster = Roster(
+    group = GroupMetadata(
         group_id=group_id,
         state=GroupState.STABLE if value.members else GroupState.EMPTY,
         state_since_ms=value.current_state_timestamp,
@@ -157,7 +159,7 @@ def read_group(group_id: str, data: Buffer) -> Roster:
     )
     for member in value.members:
         rebalance_timeout_ms = member.session_timeout if version == 0 else member.rebalance_timeout
-        roster.add(
+        group.add(
             Member(
                 member_id=member.member_id,
                 instance_id=member.group_instance_id,
@@ -170,5 +172,78 @@ def read_group(group_id: str, data: Buffer) -> Roster:
                 assignment=member.assignment,
             )
         )
-    roster.refresh_subscribed_topics()
-    return roster
+    group.refresh_subscribed_topics()
+    return group
+
+
+RECORDS_PER_STEP = 100
+
+
+class GroupReplay:
+    """What the batches seen so far amount to. `next_offset`: of the first record not seen yet."""
+
+    def __init__(self, next_offset: int) -> None:
+        self.next_offset = next_offset
+        self._groups: dict[str, GroupMetadata] = {}
+        self._offsets: dict[str, OffsetTable] = {}
+        self._transactions: dict[int, set[str]] = {}
+        """Groups that an open transaction has commits for, by producer id."""
+
+    def steps(self, data: Buffer) -> Iterator[None]:
+        """Take in the whole batches of `data`, pausing after every few records. Raises MalformedMessage."""
+        if has_messages(data):  # of an older Kafka's directory
+            data = b"".join(to_batches(data, compressed=False))
+        for position, header in batches(data, allow_partial_tail=True):
+            records = decode_records(data, position)
+            if header.is_control:
+                self._control(header, records)
+            else:
+                yield from self._records(header, records)
+            self.next_offset = header.next_offset
+            yield
+
+    def results(self) -> Iterator[tuple[GroupMetadata, OffsetTable]]:
+        """Every group that is left; one that has only offsets is empty, without a protocol."""
+        for group_id, group in self._groups.items():
+            yield group, self._offsets.pop(group_id, OffsetTable())
+        for group_id, offsets in self._offsets.items():
+            if not offsets.is_empty():
+                yield GroupMetadata(group_id), offsets
+
+    def _records(self, header: BatchHeader, records: Columns) -> Iterator[None]:
+        for index, (key, value) in enumerate(zip(records.keys, records.values, strict=True)):
+            if key is None:
+                raise MalformedMessage(f"record {records.offsets[index]} has no key")
+            named = read_key(key)
+            if isinstance(named, OffsetKey):
+                self._offset(header, named, value)
+            elif isinstance(named, GroupKey):
+                self._group(named.group_id, value)
+            if index % RECORDS_PER_STEP == RECORDS_PER_STEP - 1:
+                yield
+
+    def _offset(self, header: BatchHeader, key: OffsetKey, value: bytes | None) -> None:
+        table = self._offsets.setdefault(key.group_id, OffsetTable())
+        committed = None if value is None else read_offset(value)
+        if header.is_transactional:
+            self._transactions.setdefault(header.producer_id, set()).add(key.group_id)
+            table.load_transactional(header.producer_id, key.partition, committed, header.base_offset)
+        elif committed is None:
+            table.remove([key.partition])
+        else:
+            table.load(key.partition, committed, header.base_offset)
+
+    def _group(self, group_id: str, value: bytes | None) -> None:
+        if value is None:
+            self._groups.pop(group_id, None)
+        else:
+            self._groups[group_id] = read_group(group_id, value)
+
+    def _control(self, header: BatchHeader, records: Columns) -> None:
+        if not records.keys:
+            return  # emptied by compaction
+        kind = control_type(records.keys[0])
+        if kind is None:
+            return
+        for group_id in self._transactions.pop(header.producer_id, ()):
+            self._offsets[group_id].end_transaction(header.producer_id, committed=kind is ControlType.COMMIT)

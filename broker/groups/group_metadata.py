@@ -1,22 +1,82 @@
-"""The members of one group, its leader, its protocol and its generation: facts, without rules about time or answers.
+"""The members of one group, its leader, its protocol, its generation and its state: facts, without rules about time.
 
-Kafka's GroupMetadata and MemberMetadata (3.9), without their locks and callbacks.
+Kafka's GroupMetadata and MemberMetadata (3.9), without their locks. Members' metadata is opaque, with one exception:
+expiry of offsets (KIP-211) and OffsetDelete need the topics that a consumer is subscribed to, which stand first in all
+versions of ConsumerProtocolSubscription; whatever follows them is not looked at.
 """
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from odradek.broker.groups.effects import JoinedMember, JoinTicket, SyncTicket
-from odradek.broker.groups.states import VALID_PREVIOUS, GroupState
-from odradek.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from odradek.broker.groups.group_effects import (
+    NO_LEADER,
+    AnswerJoin,
+    AnswerSync,
+    Effect,
+    JoinCallback,
+    JoinedMember,
+    JoinResult,
+    Protocols,
+    StartTimer,
+    StopTimer,
+    SyncCallback,
+    SyncResult,
+    TimerKind,
+)
+from odradek.protocol.codec import decoder
+from odradek.protocol.errors import ErrorCode, MalformedMessage
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.protocol.versioned import VERSION_BYTES, version_of
 
-Protocols = tuple[tuple[str, bytes], ...]
-"""Protocol names with opaque metadata, the member's favourite first."""
+
+class GroupState(StrEnum):
+    """State of a group; its value is the name that DescribeGroups and ListGroups show.
+
+    Empty                no members; perhaps offsets
+    PreparingRebalance   members are expected to (re)join; answers to JoinGroup are held back
+    CompletingRebalance  a generation is chosen; the leader's assignment is awaited; answers to SyncGroup are held back
+    Stable               the assignment is stored and handed out
+    Dead                 deleted, or moved to another coordinator; the object is of no use any more
+    """
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+VALID_PREVIOUS: dict[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+    GroupState.DEAD: frozenset(GroupState),
+}
+"""States from which a state may be entered (GroupMetadata.scala)."""
+
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
+    """Return the topics in the metadata of all members; None when one of them does not hold a subscription."""
+    topics: set[str] = set()
+    decode = decoder(ConsumerProtocolSubscription, 0)
+    for one in metadata:
+        try:
+            version_of(one)
+            topics.update(decode(one, VERSION_BYTES)[0].topics)
+        except MalformedMessage:
+            return None
+    return frozenset(topics)
 
 
 @dataclass(slots=True)
 class Member:
-    """One member. A ticket that is not None is a request of this member that waits for its answer."""
+    """One member. A callback that is not None is a request of this member that waits for its answer."""
 
     member_id: str
     instance_id: str | None
@@ -27,8 +87,8 @@ class Member:
     protocol_type: str
     protocols: Protocols
     assignment: bytes = b""
-    join_ticket: JoinTicket | None = None
-    sync_ticket: SyncTicket | None = None
+    join_callback: JoinCallback | None = None
+    sync_callback: SyncCallback | None = None
     is_new: bool = False
     """It has not yet been answered a JoinGroup, so its client cannot send heartbeats."""
 
@@ -42,8 +102,8 @@ class Member:
 
 
 @dataclass(slots=True)
-class Roster:
-    """One group's facts. Mutated by `Membership` and by loading alone."""
+class GroupMetadata:
+    """Facts about one group. `GroupStateMachine` and the loading of a group change them, nobody else."""
 
     group_id: str
     state: GroupState = GroupState.EMPTY
@@ -149,9 +209,9 @@ class Roster:
         """Make sure that the leader is one of those who have joined; False when nobody has."""
         if self.leader is None:
             return False
-        if self.members[self.leader].join_ticket is not None:
+        if self.members[self.leader].join_callback is not None:
             return True
-        joined = next((member.member_id for member in self.members.values() if member.join_ticket is not None), None)
+        joined = next((member.member_id for member in self.members.values() if member.join_callback is not None), None)
         if joined is None:
             return False
         self.leader = joined
@@ -159,11 +219,11 @@ class Roster:
 
     def all_joined(self) -> bool:
         """Whether nobody has to be waited for."""
-        return not self.pending and all(member.join_ticket is not None for member in self.members.values())
+        return not self.pending and all(member.join_callback is not None for member in self.members.values())
 
     def joined_count(self) -> int:
         """How many members wait for the answer to their JoinGroup."""
-        return sum(member.join_ticket is not None for member in self.members.values())
+        return sum(member.join_callback is not None for member in self.members.values())
 
     def rebalance_timeout_ms(self) -> int:
         """The longest that any member asked for."""
@@ -189,3 +249,61 @@ class Roster:
         elif self.protocol_name is not None:
             protocol = self.protocol_name
             self.subscribed_topics = subscribed_topics(m.metadata(protocol) for m in self.members.values())
+
+    def join_result(self, member: Member, *, leader: str | None = None, skip_assignment: bool = False) -> JoinResult:
+        """Make the answer to a member of the generation in force; the leader alone is told of all members.
+
+        `leader`: the id to name as the leader, when it is not the real one (see static_members.py).
+        """
+        told_leader = leader if leader is not None else self.leader or NO_LEADER
+        return JoinResult(
+            error=ErrorCode.NONE,
+            member_id=member.member_id,
+            generation=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=told_leader,
+            skip_assignment=skip_assignment,
+            members=self.member_list() if told_leader == member.member_id else (),
+        )
+
+    def sync_result(self, member: Member) -> SyncResult:
+        """Make the answer to a member that may have its assignment."""
+        return SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol_name, member.assignment)
+
+
+class Outbox:
+    """The effects of one group, in the order in which they must happen, and the ways they are usually made."""
+
+    def __init__(self) -> None:
+        self.effects: deque[Effect] = deque()
+
+    def add(self, effect: Effect) -> None:
+        """The shell carries it out after all earlier ones."""
+        self.effects.append(effect)
+
+    def refuse_join(self, callback: JoinCallback, member_id: str, error: ErrorCode) -> None:
+        """Answer a JoinGroup that did not become part of the group."""
+        self.effects.append(AnswerJoin(callback, JoinResult(error, member_id)))
+
+    def answer_join(self, member: Member, result: JoinResult) -> None:
+        """Answer the member's JoinGroup if one waits."""
+        if member.join_callback is not None:
+            self.effects.append(AnswerJoin(member.join_callback, result))
+            member.join_callback = None
+
+    def answer_sync(self, member: Member, result: SyncResult) -> bool:
+        """Answer the member's SyncGroup; False when none waits."""
+        if member.sync_callback is None:
+            return False
+        self.effects.append(AnswerSync(member.sync_callback, result))
+        member.sync_callback = None
+        return True
+
+    def restart_session(self, member: Member) -> None:
+        """The member was heard of, or was just answered: its session begins anew."""
+        self.effects.append(StartTimer(TimerKind.SESSION, member.member_id, member.session_timeout_ms))
+
+    def stop_session(self, member_id: str) -> None:
+        """Nobody of that id is expected any more."""
+        self.effects.append(StopTimer(TimerKind.SESSION, member_id))

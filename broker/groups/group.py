@@ -1,6 +1,6 @@
 """One group that this broker coordinates: carries out what its rules ask for, with timers and the log.
 
-The shell around `Membership` and `OffsetTable`. Used on the loop only.
+The shell around `GroupStateMachine` and `OffsetTable`. Used on the loop only.
 """
 
 import logging
@@ -8,18 +8,48 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odradek.broker.groups.append_errors import commit_error, group_error
-from odradek.broker.groups.config import GroupConfig
-from odradek.broker.groups.effects import AnswerJoin, StartTimer, StopTimer, StoreGroup, TimerKind
-from odradek.broker.groups.expiry import expired
-from odradek.broker.groups.membership import Membership
-from odradek.broker.groups.offsets import CommittedOffset, OffsetTable, TopicPartition
-from odradek.broker.groups.records import Record, batch_of, group_key, group_value, offset_key, offset_value
-from odradek.broker.groups.roster import Roster
-from odradek.broker.groups.states import GroupState
+from odradek.broker.groups.group_config import GroupConfig
+from odradek.broker.groups.group_effects import AnswerJoin, StartTimer, StopTimer, StoreGroup, TimerKind
+from odradek.broker.groups.group_metadata import GroupMetadata, GroupState
+from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable, TopicPartition, expired
+from odradek.broker.groups.group_records import Record, batch_of, group_key, group_value, offset_key, offset_value
+from odradek.broker.groups.group_state_machine import GroupStateMachine
 from odradek.broker.internal_topics.storage import TopicStorage
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer
+
+_COMMON = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+
+_COMMIT = _COMMON | {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+
+_GROUP = _COMMON | {
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def commit_error(error: ErrorCode) -> ErrorCode:
+    """For OffsetCommit; an error without a line is passed on as it is."""
+    return _COMMIT.get(error, error)
+
+
+def group_error(error: ErrorCode) -> ErrorCode:
+    """For SyncGroup and JoinGroup, whose answers wait for the group's metadata."""
+    return _GROUP.get(error, error)
+
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +67,7 @@ class InTransaction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitAttempt:
+class CommitRequest:
     """An OffsetCommit or TxnOffsetCommit request, without the differences between versions."""
 
     member_id: str
@@ -48,7 +78,7 @@ class CommitAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class CoordinatorContext:
     """What all groups of a coordinator share."""
 
     clock: Clock
@@ -56,26 +86,28 @@ class Surroundings:
     config: GroupConfig
 
 
-class LiveGroup:
+class Group:
     """One group. `partition`: the partition of `__consumer_offsets` it lives in."""
 
-    def __init__(self, roster: Roster, offsets: OffsetTable, partition: int, surroundings: Surroundings) -> None:
+    def __init__(
+        self, metadata: GroupMetadata, offsets: OffsetTable, partition: int, context: CoordinatorContext
+    ) -> None:
         self.offsets = offsets
         self.partition = partition
-        self.membership = Membership(roster, surroundings.config)
-        self._clock = surroundings.clock
-        self._storage = surroundings.storage
-        self._config = surroundings.config
+        self.state_machine = GroupStateMachine(metadata, context.config)
+        self._clock = context.clock
+        self._storage = context.storage
+        self._config = context.config
         self._timers: dict[tuple[TimerKind, str], Timer] = {}
 
     @property
-    def roster(self) -> Roster:
+    def metadata(self) -> GroupMetadata:
         """Who is in it; for reading."""
-        return self.membership.roster
+        return self.state_machine.group
 
-    def obey(self) -> None:
+    def run_effects(self) -> None:
         """Carry out the effects that the last call of a rule left. An answer or an append may lead to further ones."""
-        effects = self.membership.outbox.effects
+        effects = self.state_machine.outbox.effects
         while effects:
             effect = effects.popleft()
             if isinstance(effect, StartTimer):
@@ -85,68 +117,68 @@ class LiveGroup:
             elif isinstance(effect, StoreGroup):
                 self._store(effect)
             elif isinstance(effect, AnswerJoin):
-                effect.ticket(effect.result)
+                effect.callback(effect.result)
             else:
-                effect.ticket(effect.result)
+                effect.callback(effect.result)
 
     def die(self, error: ErrorCode) -> None:
         """Deleted or moved away: nobody is kept waiting and no timer is left."""
-        self.membership.die(error, self._clock.now_ms())
-        self.obey()
-        assert not self._timers, (self.roster.group_id, list(self._timers))
+        self.state_machine.die(error, self._clock.now_ms())
+        self.run_effects()
+        assert not self._timers, (self.metadata.group_id, list(self._timers))
 
-    def commit(self, attempt: CommitAttempt, answer: CommitAnswer) -> None:
+    def commit(self, request: CommitRequest, answer: CommitAnswer) -> None:
         """OffsetCommit, TxnOffsetCommit. Answered when the log has it; what is too large is refused by itself."""
-        transaction = attempt.transaction
-        error = self.membership.commit(
-            attempt.member_id, attempt.instance_id, attempt.generation, transactional=transaction is not None
+        transaction = request.transaction
+        error = self.state_machine.commit(
+            request.member_id, request.instance_id, request.generation, transactional=transaction is not None
         )
-        self.obey()
+        self.run_effects()
         if error is not ErrorCode.NONE:
-            answer(dict.fromkeys(attempt.offsets, error))
+            answer(dict.fromkeys(request.offsets, error))
             return
         limit = self._config.offset_metadata_max_bytes
-        fitting = {at: committed for at, committed in attempt.offsets.items() if len(committed.metadata) <= limit}
-        errors = dict.fromkeys(attempt.offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        fitting = {at: committed for at, committed in request.offsets.items() if len(committed.metadata) <= limit}
+        errors = dict.fromkeys(request.offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         if not fitting:
             answer(errors)
             return
         ended = self._stage(fitting, transaction)
 
         def done(append_error: ErrorCode) -> None:
-            if self.roster.state is not GroupState.DEAD:
+            if self.metadata.state is not GroupState.DEAD:
                 ended(append_error)
             answer(errors | dict.fromkeys(fitting, commit_error(append_error)))
 
-        group_id = self.roster.group_id
+        group_id = self.metadata.group_id
         records: list[Record] = [(offset_key(group_id, at), offset_value(offset)) for at, offset in fitting.items()]
         self._append(records, done, transaction)
 
     def remove_expired_offsets(self) -> None:
         """Forget what is older than the retention, and the whole group when nothing is left of it."""
         now_ms = self._clock.now_ms()
-        over = expired(self.roster, self.offsets, now_ms, self._config.offsets_retention_ms)
+        over = expired(self.metadata, self.offsets, now_ms, self._config.offsets_retention_ms)
         self.forget(self.offsets.remove(over))
 
     def forget(self, removed: list[TopicPartition]) -> None:
         """Write tombstones for offsets that were just removed; an empty group without any offset dies with them."""
-        if self.roster.state is GroupState.EMPTY and self.offsets.is_empty():
+        if self.metadata.state is GroupState.EMPTY and self.offsets.is_empty():
             self._bury(removed)
         else:
             self._write_tombstones(removed)
 
     def delete(self) -> None:
         """The end of an empty group, with all that is in the log of it."""
-        assert self.roster.state is GroupState.EMPTY, (self.roster.group_id, self.roster.state)
+        assert self.metadata.state is GroupState.EMPTY, (self.metadata.group_id, self.metadata.state)
         self._bury(self.offsets.remove_all())
 
     def _bury(self, removed: list[TopicPartition]) -> None:
         self.die(ErrorCode.NOT_COORDINATOR)
-        was_written = self.roster.generation > 0
-        self._write_tombstones(removed, [(group_key(self.roster.group_id), None)] if was_written else [])
+        was_written = self.metadata.generation > 0
+        self._write_tombstones(removed, [(group_key(self.metadata.group_id), None)] if was_written else [])
 
     def _write_tombstones(self, removed: list[TopicPartition], further: Sequence[Record] = ()) -> None:
-        group_id = self.roster.group_id
+        group_id = self.metadata.group_id
         tombstones: list[Record] = [(offset_key(group_id, partition), None) for partition in removed]
         tombstones.extend(further)
         for at in range(0, len(tombstones), TOMBSTONES_PER_BATCH):
@@ -165,17 +197,17 @@ class LiveGroup:
 
     def _tombstones_ended(self, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
-            log.warning("group %s: tombstones were not written: %s", self.roster.group_id, error.name)
+            log.warning("group %s: tombstones were not written: %s", self.metadata.group_id, error.name)
 
     def _store(self, effect: StoreGroup) -> None:
         def done(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
-                log.warning("group %s: its metadata was not written: %s", self.roster.group_id, error.name)
-            self.membership.stored(effect.write, group_error(error), self._clock.now_ms())
-            self.obey()
+                log.warning("group %s: its metadata was not written: %s", self.metadata.group_id, error.name)
+            self.state_machine.stored(effect.write, group_error(error), self._clock.now_ms())
+            self.run_effects()
 
-        value = group_value(self.roster, effect.assignment)
-        self._append([(group_key(self.roster.group_id), value)], done)
+        value = group_value(self.metadata, effect.assignment)
+        self._append([(group_key(self.metadata.group_id), value)], done)
 
     def _append(
         self, records: list[Record], done: Callable[[ErrorCode], None], transaction: InTransaction | None = None
@@ -190,8 +222,8 @@ class LiveGroup:
 
         def fired() -> None:
             del self._timers[key]
-            self.membership.expire(*key, self._clock.now_ms())
-            self.obey()
+            self.state_machine.expire(*key, self._clock.now_ms())
+            self.run_effects()
 
         self._timers[key] = self._clock.call_later(effect.delay_ms, fired)
 
