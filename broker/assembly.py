@@ -8,7 +8,7 @@ from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_
 from odradek.broker.cluster.peer import Peer
 from odradek.broker.cluster.topic_creation import TopicCreation
 from odradek.broker.config import BrokerConfig
-from odradek.broker.coordinators import InternalTopics, ReplicatedTopicStorage
+from odradek.broker.coordinator_partitions import CoordinatorElections, ReplicatedTopicStorage
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.groups.group_config import GroupConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
@@ -29,8 +29,7 @@ from odradek.broker.services import Services
 from odradek.broker.tasks.producer_ids import ProducerIds
 from odradek.broker.tasks.transaction_markers import TransactionMarkers
 from odradek.broker.tasks.transaction_verification import TransactionVerification
-from odradek.broker.transactions.config import TransactionConfig
-from odradek.broker.transactions.coordinator import TransactionCoordinator
+from odradek.broker.transactions.transaction_coordinator import TransactionConfig, TransactionCoordinator
 from odradek.broker.world import World
 from odradek.controller.channels import BrokerChannels
 from odradek.controller.loop import Controller
@@ -82,15 +81,15 @@ def assemble(
     )  # fmt: skip
     altering = AlterPartitionManager(replicas, metadata, world.clock, connect, listener, broker_epoch)
     replicas.alter_partition = altering
-    internal_topics = InternalTopics()
+    elections = CoordinatorElections()
     control = ControllerRequests(
-        replicas, logs, metadata, fetchers, internal_topics, world.clock,
+        replicas, logs, metadata, fetchers, elections, world.clock,
         lambda: identity.least_epoch, logs.checkpoints.read_high_watermarks(),
     )  # fmt: skip
     groups = _group_coordinator(config, world, replicas, metadata)
     markers = TransactionMarkers(identity.broker_id, metadata, world.clock, connect, listener)
     transactions = _transaction_coordinator(config, world, replicas, metadata, markers)
-    internal_topics.coordinators = {CONSUMER_OFFSETS: groups, TRANSACTION_STATE: transactions}
+    elections.coordinators = {CONSUMER_OFFSETS: groups, TRANSACTION_STATE: transactions}
     creation = TopicCreation(store, metadata, lambda: dynamic.config, world.random)
     services = Services(
         identity=identity,

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from odradek.broker.coordinator_partitions import TopicStorage
 from odradek.broker.groups.group_config import GroupConfig
 from odradek.broker.groups.group_effects import AnswerJoin, StartTimer, StopTimer, StoreGroup, TimerKind
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable, TopicPartition, expired
 from odradek.broker.groups.group_records import Record, batch_of, group_key, group_value, offset_key, offset_value
 from odradek.broker.groups.group_state_machine import GroupStateMachine
-from odradek.broker.internal_topics.storage import TopicStorage
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer
 

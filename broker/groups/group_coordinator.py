@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from uuid import UUID
 
+from odradek.broker.coordinator_partitions import OwnedPartitions, TopicStorage, partition_for
 from odradek.broker.groups.group import CommitAnswer, CommitRequest, CoordinatorContext, Group
 from odradek.broker.groups.group_config import GROUP_METADATA_TOPIC, LONGEST_TEXT, GroupConfig
 from odradek.broker.groups.group_effects import (
@@ -23,9 +24,6 @@ from odradek.broker.groups.group_metadata import CONSUMER_PROTOCOL_TYPE, GroupMe
 from odradek.broker.groups.group_offsets import FetchedOffset, OffsetTable, TopicPartition
 from odradek.broker.groups.group_records import GroupReplay
 from odradek.broker.groups.group_state_machine import check_join
-from odradek.broker.internal_topics.ownership import Ownership
-from odradek.broker.internal_topics.partitioning import partition_for
-from odradek.broker.internal_topics.storage import TopicStorage
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer
 from odradek.world.time_slices import run_in_slices
@@ -54,7 +52,7 @@ class GroupCoordinator:
         self._config = config
         self._partition_count = partition_count
         self._context = CoordinatorContext(clock, storage, config)
-        self._ownership = Ownership(
+        self._partitions = OwnedPartitions(
             GROUP_METADATA_TOPIC, clock, storage, config.offsets_load_buffer_size, GroupReplay, self._install
         )
         self._groups: dict[str, Group] = {}
@@ -78,11 +76,11 @@ class GroupCoordinator:
 
     def on_elected(self, partition: int, epoch: int) -> None:
         """This broker has become the leader of the partition: load its groups, in slices."""
-        self._ownership.elected(partition, epoch)
+        self._partitions.elected(partition, epoch)
 
     def on_resigned(self, partition: int, epoch: int | None) -> None:
         """Another broker leads it, or none: forget its groups, and send those who wait to their new coordinator."""
-        if self._ownership.resigned(partition, epoch):
+        if self._partitions.resigned(partition, epoch):
             for group in [group for group in self._groups.values() if group.partition == partition]:
                 self._unload(group)
 
@@ -220,7 +218,7 @@ class GroupCoordinator:
 
     def serves_partition(self, partition: int) -> bool:
         """Whether the groups of that partition of `__consumer_offsets` are all loaded here."""
-        return self._active and self._ownership.check(partition) is ErrorCode.NONE
+        return self._active and self._partitions.check(partition) is ErrorCode.NONE
 
     def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """Its marker is in the log of that partition: what it committed there becomes visible, or never was."""
@@ -234,7 +232,7 @@ class GroupCoordinator:
         """ListGroups: this broker's groups, of these states and types (in any case; none named: all)."""
         if not self._active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._ownership.is_loading else ErrorCode.NONE
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._partitions.is_loading else ErrorCode.NONE
         if types and CLASSIC not in {name.lower() for name in types}:
             return error, []
         wanted = {name.lower() for name in states}
@@ -269,7 +267,7 @@ class GroupCoordinator:
             return ErrorCode.INVALID_GROUP_ID
         if not self._active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return self._ownership.check(self.partition_for(group_id))
+        return self._partitions.check(self.partition_for(group_id))
 
     def _create(self, group_id: str) -> Group:
         group = Group(

@@ -10,9 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from odradek.broker.internal_topics.ownership import Ownership
-from odradek.broker.internal_topics.partitioning import partition_for
-from odradek.broker.internal_topics.storage import TopicStorage
+from odradek.broker.coordinator_partitions import OwnedPartitions, TopicStorage, partition_for
 from odradek.broker.transactions.config import TransactionConfig
 from odradek.broker.transactions.ending import Ending, MarkerSender
 from odradek.broker.transactions.records import batch_of
@@ -67,7 +65,7 @@ class TransactionCoordinator:
     ) -> None:
         self._clock, self._storage, self._config = clock, storage, config
         self._partition_count, self._markers = partition_count, markers
-        self._ownership = Ownership(
+        self._partitions = OwnedPartitions(
             TRANSACTION_STATE_TOPIC,
             clock,
             storage,
@@ -99,11 +97,11 @@ class TransactionCoordinator:
 
     def on_elected(self, partition: int, epoch: int) -> None:
         """This broker has become the leader of the partition: load its ids, and finish what was decided there."""
-        self._ownership.elected(partition, epoch)
+        self._partitions.elected(partition, epoch)
 
     def on_resigned(self, partition: int, epoch: int | None) -> None:
         """Another broker leads it, or none."""
-        if self._ownership.resigned(partition, epoch):
+        if self._partitions.resigned(partition, epoch):
             for transactional_id in list(self._transactions):
                 if self.partition_for(transactional_id) == partition:
                     self._unload(transactional_id)
@@ -123,7 +121,7 @@ class TransactionCoordinator:
             return ErrorCode.INVALID_REQUEST
         if not self._active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return self._ownership.check(self.partition_for(transactional_id))
+        return self._partitions.check(self.partition_for(transactional_id))
 
     def initialize(
         self,
@@ -190,7 +188,7 @@ class TransactionCoordinator:
         """ListTransactions: this broker's, as far as they are loaded."""
         if not self._active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        if self._ownership.is_loading:
+        if self._partitions.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
         return ErrorCode.NONE, [(name, one.state) for name, one in self._transactions.items()]
 
@@ -236,7 +234,7 @@ class TransactionCoordinator:
         ending = Ending(
             state.producer,
             state.status is PREPARE_COMMIT,
-            self._ownership.epoch(self.partition_for(transactional_id)),
+            self._partitions.epoch(self.partition_for(transactional_id)),
             set(state.partitions),
             partial(self._markers_written, transaction),
         )

@@ -116,7 +116,7 @@ class Consumption:
         self._leaving = {}
 
     def abandon(self) -> None:
-        """Ownership is lost: read and hand out nothing more, now."""
+        """OwnedPartitions is lost: read and hand out nothing more, now."""
         self._leave()
         self.given_up()
         self.wake()

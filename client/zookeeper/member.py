@@ -44,7 +44,7 @@ class Reading(Protocol):
         """Read nothing more."""
 
     def abandon(self) -> None:
-        """Ownership is lost."""
+        """OwnedPartitions is lost."""
 
     def given_up(self) -> None:
         """After `stop`, when the offsets are committed."""

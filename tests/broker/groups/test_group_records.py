@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.broker.coordinator_partitions import java_hash, partition_for
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member
 from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.groups.group_records import (
@@ -15,7 +16,6 @@ from odradek.broker.groups.group_records import (
     read_key,
     read_offset,
 )
-from odradek.broker.internal_topics.partitioning import java_hash, partition_for
 from odradek.protocol.errors import MalformedMessage
 
 

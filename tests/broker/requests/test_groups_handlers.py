@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE, MetadataCache
+from odradek.broker.coordinator_partitions import partition_for
 from odradek.broker.groups.group_config import GROUP_METADATA_TOPIC, GroupConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
-from odradek.broker.internal_topics.partitioning import partition_for
 from odradek.broker.requests import (
     delete_groups,
     describe_groups,
@@ -27,9 +27,8 @@ from odradek.broker.requests import (
     sync_group,
 )
 from odradek.broker.requests.outcome import Reply, RequestContext
-from odradek.broker.transactions.config import TransactionConfig
-from odradek.broker.transactions.coordinator import TransactionCoordinator
-from odradek.broker.transactions.ending import Ending
+from odradek.broker.transactions.pending_markers import Ending
+from odradek.broker.transactions.transaction_coordinator import TransactionConfig, TransactionCoordinator
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.delete_groups import DeleteGroupsRequest

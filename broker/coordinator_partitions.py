@@ -1,0 +1,243 @@
+"""The partitions of `__consumer_offsets` and `__transaction_state` as their coordinators see them: which one something
+lives in, which of them this broker owns, the loading of one that it has just come to lead, and the writing to it.
+
+A partition is loaded in slices, so that other requests are served meanwhile; until it is loaded, what lives there is
+answered COORDINATOR_LOAD_IN_PROGRESS. One whose log cannot be read is not served at all, and read again later: to serve
+a part of the committed offsets would send consumers back to wherever their reset policy says.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from odradek.broker.replication.manager import ReplicaManager
+from odradek.broker.replication.partition import Partition
+from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from odradek.protocol.primitives import Buffer
+from odradek.world.clock import Clock
+from odradek.world.files import FileRange
+from odradek.world.time_slices import run_in_slices
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", covariant=True)
+U = TypeVar("U")
+
+
+def java_hash(text: str) -> int:
+    """Compute Java's String.hashCode: a signed 32-bit number over the text's UTF-16 units."""
+    data = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for at in range(0, len(data), 2):
+        value = (31 * value + (data[at] << 8 | data[at + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_for(name: str, partition_count: int) -> int:
+    """Find the partition that a group or a transactional id lives in: Kafka's `Utils.abs(name.hashCode) % count`, where
+    the absolute value of the smallest number is 0 (GroupMetadataManager.partitionFor)."""
+    value = java_hash(name)
+    return (0 if value == -(1 << 31) else abs(value)) % partition_count
+
+
+class TopicStorage(Protocol):
+    """The partitions of a coordinator's topic, as this broker has them."""
+
+    def append(self, partition: int, records: bytearray, timeout_ms: int, done: Callable[[ErrorCode], None]) -> None:
+        """Append one batch as the leader. `done` is called once, perhaps before this returns.
+
+        NONE: every replica in sync has it. Any error of Produce otherwise; NOT_LEADER_OR_FOLLOWER when not the leader.
+        """
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
+        """Return batches from `offset` on, the first one whole, the last one perhaps not; and the log end offset.
+
+        Raises KafkaError when there is no such log, OSError or KafkaError when it cannot be read.
+        """
+
+    def log_start_offset(self, partition: int) -> int:
+        """Return the first offset that can be read; raises KafkaError when there is no such log."""
+
+
+class ReplicatedTopicStorage:
+    """A coordinator's topic in this broker's replicas."""
+
+    def __init__(self, replicas: ReplicaManager, topic: str) -> None:
+        self._replicas, self._topic = replicas, topic
+
+    def append(self, partition: int, records: bytearray, timeout_ms: int, done: Callable[[ErrorCode], None]) -> None:
+        """See TopicStorage. A `done` that raises is logged here: the caller of it may be a follower's connection."""
+
+        def guarded(error: ErrorCode) -> None:
+            try:
+                done(error)
+            except Exception:
+                log.exception("%s-%d: what was to follow an append has failed", self._topic, partition)
+
+        try:
+            led = self._replicas.led(self._topic, partition)
+        except KafkaError as error:
+            guarded(error.code)
+            return
+        self._replicas.append_and_wait(led, records, timeout_ms, guarded)
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
+        """See TopicStorage."""
+        replica_log = self._held(partition).log
+        end = replica_log.log_end_offset
+        records = replica_log.read(offset, max_bytes, end, whole_first_batch=True).records
+        if isinstance(records, FileRange):
+            return records.file.pread(records.length, records.position), end
+        return records, end
+
+    def log_start_offset(self, partition: int) -> int:
+        """See TopicStorage."""
+        return self._held(partition).log.log_start_offset
+
+    def _held(self, partition: int) -> Partition:
+        held = self._replicas.partition(self._topic, partition)
+        if isinstance(held, ErrorCode):
+            raise KafkaError(held, f"{self._topic}-{partition} is not held by this broker")
+        return held
+
+
+class Replay(Protocol[T]):
+    """What the batches of a partition amount to."""
+
+    @property
+    def next_offset(self) -> int:
+        """Offset of the first record not seen yet."""
+
+    def steps(self, data: Buffer) -> Iterator[None]:
+        """Take in the whole batches of `data`, pausing now and then. Raises MalformedMessage."""
+
+    def results(self) -> Iterable[T]:
+        """All that lives in the partition."""
+
+
+class OwnedPartitions(Generic[U]):
+    """The partitions of `topic` led by this broker.
+
+    `replay(offset)` makes an empty replay that begins there; `install(partition, result)` is called for each of its
+    results when all of the partition has been read.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        clock: Clock,
+        storage: TopicStorage,
+        load_buffer_bytes: int,
+        replay: Callable[[int], Replay[U]],
+        install: Callable[[int, U], object],
+    ) -> None:
+        self._topic = topic
+        self._clock = clock
+        self._storage = storage
+        self._load_buffer_bytes = load_buffer_bytes
+        self._replay, self._install = replay, install
+        self._epochs: dict[int, int] = {}
+        self._owned: set[int] = set()
+        self._loading: dict[int, Iterator[None]] = {}
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether any partition is still being read."""
+        return bool(self._loading)
+
+    def check(self, partition: int) -> ErrorCode:
+        """NONE when requests for what lives in the partition can be served."""
+        if partition in self._owned:
+            return ErrorCode.NONE
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partition in self._loading else ErrorCode.NOT_COORDINATOR
+
+    def epoch(self, partition: int) -> int:
+        """Return the newest leader epoch known of a partition that is, or was, led here."""
+        return self._epochs[partition]
+
+    def elected(self, partition: int, epoch: int) -> None:
+        """This broker leads the partition in that leader epoch. An older epoch than known is ignored."""
+        if epoch < self._epochs.get(partition, epoch):
+            known = self._epochs[partition]
+            log.info("%s-%d: not loading in epoch %d, %d is known", self._topic, partition, epoch, known)
+            return
+        self._epochs[partition] = epoch
+        if partition not in self._owned and partition not in self._loading:
+            self._begin_to_load(partition)
+
+    def resigned(self, partition: int, epoch: int | None) -> bool:
+        """This broker does not lead the partition any more (None: whatever the epoch); False when it still does."""
+        if epoch is not None:
+            if epoch < self._epochs.get(partition, epoch):
+                return False
+            self._epochs[partition] = epoch
+        self._owned.discard(partition)
+        self._loading.pop(partition, None)
+        return True
+
+    def _begin_to_load(self, partition: int) -> None:
+        loading = self._loading[partition] = self._load(partition)
+        run_in_slices(self._clock, loading, lambda: self._loading.get(partition) is loading)
+
+    def _load(self, partition: int) -> Iterator[None]:
+        """Read all of the partition, hand over what lives there, and own it."""
+        count = 0
+        try:
+            replay = self._replay(self._storage.log_start_offset(partition))
+            yield from self._read(partition, replay)
+        except (KafkaError, MalformedMessage, OSError) as error:
+            log.error("%s-%d cannot be loaded: %s", self._topic, partition, error)
+            del self._loading[partition]
+            return
+        for result in replay.results():
+            self._install(partition, result)
+            count += 1
+            yield
+        del self._loading[partition]
+        self._owned.add(partition)
+        log.info("%s-%d is loaded: %d entries", self._topic, partition, count)
+
+    def _read(self, partition: int, replay: Replay[U]) -> Iterator[None]:
+        while True:
+            offset = replay.next_offset
+            data, end_offset = self._storage.read(partition, offset, self._load_buffer_bytes)
+            yield from replay.steps(data)
+            if not data or replay.next_offset >= end_offset:
+                return
+            if replay.next_offset == offset:
+                raise MalformedMessage(f"no whole batch at offset {offset} in {len(data)} bytes")
+
+
+class Coordinator(Protocol):
+    """The group coordinator, or the transaction coordinator."""
+
+    def on_elected(self, partition: int, epoch: int) -> None:
+        """This broker has become the leader of that partition of the coordinator's topic."""
+
+    def on_resigned(self, partition: int, epoch: int | None) -> None:
+        """It does not lead it any more (None: whatever the epoch)."""
+
+    def on_partitions_deleted(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """The cluster does not have these partitions, of any topics, any more."""
+
+
+class CoordinatorElections:
+    """Passes on to the coordinators what happens to the partitions of their topics. `coordinators`: by topic."""
+
+    def __init__(self) -> None:
+        self.coordinators: Mapping[str, Coordinator] = {}
+
+    def on_elected(self, topic: str, index: int, leader_epoch: int) -> None:
+        """This broker leads that partition from now on."""
+        if topic in self.coordinators:
+            self.coordinators[topic].on_elected(index, leader_epoch)
+
+    def on_resigned(self, topic: str, index: int) -> None:
+        """It does not lead that partition, or not any more."""
+        if topic in self.coordinators:
+            self.coordinators[topic].on_resigned(index, None)
+
+    def on_partitions_deleted(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """The cluster does not have these partitions any more."""
+        for coordinator in self.coordinators.values():
+            coordinator.on_partitions_deleted(partitions)
