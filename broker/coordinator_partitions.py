@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from odradek.broker.replication.manager import ReplicaManager
 from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.protocol.primitives import Buffer
 from odradek.world.clock import Clock

@@ -7,7 +7,7 @@ from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.broker.requests.outcome import Outcome, RequestContext
 from odradek.broker.requests.transaction_services import answered_later, known_to
 from odradek.broker.services import Services
-from odradek.broker.transactions.transaction import Producer
+from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -16,7 +16,7 @@ VERSIONS = (0, 4)
 
 
 def handle(broker: Services, request: AddOffsetsToTxnRequest, context: RequestContext) -> Outcome:
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     partitions = [(CONSUMER_OFFSETS, broker.groups.partition_for(request.group_id))]
 
     def response(error: ErrorCode) -> AddOffsetsToTxnResponse:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from odradek.broker.requests.outcome import Reply, RequestContext
 from odradek.broker.requests.transaction_services import known_to
 from odradek.broker.services import Services
-from odradek.broker.transactions.transaction import Producer, TopicPartition
+from odradek.broker.transactions.transaction_state import ProducerIdentity, TopicPartition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -70,7 +70,7 @@ async def _all(broker: Services, transactions: list[AddPartitionsToTxnTransactio
 def _ask(
     broker: Services, asked: AddPartitionsToTxnTransaction, version: int, answer: Callable[[Answers], object]
 ) -> None:
-    producer = Producer(asked.producer_id, asked.producer_epoch)
+    producer = ProducerIdentity(asked.producer_id, asked.producer_epoch)
     partitions = [(topic.name, index) for topic in asked.topics for index in topic.partitions]
     if asked.verify_only:
         old = version < FIRST_VERSION_WITH_ABORTABLE

@@ -2,7 +2,7 @@
 
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
-from odradek.broker.transactions.records import by_topic
+from odradek.broker.transactions.transaction_records import by_topic
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,

@@ -6,7 +6,7 @@ from functools import partial
 from odradek.broker.requests.outcome import Outcome, RequestContext
 from odradek.broker.requests.transaction_services import answered_later, known_to
 from odradek.broker.services import Services
-from odradek.broker.transactions.transaction import Producer
+from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -15,7 +15,7 @@ VERSIONS = (0, 4)
 
 
 def handle(broker: Services, request: EndTxnRequest, context: RequestContext) -> Outcome:
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
 
     def response(error: ErrorCode) -> EndTxnResponse:
         return EndTxnResponse(error_code=known_to(error, context.api_version))

@@ -10,7 +10,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.producer_state import VerificationGuard
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.tasks.transaction_verification import TransactionVerification
-from odradek.broker.transactions.transaction import Producer, TopicPartition
+from odradek.broker.transactions.transaction_state import ProducerIdentity, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.record_batch import ATTRIBUTES_AT, HEADER, HEADER_BYTES, TRANSACTIONAL_BIT
@@ -21,7 +21,7 @@ PRODUCER_FIELDS = slice(9, 11)
 
 class FirstBatch(NamedTuple):
     partition: TopicPartition
-    producer: Producer
+    producer: ProducerIdentity
     log: Log
     guard: VerificationGuard
 
@@ -38,7 +38,7 @@ def find_first_batches(replicas: ReplicaManager, request: ProduceRequest) -> lis
                 log = replicas.led(topic.name, data.index).log
             except KafkaError:
                 continue
-            producer = Producer(*HEADER.unpack_from(records)[PRODUCER_FIELDS])
+            producer = ProducerIdentity(*HEADER.unpack_from(records)[PRODUCER_FIELDS])
             guard = log.begin_verification(producer.id)
             if guard is not None:
                 found.append(FirstBatch((topic.name, data.index), producer, log, guard))

@@ -9,7 +9,7 @@ from odradek.broker.requests.group_services import LaterReply
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.requests.transaction_services import known_to
 from odradek.broker.services import Services
-from odradek.broker.transactions.transaction import NO_PRODUCER, Producer
+from odradek.broker.transactions.transaction_state import NO_PRODUCER, ProducerIdentity
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -32,7 +32,7 @@ def handle(broker: Services, request: InitProducerIdRequest, context: RequestCon
 
 async def _hand_out(broker: Services) -> Reply:
     try:
-        return Reply(_response(ErrorCode.NONE, Producer(await broker.producer_ids.next(), 0)))
+        return Reply(_response(ErrorCode.NONE, ProducerIdentity(await broker.producer_ids.next(), 0)))
     except KafkaError as error:
         return Reply(_response(error.code))
 
@@ -42,7 +42,7 @@ async def _begin(broker: Services, request: InitProducerIdRequest, transactional
         fresh_producer_id = await broker.producer_ids.next()
     except KafkaError as error:
         return Reply(_response(error.code))
-    expected = None if request.producer_id < 0 else Producer(request.producer_id, request.producer_epoch)
+    expected = None if request.producer_id < 0 else ProducerIdentity(request.producer_id, request.producer_epoch)
     later = LaterReply[InitProducerIdResponse]()
     broker.transactions.initialize(
         transactional_id,
@@ -54,5 +54,5 @@ async def _begin(broker: Services, request: InitProducerIdRequest, transactional
     return await later.arrived()
 
 
-def _response(error: ErrorCode, producer: Producer = NO_PRODUCER) -> InitProducerIdResponse:
+def _response(error: ErrorCode, producer: ProducerIdentity = NO_PRODUCER) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=error, producer_id=producer.id, producer_epoch=producer.epoch)

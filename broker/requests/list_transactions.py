@@ -2,7 +2,7 @@
 
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
-from odradek.broker.transactions.transaction import ONGOING, Snapshot
+from odradek.broker.transactions.transaction_state import ONGOING, TxnState
 from odradek.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -36,7 +36,7 @@ def handle(broker: Services, request: ListTransactionsRequest, context: RequestC
     )
 
 
-def _is_asked_for(state: Snapshot, request: ListTransactionsRequest, now_ms: int) -> bool:
+def _is_asked_for(state: TxnState, request: ListTransactionsRequest, now_ms: int) -> bool:
     if request.producer_id_filters and state.producer.id not in request.producer_id_filters:
         return False
     if request.state_filters and state.status.camel_case not in request.state_filters:

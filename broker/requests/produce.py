@@ -19,7 +19,7 @@ from odradek.broker.requests.first_batches import FirstBatch, find_first_batches
 from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, to_batch
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Silent, Wait
 from odradek.broker.services import Services
-from odradek.broker.transactions.transaction import TopicPartition
+from odradek.broker.transactions.transaction_state import TopicPartition
 from odradek.protocol.compression import ZSTD
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import (

@@ -14,8 +14,8 @@ from functools import partial
 from odradek.broker.cluster.metadata_cache import MetadataCache, Node
 from odradek.broker.cluster.peer import Peer
 from odradek.broker.replication.fetcher_manager import PeerFactory
-from odradek.broker.transactions.ending import Ending
-from odradek.broker.transactions.transaction import TopicPartition
+from odradek.broker.transactions.pending_markers import PendingMarkers
+from odradek.broker.transactions.transaction_state import TopicPartition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -38,7 +38,7 @@ WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 """A newer coordinator has been there: it sees to the rest."""
 
-Marker = tuple[Ending, TopicPartition]
+Marker = tuple[PendingMarkers, TopicPartition]
 
 
 class TransactionMarkers:
@@ -54,9 +54,9 @@ class TransactionMarkers:
         self._tasks: dict[Node, asyncio.Task[None]] = {}
         self._closed = False
 
-    def send(self, ending: Ending) -> None:
+    def send(self, pending: PendingMarkers) -> None:
         """Returns at once. Of at least one partition."""
-        self._route([(ending, partition) for partition in ending.remaining])
+        self._route([(pending, partition) for partition in pending.remaining])
 
     def close(self) -> None:
         self._closed = True
@@ -68,18 +68,18 @@ class TransactionMarkers:
     def _route(self, markers: Iterable[Marker]) -> None:
         """To the leaders, and those without one again later."""
         leaderless = []
-        for ending, (topic, index) in markers:
-            if ending.cancelled or self._closed:
+        for pending, (topic, index) in markers:
+            if pending.cancelled or self._closed:
                 continue
             node = self._metadata.leader_node(topic, index, self._listener)
             if node is not None:
-                self._waiting[node].append((ending, (topic, index)))
+                self._waiting[node].append((pending, (topic, index)))
                 if node not in self._tasks:
                     self._tasks[node] = asyncio.get_running_loop().create_task(self._empty(node))
             elif self._metadata.brokers and self._metadata.partition(topic, index) is None:
-                ending.written((topic, index))  # it has been deleted
+                pending.written((topic, index))  # it has been deleted
             else:
-                leaderless.append((ending, (topic, index)))
+                leaderless.append((pending, (topic, index)))
         self._again(leaderless)
 
     def _again(self, markers: list[Marker]) -> None:
@@ -117,35 +117,35 @@ class TransactionMarkers:
             for result in topic.partitions
         }
         failed = []
-        for ending, partition in sent:
-            error = errors.get((ending.producer.id, *partition))
+        for pending, partition in sent:
+            error = errors.get((pending.producer.id, *partition))
             if error in WRITTEN:
-                ending.written(partition)
+                pending.written(partition)
             elif error in FENCED:
-                log.info("producer %d: markers are left to a newer coordinator: %s", ending.producer.id, error)
-                ending.cancelled = True
+                log.info("producer %d: markers are left to a newer coordinator: %s", pending.producer.id, error)
+                pending.cancelled = True
             else:
-                failed.append((ending, partition))
+                failed.append((pending, partition))
         self._again(failed)
 
 
 def request_of(markers: Iterable[Marker]) -> WriteTxnMarkersRequest:
     """One marker for each transaction, with its partitions by topic."""
-    partitions: dict[Ending, dict[str, list[int]]] = {}
-    for ending, (topic, index) in markers:
-        partitions.setdefault(ending, {}).setdefault(topic, []).append(index)
+    partitions: dict[PendingMarkers, dict[str, list[int]]] = {}
+    for pending, (topic, index) in markers:
+        partitions.setdefault(pending, {}).setdefault(topic, []).append(index)
     return WriteTxnMarkersRequest(
         markers=[
             WritableTxnMarker(
-                producer_id=ending.producer.id,
-                producer_epoch=ending.producer.epoch,
-                transaction_result=ending.committed,
+                producer_id=pending.producer.id,
+                producer_epoch=pending.producer.epoch,
+                transaction_result=pending.committed,
                 topics=[
                     WritableTxnMarkerTopic(name=topic, partition_indexes=sorted(indexes))
                     for topic, indexes in topics.items()
                 ],
-                coordinator_epoch=ending.coordinator_epoch,
+                coordinator_epoch=pending.coordinator_epoch,
             )
-            for ending, topics in partitions.items()
+            for pending, topics in partitions.items()
         ]
     )

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE, MetadataCache, Node
 from odradek.broker.cluster.peer import Peer
 from odradek.broker.replication.fetcher_manager import PeerFactory
-from odradek.broker.transactions.coordinator import TransactionCoordinator
-from odradek.broker.transactions.transaction import Producer, TopicPartition
+from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
+from odradek.broker.transactions.transaction_state import ProducerIdentity, TopicPartition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -59,7 +59,9 @@ class TransactionVerification:
         for _, peer in self._peers.values():
             peer.close()
 
-    async def ask(self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]) -> Verdicts:
+    async def ask(
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
+    ) -> Verdicts:
         """For each partition NONE, or what the producer is to be told."""
         index = self._coordinator.partition_for(transactional_id)
         node = self._metadata.leader_node(TRANSACTION_STATE, index, self._listener)
@@ -73,7 +75,7 @@ class TransactionVerification:
         return {at: TOLD.get(error, error) for at, error in verdicts.items()}
 
     async def _ask_elsewhere(
-        self, node: Node, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+        self, node: Node, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
     ) -> Verdicts:
         topics: dict[str, list[int]] = {}
         for topic, index in partitions:

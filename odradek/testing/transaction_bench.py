@@ -9,9 +9,13 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from odradek.broker.transactions.transaction import NO_PRODUCER_EPOCH, ONGOING, Snapshot
-from odradek.broker.transactions.transaction import Producer as ProducerIdentity
-from odradek.broker.transactions.transaction import Transaction as CoordinatedTransaction
+from odradek.broker.transactions.transaction_state import (
+    NO_PRODUCER_EPOCH,
+    ONGOING,
+    ProducerIdentity,
+    TransactionMetadata,
+    TxnState,
+)
 from odradek.client.cluster import Cluster
 from odradek.client.config import load
 from odradek.client.errors import ClientClosed
@@ -60,17 +64,17 @@ class Model:
     """What brokers keep: the transaction as the real coordinator's rules have it, and what each partition shows."""
 
     def __init__(self) -> None:
-        nobody = Snapshot(ProducerIdentity(40, NO_PRODUCER_EPOCH), 60_000)
-        self.transaction = CoordinatedTransaction("id", nobody)
+        nobody = TxnState(ProducerIdentity(40, NO_PRODUCER_EPOCH), 60_000)
+        self.transaction = TransactionMetadata("id", nobody)
         self.open: dict[int, list[bytes | None]] = {0: [], 1: []}
         self.committed: dict[int, list[bytes | None]] = {0: [], 1: []}
         self.next_sequence: dict[tuple[int, int, int], int] = {}
         self.offsets: dict[TopicPartition, int] = {}
         self.open_offsets: dict[TopicPartition, int] = {}
 
-    def change(self, decided: Snapshot | ErrorCode) -> ErrorCode:
+    def change(self, decided: TxnState | ErrorCode) -> ErrorCode:
         """Written to the log at once; the error of a refusal."""
-        if not isinstance(decided, Snapshot):
+        if not isinstance(decided, TxnState):
             return decided
         self.transaction.complete(decided)
         return ErrorCode.NONE
@@ -89,7 +93,7 @@ class Model:
     def end(self, producer: ProducerIdentity, *, commit: bool) -> ErrorCode:
         """EndTxn, with its markers."""
         decided = self.transaction.end(producer, commit=commit, now_ms=0)
-        if isinstance(decided, Snapshot):
+        if isinstance(decided, TxnState):
             self.change(decided)
             self.mark(commit=commit)
         return decided if isinstance(decided, ErrorCode) else ErrorCode.NONE

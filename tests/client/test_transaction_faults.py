@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.transactions.transaction import NO_PRODUCER_EPOCH, Snapshot
-from odradek.broker.transactions.transaction import Producer as ProducerIdentity
-from odradek.broker.transactions.transaction import Transaction as CoordinatedTransaction
+from odradek.broker.transactions.transaction_state import (
+    NO_PRODUCER_EPOCH,
+    ProducerIdentity,
+    TransactionMetadata,
+    TxnState,
+)
 from odradek.client.errors import AbortRequired
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -168,8 +171,8 @@ def test_a_producer_id_that_was_forgotten_is_replaced_by_the_abort(scripted_brok
     """transactional.id.expiration.ms (KIP-360): there is nothing to end."""
 
     async def work(bench: Bench) -> None:
-        nobody = Snapshot(ProducerIdentity(50, NO_PRODUCER_EPOCH), 60_000)
-        bench.model.transaction = CoordinatedTransaction("id", nobody)
+        nobody = TxnState(ProducerIdentity(50, NO_PRODUCER_EPOCH), 60_000)
+        bench.model.transaction = TransactionMetadata("id", nobody)
         bench.driver.begin()
         bench.send(b"x")
         with pytest.raises(AbortRequired, match="INVALID_PRODUCER_ID_MAPPING"):

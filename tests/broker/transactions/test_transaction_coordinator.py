@@ -5,18 +5,21 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.broker.transactions.config import TransactionConfig
-from odradek.broker.transactions.coordinator import RETRY_BACKOFF_MS, TransactionCoordinator
-from odradek.broker.transactions.ending import Ending
-from odradek.broker.transactions.transaction import (
+from odradek.broker.transactions.pending_markers import PendingMarkers
+from odradek.broker.transactions.transaction_coordinator import (
+    RETRY_BACKOFF_MS,
+    TransactionConfig,
+    TransactionCoordinator,
+)
+from odradek.broker.transactions.transaction_state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
-    Producer,
-    Snapshot,
+    ProducerIdentity,
+    TxnState,
 )
 from odradek.protocol.errors import ErrorCode
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
@@ -65,12 +68,12 @@ class World:
     def __init__(self, clock: VirtualClock, log: Log | None = None) -> None:
         self.clock = clock
         self.log = Log() if log is None else log
-        self.endings: list[Ending] = []
+        self.pending_markers: list[PendingMarkers] = []
         self.coordinator = TransactionCoordinator(clock, self.log, CONFIG, lambda: PARTITIONS, self)
         self.coordinator.start()
 
-    def send(self, ending: Ending) -> None:
-        self.endings.append(ending)
+    def send(self, pending: PendingMarkers) -> None:
+        self.pending_markers.append(pending)
 
     async def elect(self, epoch: int = EPOCH) -> None:
         for partition in range(PARTITIONS):
@@ -82,38 +85,40 @@ class World:
         self.clock.call_later(duration_ms, passed.set)
         await passed.wait()
 
-    def begin(self, expected: Producer | None = None, timeout_ms: int = 60_000) -> tuple[ErrorCode, Producer]:
+    def begin(
+        self, expected: ProducerIdentity | None = None, timeout_ms: int = 60_000
+    ) -> tuple[ErrorCode, ProducerIdentity]:
         [answer] = self.begin_later(expected, timeout_ms)
         return answer
 
     def begin_later(
-        self, expected: Producer | None = None, timeout_ms: int = 60_000
-    ) -> list[tuple[ErrorCode, Producer]]:
-        answers: list[tuple[ErrorCode, Producer]] = []
+        self, expected: ProducerIdentity | None = None, timeout_ms: int = 60_000
+    ) -> list[tuple[ErrorCode, ProducerIdentity]]:
+        answers: list[tuple[ErrorCode, ProducerIdentity]] = []
         self.coordinator.initialize("id", timeout_ms, expected, 7, lambda *answer: answers.append(answer))
         return answers
 
-    def add(self, producer: Producer, *partitions: tuple[str, int]) -> list[ErrorCode]:
+    def add(self, producer: ProducerIdentity, *partitions: tuple[str, int]) -> list[ErrorCode]:
         answers: list[ErrorCode] = []
         self.coordinator.add_partitions("id", producer, partitions or (T0,), answers.append)
         return answers
 
-    def end(self, producer: Producer, *, commit: bool = True) -> list[ErrorCode]:
+    def end(self, producer: ProducerIdentity, *, commit: bool = True) -> list[ErrorCode]:
         answers: list[ErrorCode] = []
         self.coordinator.end("id", producer, commit=commit, answer=answers.append)
         return answers
 
     @property
-    def state(self) -> Snapshot:
+    def state(self) -> TxnState:
         state = self.coordinator.describe("id")
-        assert isinstance(state, Snapshot), state
+        assert isinstance(state, TxnState), state
         return state
 
     def write_markers(self) -> None:
-        endings, self.endings = self.endings, []
-        for ending in endings:
-            for partition in list(ending.remaining):
-                ending.written(partition)
+        pending_markers, self.pending_markers = self.pending_markers, []
+        for pending in pending_markers:
+            for partition in list(pending.remaining):
+                pending.written(partition)
 
 
 def in_world(test: Callable[[World], object]) -> None:
@@ -130,14 +135,14 @@ def in_world(test: Callable[[World], object]) -> None:
 def test_a_transaction_from_beginning_to_end(commit: bool) -> None:
     async def scenario(world: World) -> None:
         error, producer = world.begin()
-        assert (error, producer, world.state.status) == (NONE, Producer(7, 0), EMPTY)
+        assert (error, producer, world.state.status) == (NONE, ProducerIdentity(7, 0), EMPTY)
         assert world.add(producer, T0) == [NONE] and world.add(producer, T1) == [NONE]
         assert world.state.status is ONGOING
         assert world.end(producer, commit=commit) == [NONE]
         assert world.state.status is (PREPARE_COMMIT if commit else PREPARE_ABORT)
-        [ending] = world.endings
-        assert (ending.producer, ending.committed, ending.coordinator_epoch) == (producer, commit, EPOCH)
-        assert ending.remaining == {T0, T1}
+        [pending] = world.pending_markers
+        assert (pending.producer, pending.committed, pending.coordinator_epoch) == (producer, commit, EPOCH)
+        assert pending.remaining == {T0, T1}
         assert world.end(producer, commit=commit) == [ErrorCode.CONCURRENT_TRANSACTIONS]
         world.write_markers()
         assert world.state.status is (COMPLETE_COMMIT if commit else COMPLETE_ABORT)
@@ -159,9 +164,9 @@ def test_nobody_hears_of_what_is_not_in_the_log() -> None:
         world.log.settle()
         assert added == [NONE] and world.state.status is ONGOING
         ended = world.end(producer)
-        assert ended == [] and world.endings == []
+        assert ended == [] and world.pending_markers == []
         world.log.settle()
-        assert ended == [NONE] and len(world.endings) == 1
+        assert ended == [NONE] and len(world.pending_markers) == 1
 
     in_world(scenario)
 
@@ -183,7 +188,7 @@ def test_what_cannot_be_written_is_not_so(error: ErrorCode, told: ErrorCode) -> 
         world.log.error = NONE
         assert world.add(producer) == [NONE]
         world.log.error = error
-        assert world.end(producer) == [told] and world.state.status is ONGOING and world.endings == []
+        assert world.end(producer) == [told] and world.state.status is ONGOING and world.pending_markers == []
         world.log.error = NONE
         assert world.end(producer) == [NONE]
 
@@ -195,12 +200,12 @@ def test_a_successor_aborts_what_is_open_and_fences() -> None:
         _, former = world.begin()
         world.add(former)
         assert world.begin()[0] is ErrorCode.CONCURRENT_TRANSACTIONS
-        [ending] = world.endings
-        assert (ending.producer, ending.committed) == (Producer(7, 1), False)
+        [pending] = world.pending_markers
+        assert (pending.producer, pending.committed) == (ProducerIdentity(7, 1), False)
         assert world.end(former) == [ErrorCode.PRODUCER_FENCED]
         assert world.begin()[0] is ErrorCode.CONCURRENT_TRANSACTIONS
         world.write_markers()
-        assert world.begin() == (NONE, Producer(7, 2))
+        assert world.begin() == (NONE, ProducerIdentity(7, 2))
 
     in_world(scenario)
 
@@ -232,7 +237,7 @@ def test_another_broker_goes_on_where_this_one_was() -> None:
         _, producer = world.begin()
         world.add(producer, T0, T1)
         world.end(producer)
-        [old] = world.endings
+        [old] = world.pending_markers
         world.coordinator.on_resigned(world.coordinator.partition_for("id"), None)
         assert old.cancelled
         assert world.end(producer) == [ErrorCode.NOT_COORDINATOR]
@@ -240,9 +245,9 @@ def test_another_broker_goes_on_where_this_one_was() -> None:
             old.written(partition)
         later = World(world.clock, world.log)
         await later.elect(EPOCH + 1)
-        [ending] = later.endings
-        assert (ending.producer, ending.committed, ending.remaining) == (producer, True, {T0, T1})
-        assert ending.coordinator_epoch == EPOCH + 1
+        [pending] = later.pending_markers
+        assert (pending.producer, pending.committed, pending.remaining) == (producer, True, {T0, T1})
+        assert pending.coordinator_epoch == EPOCH + 1
         later.write_markers()
         assert later.state.status is COMPLETE_COMMIT
         later.coordinator.stop()

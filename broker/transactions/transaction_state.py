@@ -1,7 +1,7 @@
 """One transactional id: what its producer may do now, and what is to be written before it is so.
 
-A decision is either refused with an error, or it is a `Transition`: the next state, which is written to the log and
-becomes true (`complete`) when every replica in sync has it. Until then the transaction has a pending state, and all
+A request is either refused with an error, or decided by the next `TxnState`, which is written to the log and becomes
+true (`complete`) when every replica in sync has it. Until then the transaction has a pending state, and all
 other requests are told to come again. Pure: values in, values out. Source: TransactionMetadata.scala and
 TransactionCoordinator.scala of Kafka 3.9.
 """
@@ -24,7 +24,7 @@ PREPARE_COMMIT, PREPARE_ABORT = TransactionStatus.PREPARE_COMMIT, TransactionSta
 COMPLETE_COMMIT, COMPLETE_ABORT = TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT
 DEAD, PREPARE_EPOCH_FENCE = TransactionStatus.DEAD, TransactionStatus.PREPARE_EPOCH_FENCE
 
-FORMER: dict[TransactionStatus, frozenset[TransactionStatus]] = {
+VALID_PREVIOUS: dict[TransactionStatus, frozenset[TransactionStatus]] = {
     EMPTY: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
     ONGOING: frozenset({ONGOING, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
     PREPARE_COMMIT: frozenset({ONGOING}),
@@ -34,10 +34,11 @@ FORMER: dict[TransactionStatus, frozenset[TransactionStatus]] = {
     DEAD: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
     PREPARE_EPOCH_FENCE: frozenset({ONGOING}),
 }
-"""Which state may come after which (TransactionState.validPreviousStates)."""
-DECIDED = {PREPARE_COMMIT: COMPLETE_COMMIT, PREPARE_ABORT: COMPLETE_ABORT}
-"""Markers are being written; and what follows when all are."""
-AT_REST = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
+"""States from which a state may be entered (TransactionState.validPreviousStates)."""
+PREPARED = {PREPARE_COMMIT: COMPLETE_COMMIT, PREPARE_ABORT: COMPLETE_ABORT}
+"""States in which the end is decided and markers are being written, each with the state that follows them."""
+EXPIRABLE = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
+"""States in which a transactional id may be forgotten (`transactional.id.expiration.ms`)."""
 AGREEING_WITH_END = {
     (COMPLETE_COMMIT, True): ErrorCode.NONE,
     (COMPLETE_ABORT, False): ErrorCode.NONE,
@@ -47,36 +48,36 @@ AGREEING_WITH_END = {
 """Answers to an EndTxn (True: commit) that comes again; in all other states there is nothing to end."""
 
 
-class Producer(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """A producer id and its epoch."""
 
     id: int
     epoch: int
 
 
-NO_PRODUCER = Producer(-1, NO_PRODUCER_EPOCH)
+NO_PRODUCER = ProducerIdentity(-1, NO_PRODUCER_EPOCH)
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What is written of a transactional id."""
+class TxnState:
+    """State of a transactional id, as `__transaction_state` has it."""
 
-    producer: Producer
+    producer: ProducerIdentity
     timeout_ms: int
     status: TransactionStatus = EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     started_ms: int = NO_TIME_MS
     updated_ms: int = NO_TIME_MS
-    former: Producer = NO_PRODUCER
+    former: ProducerIdentity = NO_PRODUCER
     """Before the last bump that the producer itself asked for: it may ask again. Not written."""
 
 
 @dataclass(slots=True)
-class Transaction:
-    """`state` is what the log has; `pending` what is on its way there."""
+class TransactionMetadata:
+    """A transactional id. `state` is what the log has; `pending` the status that is on its way there."""
 
     transactional_id: str
-    state: Snapshot
+    state: TxnState
     pending: TransactionStatus | None = None
     fence_failed: bool = False
     """An epoch was given away for an abort that could not be written: the next attempt takes the same one."""
@@ -84,32 +85,32 @@ class Transaction:
     # begin
 
     def initialize(
-        self, timeout_ms: int, expected: Producer | None, fresh_producer_id: int, now_ms: int
-    ) -> Snapshot | ErrorCode:
-        """InitProducerId by somebody who starts, or who names the producer that he was (KIP-360).
+        self, timeout_ms: int, expected: ProducerIdentity | None, fresh_producer_id: int, now_ms: int
+    ) -> TxnState | ErrorCode:
+        """InitProducerId by a producer that starts, or by one that names its former id and epoch (KIP-360).
 
         CONCURRENT_TRANSACTIONS while another change is under way, or in a transaction, which then is to be aborted.
         """
         state = self.state
-        if self.pending is not None or state.status in DECIDED:
+        if self.pending is not None or state.status in PREPARED:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if expected is not None and not self._may_be(expected):
             return ErrorCode.PRODUCER_FENCED
         if state.status is ONGOING:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if is_exhausted(state.producer.epoch) and (expected is None or expected.epoch == state.producer.epoch):
-            producer, former = Producer(fresh_producer_id, 0), state.producer
+            producer, former = ProducerIdentity(fresh_producer_id, 0), state.producer
         elif expected is None:
-            producer, former = Producer(state.producer.id, state.producer.epoch + 1), NO_PRODUCER
+            producer, former = ProducerIdentity(state.producer.id, state.producer.epoch + 1), NO_PRODUCER
         elif state.producer.epoch in (NO_PRODUCER_EPOCH, expected.epoch):
-            producer, former = Producer(state.producer.id, state.producer.epoch + 1), state.producer
+            producer, former = ProducerIdentity(state.producer.id, state.producer.epoch + 1), state.producer
         elif expected.epoch == state.former.epoch:
             producer, former = state.producer, state.former  # again: the answer to the bump was lost
         else:
             return ErrorCode.PRODUCER_FENCED
-        return self._becomes(Snapshot(producer, timeout_ms, EMPTY, updated_ms=now_ms, former=former))
+        return self._becomes(TxnState(producer, timeout_ms, EMPTY, updated_ms=now_ms, former=former))
 
-    def _may_be(self, expected: Producer) -> bool:
+    def _may_be(self, expected: ProducerIdentity) -> bool:
         """The producer that the id belongs to, or the one before whose epochs were used up; a new id was nobody's."""
         state = self.state
         return (
@@ -118,13 +119,15 @@ class Transaction:
             or (expected.id == state.former.id and is_exhausted(expected.epoch))
         )
 
-    def add(self, producer: Producer, partitions: Iterable[TopicPartition], now_ms: int) -> Snapshot | ErrorCode:
+    def add(
+        self, producer: ProducerIdentity, partitions: Iterable[TopicPartition], now_ms: int
+    ) -> TxnState | ErrorCode:
         """AddPartitionsToTxn: NONE when all are in it already."""
         error = self._check_producer(producer)
         if error is not ErrorCode.NONE:
             return error
         state, added = self.state, frozenset(partitions)
-        if self.pending is not None or state.status in DECIDED:
+        if self.pending is not None or state.status in PREPARED:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if state.status is ONGOING and added <= state.partitions:
             return ErrorCode.NONE
@@ -135,7 +138,7 @@ class Transaction:
             )
         )
 
-    def verify(self, producer: Producer, partition: TopicPartition, not_in_it: ErrorCode) -> ErrorCode:
+    def verify(self, producer: ProducerIdentity, partition: TopicPartition, not_in_it: ErrorCode) -> ErrorCode:
         """Whether the producer may write to the partition now (KIP-890); `not_in_it` when it has not been added.
 
         A change that is on its way does not matter: if it is the end, a marker will overtake what is written.
@@ -143,18 +146,18 @@ class Transaction:
         error = self._check_producer(producer)
         if error is not ErrorCode.NONE:
             return error
-        if self.state.status in DECIDED:
+        if self.state.status in PREPARED:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         return ErrorCode.NONE if partition in self.state.partitions else not_in_it
 
-    def _check_producer(self, producer: Producer) -> ErrorCode:
+    def _check_producer(self, producer: ProducerIdentity) -> ErrorCode:
         if producer.id != self.state.producer.id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         return ErrorCode.NONE if producer.epoch == self.state.producer.epoch else ErrorCode.PRODUCER_FENCED
 
     # end
 
-    def end(self, producer: Producer, *, commit: bool, now_ms: int) -> Snapshot | ErrorCode:
+    def end(self, producer: ProducerIdentity, *, commit: bool, now_ms: int) -> TxnState | ErrorCode:
         """EndTxn by the producer: NONE when it has ended so already."""
         error = self._check_producer(producer)
         if error is not ErrorCode.NONE:
@@ -165,25 +168,25 @@ class Transaction:
             return AGREEING_WITH_END.get((self.state.status, commit), ErrorCode.INVALID_TXN_STATE)
         return self._becomes(replace(self.state, status=PREPARE_COMMIT if commit else PREPARE_ABORT, updated_ms=now_ms))
 
-    def fence_and_abort(self, now_ms: int) -> Snapshot | ErrorCode:
+    def fence_and_abort(self, now_ms: int) -> TxnState | ErrorCode:
         """Abort it without its producer, who is fenced by a higher epoch: it took too long, or has a successor."""
         if self.pending is not None or self.state.status is not ONGOING:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         producer = self.state.producer
         if not self.fence_failed and producer.epoch < LARGEST_EPOCH:
-            producer = Producer(producer.id, producer.epoch + 1)
+            producer = ProducerIdentity(producer.id, producer.epoch + 1)
         return self._becomes(
             replace(self.state, producer=producer, former=NO_PRODUCER, status=PREPARE_ABORT, updated_ms=now_ms)
         )
 
-    def markers_written(self, now_ms: int) -> Snapshot:
+    def markers_written(self, now_ms: int) -> TxnState:
         """All partitions know the decision: nothing is left to do."""
         state = self.state
-        return self._becomes(replace(state, status=DECIDED[state.status], partitions=frozenset(), updated_ms=now_ms))
+        return self._becomes(replace(state, status=PREPARED[state.status], partitions=frozenset(), updated_ms=now_ms))
 
     def forget(self) -> None:
-        """Its tombstone is on its way: `complete` is not called for it."""
-        assert self.pending is None and self.state.status in FORMER[DEAD], (self.state.status, self.pending)
+        """Note that the id's tombstone is on its way; `complete` is not called for that."""
+        assert self.pending is None and self.state.status in VALID_PREVIOUS[DEAD], (self.state.status, self.pending)
         self.pending = DEAD
 
     def is_overdue(self, now_ms: int) -> bool:
@@ -194,23 +197,26 @@ class Transaction:
     def is_forgotten(self, now_ms: int, expiration_ms: int) -> bool:
         """Whether nobody has used the id for so long."""
         state = self.state
-        return self.pending is None and state.status in AT_REST and now_ms - state.updated_ms >= expiration_ms
+        return self.pending is None and state.status in EXPIRABLE and now_ms - state.updated_ms >= expiration_ms
 
     # the log
 
-    def _becomes(self, next_state: Snapshot) -> Snapshot:
-        assert self.state.status in FORMER[next_state.status], (self.state.status, next_state.status)
+    def _becomes(self, next_state: TxnState) -> TxnState:
+        assert self.state.status in VALID_PREVIOUS[next_state.status], (self.state.status, next_state.status)
         self.pending = next_state.status
         return next_state
 
-    def complete(self, next_state: Snapshot) -> None:
-        """It is in the log of every replica in sync."""
+    def complete(self, next_state: TxnState) -> None:
+        """The next state is in the log of every replica in sync."""
         assert self.pending is next_state.status, (self.transactional_id, self.pending, next_state)
         self.pending, self.fence_failed = None, False
         self.state = next_state
 
-    def fail(self, next_state: Snapshot) -> None:
-        """It is not, or nobody knows."""
+    def fail(self, next_state: TxnState) -> None:
+        """The next state was not written, or nobody knows: the present one stays.
+
+        An epoch given away to fence a producer is kept, so that the next attempt takes the same one.
+        """
         assert self.pending is next_state.status, (self.transactional_id, self.pending, next_state)
         self.pending = None
         if next_state.producer.epoch > self.state.producer.epoch and next_state.status is PREPARE_ABORT:

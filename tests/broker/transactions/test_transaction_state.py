@@ -2,8 +2,8 @@
 
 import pytest
 
-from odradek.broker.transactions.records import read_value, value_of
-from odradek.broker.transactions.transaction import (
+from odradek.broker.transactions.transaction_records import read_value, value_of
+from odradek.broker.transactions.transaction_state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
@@ -13,27 +13,29 @@ from odradek.broker.transactions.transaction import (
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
-    Producer,
-    Snapshot,
-    Transaction,
+    ProducerIdentity,
+    TransactionMetadata,
+    TxnState,
 )
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transaction_state import TransactionStatus
 
-P, FRESH = Producer(7, 3), 99
+P, FRESH = ProducerIdentity(7, 3), 99
 T0, T1 = ("t", 0), ("t", 1)
 NOW, TIMEOUT = 1_000_000, 60_000
 CONCURRENT, INVALID_STATE = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.INVALID_TXN_STATE
 FENCED, NONE = ErrorCode.PRODUCER_FENCED, ErrorCode.NONE
 
 
-def transaction(status: TransactionStatus, producer: Producer = P, former: Producer = NO_PRODUCER) -> Transaction:
+def transaction(
+    status: TransactionStatus, producer: ProducerIdentity = P, former: ProducerIdentity = NO_PRODUCER
+) -> TransactionMetadata:
     open_or_decided = status in (ONGOING, PREPARE_COMMIT, PREPARE_ABORT)
     partitions = frozenset({T0}) if open_or_decided else frozenset()
-    return Transaction("id", Snapshot(producer, TIMEOUT, status, partitions, NOW - 10, NOW - 5, former))
+    return TransactionMetadata("id", TxnState(producer, TIMEOUT, status, partitions, NOW - 10, NOW - 5, former))
 
 
-def outcome(decided: Snapshot | ErrorCode) -> object:
+def outcome(decided: TxnState | ErrorCode) -> object:
     return decided if isinstance(decided, ErrorCode) else decided.status
 
 
@@ -61,7 +63,7 @@ def test_what_is_asked_in_which_state(
 @pytest.mark.parametrize("status", [EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT])
 def test_while_a_change_is_on_its_way_everybody_comes_again(status: TransactionStatus) -> None:
     one = transaction(status)
-    assert isinstance(one.add(P, [T1], NOW), Snapshot)
+    assert isinstance(one.add(P, [T1], NOW), TxnState)
     assert one.add(P, [T1], NOW) is CONCURRENT
     assert one.initialize(TIMEOUT, None, FRESH, NOW) is CONCURRENT
     assert one.end(P, commit=True, now_ms=NOW) is CONCURRENT
@@ -73,12 +75,12 @@ def test_while_a_change_is_on_its_way_everybody_comes_again(status: TransactionS
 @pytest.mark.parametrize(
     ("producer", "error"),
     [
-        (Producer(8, 3), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        (Producer(7, 2), FENCED),
-        (Producer(7, 4), FENCED),
+        (ProducerIdentity(8, 3), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ProducerIdentity(7, 2), FENCED),
+        (ProducerIdentity(7, 4), FENCED),
     ],
 )
-def test_another_producer_is_refused(producer: Producer, error: ErrorCode) -> None:
+def test_another_producer_is_refused(producer: ProducerIdentity, error: ErrorCode) -> None:
     one = transaction(ONGOING)
     assert one.add(producer, [T1], NOW) is error
     assert one.end(producer, commit=True, now_ms=NOW) is error
@@ -93,17 +95,17 @@ LAST = LARGEST_EPOCH - 1
 @pytest.mark.parametrize(
     ("now", "former", "expected", "becomes"),
     [
-        (P, NO_PRODUCER, None, Producer(7, 4)),
-        (Producer(FRESH, NO_PRODUCER_EPOCH), NO_PRODUCER, None, Producer(FRESH, 0)),
-        (Producer(FRESH, NO_PRODUCER_EPOCH), NO_PRODUCER, Producer(1, 5), Producer(FRESH, 0)),
-        (P, NO_PRODUCER, P, Producer(7, 4)),
-        (P, Producer(7, 2), Producer(7, 2), P),
-        (P, NO_PRODUCER, Producer(7, 2), FENCED),
-        (P, NO_PRODUCER, Producer(8, 3), FENCED),
-        (Producer(7, LAST), NO_PRODUCER, None, Producer(FRESH, 0)),
-        (Producer(7, LAST), NO_PRODUCER, Producer(7, LAST), Producer(FRESH, 0)),
-        (Producer(7, LAST), NO_PRODUCER, Producer(7, 5), FENCED),
-        (Producer(FRESH, 0), Producer(7, LAST), Producer(7, LAST), Producer(FRESH, 0)),
+        (P, NO_PRODUCER, None, ProducerIdentity(7, 4)),
+        (ProducerIdentity(FRESH, NO_PRODUCER_EPOCH), NO_PRODUCER, None, ProducerIdentity(FRESH, 0)),
+        (ProducerIdentity(FRESH, NO_PRODUCER_EPOCH), NO_PRODUCER, ProducerIdentity(1, 5), ProducerIdentity(FRESH, 0)),
+        (P, NO_PRODUCER, P, ProducerIdentity(7, 4)),
+        (P, ProducerIdentity(7, 2), ProducerIdentity(7, 2), P),
+        (P, NO_PRODUCER, ProducerIdentity(7, 2), FENCED),
+        (P, NO_PRODUCER, ProducerIdentity(8, 3), FENCED),
+        (ProducerIdentity(7, LAST), NO_PRODUCER, None, ProducerIdentity(FRESH, 0)),
+        (ProducerIdentity(7, LAST), NO_PRODUCER, ProducerIdentity(7, LAST), ProducerIdentity(FRESH, 0)),
+        (ProducerIdentity(7, LAST), NO_PRODUCER, ProducerIdentity(7, 5), FENCED),
+        (ProducerIdentity(FRESH, 0), ProducerIdentity(7, LAST), ProducerIdentity(7, LAST), ProducerIdentity(FRESH, 0)),
     ],
     ids=[
         "a start", "a new id", "an id that was forgotten", "a bump", "a bump again", "a zombie", "somebody else",
@@ -111,40 +113,43 @@ LAST = LARGEST_EPOCH - 1
     ],
 )  # fmt: skip
 def test_who_the_producer_is_to_be(
-    now: Producer, former: Producer, expected: Producer | None, becomes: Producer | ErrorCode
+    now: ProducerIdentity,
+    former: ProducerIdentity,
+    expected: ProducerIdentity | None,
+    becomes: ProducerIdentity | ErrorCode,
 ) -> None:
     decided = transaction(EMPTY, now, former).initialize(TIMEOUT, expected, FRESH, NOW)
-    assert (decided.producer if isinstance(decided, Snapshot) else decided) == becomes
+    assert (decided.producer if isinstance(decided, TxnState) else decided) == becomes
 
 
 def test_partitions_are_added_to_what_is_there() -> None:
     one = transaction(ONGOING)
     assert one.add(P, [T0], NOW) is NONE
     added = one.add(P, [T0, T1], NOW)
-    assert isinstance(added, Snapshot) and added.partitions == {T0, T1} and added.started_ms == NOW - 10
+    assert isinstance(added, TxnState) and added.partitions == {T0, T1} and added.started_ms == NOW - 10
     one.complete(added)
     assert one.verify(P, T1, INVALID_STATE) is NONE
     assert one.verify(P, ("t", 2), INVALID_STATE) is INVALID_STATE
     begun = transaction(COMPLETE_ABORT).add(P, [T1], NOW)
-    assert isinstance(begun, Snapshot) and begun.partitions == {T1} and begun.started_ms == NOW
+    assert isinstance(begun, TxnState) and begun.partitions == {T1} and begun.started_ms == NOW
 
 
 def test_an_abort_without_the_producer_takes_one_epoch_however_often_it_fails() -> None:
     one = transaction(ONGOING)
     for _ in range(3):
         decided = one.fence_and_abort(NOW)
-        assert isinstance(decided, Snapshot) and decided.producer == Producer(7, 4)
+        assert isinstance(decided, TxnState) and decided.producer == ProducerIdentity(7, 4)
         one.fail(decided)
         assert one.add(P, [T1], NOW) is FENCED
     decided = one.fence_and_abort(NOW)
-    assert isinstance(decided, Snapshot)
+    assert isinstance(decided, TxnState)
     one.complete(decided)
-    assert (one.state.status, one.state.producer, one.fence_failed) == (PREPARE_ABORT, Producer(7, 4), False)
+    assert (one.state.status, one.state.producer, one.fence_failed) == (PREPARE_ABORT, ProducerIdentity(7, 4), False)
 
 
 def test_the_last_epoch_is_for_fencing() -> None:
-    decided = transaction(ONGOING, Producer(7, LAST)).fence_and_abort(NOW)
-    assert isinstance(decided, Snapshot) and decided.producer == Producer(7, LARGEST_EPOCH)
+    decided = transaction(ONGOING, ProducerIdentity(7, LAST)).fence_and_abort(NOW)
+    assert isinstance(decided, TxnState) and decided.producer == ProducerIdentity(7, LARGEST_EPOCH)
 
 
 @pytest.mark.parametrize("status", [PREPARE_COMMIT, PREPARE_ABORT])

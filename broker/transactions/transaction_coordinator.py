@@ -1,4 +1,4 @@
-"""The transaction coordinator of one broker: carries out what the rules of `transaction` decide.
+"""The transaction coordinator of one broker: carries out what the rules of `transaction_state` decide.
 
 A change is written to `__transaction_state` with acks=all before anybody hears of it. A decision to commit or abort is
 answered as soon as it is in the log: from then on it is carried out whatever happens, by this coordinator or by the one
@@ -8,23 +8,22 @@ call returns. Used on the loop only.
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from odradek.broker.coordinator_partitions import OwnedPartitions, TopicStorage, partition_for
-from odradek.broker.transactions.config import TransactionConfig
-from odradek.broker.transactions.ending import Ending, MarkerSender
-from odradek.broker.transactions.records import batch_of
-from odradek.broker.transactions.replay import Replay
-from odradek.broker.transactions.transaction import (
-    DECIDED,
+from odradek.broker.transactions.pending_markers import MarkerSender, PendingMarkers
+from odradek.broker.transactions.transaction_records import TransactionReplay, batch_of
+from odradek.broker.transactions.transaction_state import (
     NO_PRODUCER,
     NO_PRODUCER_EPOCH,
     ONGOING,
     PREPARE_COMMIT,
-    Producer,
-    Snapshot,
+    PREPARED,
+    ProducerIdentity,
     TopicPartition,
-    Transaction,
+    TransactionMetadata,
+    TxnState,
 )
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer
@@ -46,7 +45,18 @@ APPEND_ERRORS = {
 """What a client is told when an append fails; anything else is UNKNOWN_SERVER_ERROR (TransactionStateManager.scala)."""
 
 Answer = Callable[[ErrorCode], object]
-InitializeAnswer = Callable[[ErrorCode, Producer], object]
+InitializeAnswer = Callable[[ErrorCode, ProducerIdentity], object]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """Settings of the transaction coordinator, by Kafka's names and with Kafka's defaults."""
+
+    transaction_max_timeout_ms: int = 900_000
+    transactional_id_expiration_ms: int = 7 * 24 * 3600 * 1000
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
+    transaction_state_log_load_buffer_size: int = 5 * 1024 * 1024
 
 
 class TransactionCoordinator:
@@ -70,11 +80,11 @@ class TransactionCoordinator:
             clock,
             storage,
             config.transaction_state_log_load_buffer_size,
-            Replay,
+            TransactionReplay,
             self._install,
         )
-        self._transactions: dict[str, Transaction] = {}
-        self._endings: dict[str, Ending] = {}
+        self._transactions: dict[str, TransactionMetadata] = {}
+        self._pending_markers: dict[str, PendingMarkers] = {}
         self._timers: dict[str, Timer] = {}
         self._active = False
 
@@ -127,7 +137,7 @@ class TransactionCoordinator:
         self,
         transactional_id: str,
         timeout_ms: int,
-        expected: Producer | None,
+        expected: ProducerIdentity | None,
         fresh_producer_id: int,
         answer: InitializeAnswer,
     ) -> None:
@@ -140,10 +150,10 @@ class TransactionCoordinator:
             return
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
-            nobody = Snapshot(Producer(fresh_producer_id, NO_PRODUCER_EPOCH), timeout_ms)
-            transaction = self._transactions[transactional_id] = Transaction(transactional_id, nobody)
+            nobody = TxnState(ProducerIdentity(fresh_producer_id, NO_PRODUCER_EPOCH), timeout_ms)
+            transaction = self._transactions[transactional_id] = TransactionMetadata(transactional_id, nobody)
         decided = transaction.initialize(timeout_ms, expected, fresh_producer_id, self._clock.now_ms())
-        if isinstance(decided, Snapshot):
+        if isinstance(decided, TxnState):
             producer = decided.producer
             self._store(transaction, decided, lambda stored: answer(stored, NO_PRODUCER if stored else producer))
             return
@@ -152,39 +162,44 @@ class TransactionCoordinator:
         answer(decided, NO_PRODUCER)
 
     def add_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], answer: Answer
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+        answer: Answer,
     ) -> None:
         """AddPartitionsToTxn, AddOffsetsToTxn: begins a transaction when none is open."""
         transaction = self._find(transactional_id)
         if isinstance(transaction, ErrorCode):
             answer(transaction)
         else:
-            self._obey(transaction, transaction.add(producer, partitions, self._clock.now_ms()), answer)
+            self._carry_out(transaction, transaction.add(producer, partitions, self._clock.now_ms()), answer)
 
     def verify(
-        self, transactional_id: str, producer: Producer, partition: TopicPartition, not_in_it: ErrorCode
+        self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition, not_in_it: ErrorCode
     ) -> ErrorCode:
         """Whether the producer may write there now."""
         transaction = self._find(transactional_id)
         return transaction if isinstance(transaction, ErrorCode) else transaction.verify(producer, partition, not_in_it)
 
-    def end(self, transactional_id: str, producer: Producer, *, commit: bool, answer: Answer) -> None:
+    def end(self, transactional_id: str, producer: ProducerIdentity, *, commit: bool, answer: Answer) -> None:
         """EndTxn: answered when the decision is in the log, before the markers are written."""
         transaction = self._find(transactional_id)
         if isinstance(transaction, ErrorCode):
             answer(transaction)
         else:
-            self._obey(transaction, transaction.end(producer, commit=commit, now_ms=self._clock.now_ms()), answer)
+            now_ms = self._clock.now_ms()
+            self._carry_out(transaction, transaction.end(producer, commit=commit, now_ms=now_ms), answer)
 
-    def describe(self, transactional_id: str) -> Snapshot | ErrorCode:
+    def describe(self, transactional_id: str) -> TxnState | ErrorCode:
         """DescribeTransactions, for one id: TRANSACTIONAL_ID_NOT_FOUND when there is none."""
         transaction = self._find(transactional_id)
-        if isinstance(transaction, Transaction):
+        if isinstance(transaction, TransactionMetadata):
             return transaction.state
         unknown = transaction is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if unknown else transaction
 
-    def all(self) -> tuple[ErrorCode, list[tuple[str, Snapshot]]]:
+    def all(self) -> tuple[ErrorCode, list[tuple[str, TxnState]]]:
         """ListTransactions: this broker's, as far as they are loaded."""
         if not self._active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
@@ -194,19 +209,19 @@ class TransactionCoordinator:
 
     # inside
 
-    def _find(self, transactional_id: str) -> Transaction | ErrorCode:
+    def _find(self, transactional_id: str) -> TransactionMetadata | ErrorCode:
         error = self.check(transactional_id)
         if error is not ErrorCode.NONE:
             return error
         return self._transactions.get(transactional_id, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
-    def _obey(self, transaction: Transaction, decided: Snapshot | ErrorCode, answer: Answer) -> None:
-        if isinstance(decided, Snapshot):
+    def _carry_out(self, transaction: TransactionMetadata, decided: TxnState | ErrorCode, answer: Answer) -> None:
+        if isinstance(decided, TxnState):
             self._store(transaction, decided, answer)
         else:
             answer(decided)
 
-    def _store(self, transaction: Transaction, state: Snapshot, answer: Answer) -> None:
+    def _store(self, transaction: TransactionMetadata, state: TxnState, answer: Answer) -> None:
         """Write the state, then let it be so, then answer, and then do what follows from it."""
 
         def done(error: ErrorCode) -> None:
@@ -220,36 +235,38 @@ class TransactionCoordinator:
                 return
             transaction.complete(state)
             answer(ErrorCode.NONE)
-            if state.status in DECIDED:
+            if state.status in PREPARED:
                 self._send_markers(transaction)
 
         self._append(transaction, state, done)
 
-    def _append(self, transaction: Transaction, state: Snapshot | None, done: Callable[[ErrorCode], None]) -> None:
+    def _append(
+        self, transaction: TransactionMetadata, state: TxnState | None, done: Callable[[ErrorCode], None]
+    ) -> None:
         batch = batch_of(transaction.transactional_id, state, self._clock.now_ms())
         self._storage.append(self.partition_for(transaction.transactional_id), batch, APPEND_TIMEOUT_MS, done)
 
-    def _send_markers(self, transaction: Transaction) -> None:
+    def _send_markers(self, transaction: TransactionMetadata) -> None:
         state, transactional_id = transaction.state, transaction.transactional_id
-        ending = Ending(
+        pending = PendingMarkers(
             state.producer,
             state.status is PREPARE_COMMIT,
             self._partitions.epoch(self.partition_for(transactional_id)),
             set(state.partitions),
             partial(self._markers_written, transaction),
         )
-        self._endings[transactional_id] = ending
-        if ending.remaining:
-            self._markers.send(ending)
+        self._pending_markers[transactional_id] = pending
+        if pending.remaining:
+            self._markers.send(pending)
         else:
-            ending.done()
+            pending.done()
 
-    def _markers_written(self, transaction: Transaction) -> None:
+    def _markers_written(self, transaction: TransactionMetadata) -> None:
         """Everybody knows: the transaction is over. What stands in the way is tried again for as long as it is ours."""
         transactional_id = transaction.transactional_id
         if self._transactions.get(transactional_id) is not transaction:
             return
-        self._endings.pop(transactional_id, None)
+        self._pending_markers.pop(transactional_id, None)
 
         def stored(error: ErrorCode) -> None:
             if error not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
@@ -257,25 +274,25 @@ class TransactionCoordinator:
 
         self._store(transaction, transaction.markers_written(self._clock.now_ms()), stored)
 
-    def _fence_and_abort(self, transaction: Transaction) -> None:
+    def _fence_and_abort(self, transaction: TransactionMetadata) -> None:
         decided = transaction.fence_and_abort(self._clock.now_ms())
-        if isinstance(decided, Snapshot):
+        if isinstance(decided, TxnState):
             self._store(transaction, decided, lambda error: None)
 
-    def _install(self, partition: int, transaction: Transaction) -> None:
+    def _install(self, partition: int, transaction: TransactionMetadata) -> None:
         self._transactions[transaction.transactional_id] = transaction
-        if transaction.state.status in DECIDED:
+        if transaction.state.status in PREPARED:
             self._send_markers(transaction)
 
     def _unload(self, transactional_id: str) -> None:
         del self._transactions[transactional_id]
-        ending = self._endings.pop(transactional_id, None)
-        if ending is not None:
-            ending.cancelled = True
+        pending = self._pending_markers.pop(transactional_id, None)
+        if pending is not None:
+            pending.cancelled = True
 
     # time
 
-    def _every(self, interval_ms: int, look_at: Callable[[Transaction], object]) -> None:
+    def _every(self, interval_ms: int, look_at: Callable[[TransactionMetadata], object]) -> None:
         """Look at every transaction, again and again."""
 
         def steps() -> Iterator[None]:
@@ -292,12 +309,12 @@ class TransactionCoordinator:
 
         plan()
 
-    def _abort_if_overdue(self, transaction: Transaction) -> None:
+    def _abort_if_overdue(self, transaction: TransactionMetadata) -> None:
         if transaction.is_overdue(self._clock.now_ms()):
             log.info("%s: aborted, it was open for too long", transaction.transactional_id)
             self._fence_and_abort(transaction)
 
-    def _forget_if_expired(self, transaction: Transaction) -> None:
+    def _forget_if_expired(self, transaction: TransactionMetadata) -> None:
         if not transaction.is_forgotten(self._clock.now_ms(), self._config.transactional_id_expiration_ms):
             return
         transaction.forget()

@@ -1,7 +1,17 @@
-"""Keys and values of the records in `__transaction_state`, written as Kafka 3.9 writes them without KIP-890's second
-part: key and value of version 0."""
+"""Keys and values of the records in `__transaction_state`, and transactional ids read back from its batches.
 
-from odradek.broker.transactions.transaction import EMPTY, Producer, Snapshot, TopicPartition
+Written as Kafka 3.9 writes them without KIP-890's second part: key and value of version 0.
+"""
+
+from collections.abc import Iterator
+
+from odradek.broker.transactions.transaction_state import (
+    EMPTY,
+    ProducerIdentity,
+    TopicPartition,
+    TransactionMetadata,
+    TxnState,
+)
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.transaction_state import (
     PartitionsSchema,
@@ -10,13 +20,14 @@ from odradek.protocol.messages.transaction_state import (
     TransactionStatus,
 )
 from odradek.protocol.primitives import Buffer
-from odradek.protocol.records import encode_batch
+from odradek.protocol.record_batch import batches
+from odradek.protocol.records import decode_records, encode_batch
 from odradek.protocol.versioned import decode_versioned, encode_versioned, version_of
 
 VERSION = 0
 
 
-def batch_of(transactional_id: str, state: Snapshot | None, now_ms: int) -> bytearray:
+def batch_of(transactional_id: str, state: TxnState | None, now_ms: int) -> bytearray:
     """One record; None is the tombstone that ends the id."""
     value = None if state is None else value_of(state)
     return encode_batch(0, [now_ms], [key_of(transactional_id)], [value])
@@ -26,7 +37,7 @@ def key_of(transactional_id: str) -> bytes:
     return encode_versioned(TransactionLogKey(transactional_id=transactional_id), VERSION)
 
 
-def value_of(state: Snapshot) -> bytes:
+def value_of(state: TxnState) -> bytes:
     value = TransactionLogValue(
         producer_id=state.producer.id,
         producer_epoch=state.producer.epoch,
@@ -53,13 +64,13 @@ def read_key(data: Buffer) -> str | None:
     return decode_versioned(TransactionLogKey, data)[1].transactional_id
 
 
-def read_value(data: Buffer) -> Snapshot:
+def read_value(data: Buffer) -> TxnState:
     """Raises MalformedMessage."""
     value = decode_versioned(TransactionLogValue, data)[1]
     if value.transaction_status not in TransactionStatus._value2member_map_:
         raise MalformedMessage(f"transaction status {value.transaction_status}")
-    return Snapshot(
-        producer=Producer(value.producer_id, value.producer_epoch),
+    return TxnState(
+        producer=ProducerIdentity(value.producer_id, value.producer_epoch),
         timeout_ms=value.transaction_timeout_ms,
         status=TransactionStatus(value.transaction_status),
         partitions=frozenset(
@@ -68,3 +79,36 @@ def read_value(data: Buffer) -> Snapshot:
         started_ms=value.transaction_start_timestamp_ms,
         updated_ms=value.transaction_last_update_timestamp_ms,
     )
+
+
+class TransactionReplay:
+    """What the batches seen so far amount to. `next_offset`: of the first record not seen yet."""
+
+    def __init__(self, next_offset: int) -> None:
+        self.next_offset = next_offset
+        self._states: dict[str, TxnState] = {}
+
+    def steps(self, data: Buffer) -> Iterator[None]:
+        """Take in the whole batches of `data`, pausing after each. Raises MalformedMessage."""
+        for position, header in batches(data, allow_partial_tail=True):
+            if not header.is_control:
+                records = decode_records(data, position)
+                for offset, key, value in zip(records.offsets, records.keys, records.values, strict=True):
+                    self._take(offset, key, value)
+            self.next_offset = header.next_offset
+            yield
+
+    def results(self) -> Iterator[TransactionMetadata]:
+        for transactional_id, state in self._states.items():
+            yield TransactionMetadata(transactional_id, state)
+
+    def _take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
+        if key is None:
+            raise MalformedMessage(f"record {offset} has no key")
+        transactional_id = read_key(key)
+        if transactional_id is None:
+            return
+        if value is None:
+            self._states.pop(transactional_id, None)
+        else:
+            self._states[transactional_id] = read_value(value)

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from odradek.broker.transactions.transaction import Producer, TopicPartition
+from odradek.broker.transactions.transaction_state import ProducerIdentity, TopicPartition
 
 
 @dataclass(eq=False, slots=True)
-class Ending:
+class PendingMarkers:
     """`done` is called once, when a marker is in every partition, unless it was cancelled before."""
 
-    producer: Producer
+    producer: ProducerIdentity
     committed: bool
     coordinator_epoch: int
     remaining: set[TopicPartition]
@@ -30,5 +30,5 @@ class Ending:
 class MarkerSender(Protocol):
     """Takes markers to the leaders of partitions, as often as it needs."""
 
-    def send(self, ending: Ending) -> None:
+    def send(self, pending: PendingMarkers) -> None:
         """Of at least one partition. Returns at once."""
