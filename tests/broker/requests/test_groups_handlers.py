@@ -27,7 +27,7 @@ from odradek.broker.requests import (
     sync_group,
 )
 from odradek.broker.requests.outcome import Reply, RequestContext
-from odradek.broker.transactions.pending_markers import Ending
+from odradek.broker.transactions.pending_markers import PendingMarkers
 from odradek.broker.transactions.transaction_coordinator import TransactionConfig, TransactionCoordinator
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.errors import ErrorCode
@@ -84,7 +84,7 @@ class AcknowledgingStorage:
 
 
 class NoMarkers:
-    def send(self, ending: Ending) -> None:
+    def send(self, ending: PendingMarkers) -> None:
         raise AssertionError(ending)
 
 
