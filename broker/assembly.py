@@ -10,7 +10,6 @@ from odradek.broker.cluster.topic_creation import TopicCreation
 from odradek.broker.config import BrokerConfig
 from odradek.broker.coordinator_partitions import CoordinatorElections, ReplicatedTopicStorage
 from odradek.broker.dynamic_config import DynamicConfig
-from odradek.broker.groups.group_config import GroupConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.network.server import SocketServer
@@ -26,10 +25,10 @@ from odradek.broker.replication.throttling import Throttling, Windows
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.registry import HANDLERS, SERVED
 from odradek.broker.services import Services
-from odradek.broker.tasks.producer_ids import ProducerIds
-from odradek.broker.tasks.transaction_markers import TransactionMarkers
-from odradek.broker.tasks.transaction_verification import TransactionVerification
-from odradek.broker.transactions.transaction_coordinator import TransactionConfig, TransactionCoordinator
+from odradek.broker.transactions.producer_ids import ProducerIds
+from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
+from odradek.broker.transactions.transaction_markers import TransactionMarkers
+from odradek.broker.transactions.transaction_verification import TransactionVerification
 from odradek.broker.world import World
 from odradek.controller.channels import BrokerChannels
 from odradek.controller.loop import Controller
@@ -87,7 +86,7 @@ def assemble(
         lambda: identity.least_epoch, logs.checkpoints.read_high_watermarks(),
     )  # fmt: skip
     groups = _group_coordinator(config, world, replicas, metadata)
-    markers = TransactionMarkers(identity.broker_id, metadata, world.clock, connect, listener)
+    markers = TransactionMarkers(identity.broker_id, metadata, world.clock, client, tasks, config.request_timeout_ms)
     transactions = _transaction_coordinator(config, world, replicas, metadata, markers)
     elections.coordinators = {CONSUMER_OFFSETS: groups, TRANSACTION_STATE: transactions}
     creation = TopicCreation(store, metadata, lambda: dynamic.config, world.random)
@@ -105,10 +104,12 @@ def assemble(
         fetch_sessions=FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots, world.random, sockets.purgatory
         ),
-        producer_ids=ProducerIds(identity.broker_id, broker_epoch, client),
+        producer_ids=ProducerIds(identity.broker_id, broker_epoch, client, config.request_timeout_ms),
         groups=groups,
         transactions=transactions,
-        verification=TransactionVerification(identity.broker_id, metadata, connect, listener, transactions),
+        verification=TransactionVerification(
+            identity.broker_id, metadata, client, transactions, config.request_timeout_ms
+        ),
         controller=_controller(config, world, store, identity, metadata),
         served=SERVED,
         learn_topic_settings=dynamic.learn,
@@ -177,25 +178,9 @@ def _group_coordinator(
     return GroupCoordinator(
         world.clock,
         world.random,
-        ReplicatedTopicStorage(replicas, CONSUMER_OFFSETS),
-        _group_config(config),
+        ReplicatedTopicStorage(replicas, CONSUMER_OFFSETS, config.offsets_commit_required_acks),
+        config,
         lambda: metadata.partition_count(CONSUMER_OFFSETS) or config.offsets_topic_num_partitions,
-    )
-
-
-def _group_config(config: BrokerConfig) -> GroupConfig:
-    return GroupConfig(
-        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
-        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
-        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        group_max_size=config.group_max_size,
-        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
-        offsets_commit_timeout_ms=config.offsets_commit_timeout_ms,
-        offsets_load_buffer_size=config.offsets_load_buffer_size,
-        offsets_retention_minutes=config.offsets_retention_minutes,
-        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
-        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
-        offsets_topic_compression_codec=config.offsets_topic_compression_codec,
     )
 
 
@@ -205,23 +190,9 @@ def _transaction_coordinator(
     return TransactionCoordinator(
         world.clock,
         ReplicatedTopicStorage(replicas, TRANSACTION_STATE),
-        _transaction_config(config),
+        config,
         lambda: metadata.partition_count(TRANSACTION_STATE) or config.transaction_state_log_num_partitions,
         markers,
-    )
-
-
-def _transaction_config(config: BrokerConfig) -> TransactionConfig:
-    return TransactionConfig(
-        transaction_max_timeout_ms=config.transaction_max_timeout_ms,
-        transactional_id_expiration_ms=config.transactional_id_expiration_ms,
-        transaction_abort_timed_out_transaction_cleanup_interval_ms=(
-            config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        ),
-        transaction_remove_expired_transaction_cleanup_interval_ms=(
-            config.transaction_remove_expired_transaction_cleanup_interval_ms
-        ),
-        transaction_state_log_load_buffer_size=config.transaction_state_log_load_buffer_size,
     )
 
 

@@ -8,8 +8,10 @@ a part of the committed offsets would send consumers back to wherever their rese
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+from odradek.broker.log.log import Origin
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
@@ -19,6 +21,11 @@ from odradek.world.files import FileRange
 from odradek.world.time_slices import run_in_slices
 
 log = logging.getLogger(__name__)
+
+ALL = -1
+"""Acknowledgements: of every replica in sync."""
+LOAD_RETRY_MS = 5_000.0
+"""Pause before a partition that could not be read is read again."""
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
@@ -60,10 +67,13 @@ class TopicStorage(Protocol):
 
 
 class ReplicatedTopicStorage:
-    """A coordinator's topic in this broker's replicas."""
+    """A coordinator's topic in this broker's replicas.
 
-    def __init__(self, replicas: ReplicaManager, topic: str) -> None:
-        self._replicas, self._topic = replicas, topic
+    `acks`: as a producer's, who is told before the others have it unless that is ALL (`offsets.commit.required.acks`).
+    """
+
+    def __init__(self, replicas: ReplicaManager, topic: str, acks: int = ALL) -> None:
+        self._replicas, self._topic, self._acks = replicas, topic, acks
 
     def append(self, partition: int, records: bytearray, timeout_ms: int, done: Callable[[ErrorCode], None]) -> None:
         """See TopicStorage. A `done` that raises is logged here: the caller of it may be a follower's connection."""
@@ -76,10 +86,15 @@ class ReplicatedTopicStorage:
 
         try:
             led = self._replicas.led(self._topic, partition)
+            if self._acks != ALL:
+                self._replicas.append(led, records, self._acks, Origin.COORDINATOR)
         except KafkaError as error:
             guarded(error.code)
             return
-        self._replicas.append_and_wait(led, records, timeout_ms, guarded)
+        if self._acks == ALL:
+            self._replicas.append_and_wait(led, records, timeout_ms, guarded)
+        else:
+            guarded(ErrorCode.NONE)
 
     def read(self, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
         """See TopicStorage."""
@@ -179,6 +194,10 @@ class OwnedPartitions(Generic[U]):
         loading = self._loading[partition] = self._load(partition)
         run_in_slices(self._clock, loading, lambda: self._loading.get(partition) is loading)
 
+    def _load_again(self, partition: int, failed: Iterator[None]) -> None:
+        if self._loading.get(partition) is failed:
+            self._begin_to_load(partition)
+
     def _load(self, partition: int) -> Iterator[None]:
         """Read all of the partition, hand over what lives there, and own it."""
         count = 0
@@ -186,8 +205,9 @@ class OwnedPartitions(Generic[U]):
             replay = self._replay(self._storage.log_start_offset(partition))
             yield from self._read(partition, replay)
         except (KafkaError, MalformedMessage, OSError) as error:
-            log.error("%s-%d cannot be loaded: %s", self._topic, partition, error)
-            del self._loading[partition]
+            log.error("%s-%d cannot be loaded, and is read again later: %s", self._topic, partition, error)
+            again = partial(self._load_again, partition, self._loading[partition])
+            self._clock.call_later(LOAD_RETRY_MS, again)
             return
         for result in replay.results():
             self._install(partition, result)

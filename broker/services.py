@@ -12,9 +12,9 @@ from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.replica_manager import ReplicaManager
-from odradek.broker.tasks.producer_ids import ProducerIds
-from odradek.broker.tasks.transaction_verification import TransactionVerification
+from odradek.broker.transactions.producer_ids import ProducerIds
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
+from odradek.broker.transactions.transaction_verification import TransactionVerification
 from odradek.controller.loop import Controller
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock

@@ -4,5 +4,4 @@ Rules, pure: `group_state_machine` (what a request may do) over `rebalance` and 
 `group_metadata` and what they ask for in `group_effects`; `group_offsets` (commits and their expiry).
 `group_records`: between these and the bytes of `__consumer_offsets`.
 Shells: `group` (timers, appends and answers of one group), `group_coordinator` (which groups are served here).
-Settings: `group_config`.
 """

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from odradek.broker.coordinator_partitions import TopicStorage
-from odradek.broker.groups.group_config import GroupConfig
 from odradek.broker.groups.group_effects import AnswerJoin, StartTimer, StopTimer, StoreGroup, TimerKind
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable, TopicPartition, expired
 from odradek.broker.groups.group_records import Record, batch_of, group_key, group_value, offset_key, offset_value
 from odradek.broker.groups.group_state_machine import GroupStateMachine
+from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer
 
@@ -83,7 +83,7 @@ class CoordinatorContext:
 
     clock: Clock
     storage: TopicStorage
-    config: GroupConfig
+    config: GroupSettings
 
 
 class Group:
@@ -192,8 +192,8 @@ class Group:
         if transaction is None:
             sequence = table.stage(offsets)
             return lambda error: table.fail(sequence, offsets) if error else table.acknowledge(sequence, offsets)
-        producer_id, sequence = transaction.producer_id, table.stage_in_transaction(transaction.producer_id, offsets)
-        return lambda error: table.fail_in_transaction(producer_id, sequence) if error else None
+        sequence = table.stage_in_transaction(transaction.producer_id, offsets)
+        return lambda error: table.fail_in_transaction(sequence) if error else None
 
     def _tombstones_ended(self, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:

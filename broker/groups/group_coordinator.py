@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from uuid import UUID
 
+from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.broker.coordinator_partitions import OwnedPartitions, TopicStorage, partition_for
 from odradek.broker.groups.group import CommitAnswer, CommitRequest, CoordinatorContext, Group
-from odradek.broker.groups.group_config import GROUP_METADATA_TOPIC, LONGEST_TEXT, GroupConfig
 from odradek.broker.groups.group_effects import (
     UNKNOWN_MEMBER,
     JoinCallback,
@@ -23,7 +23,8 @@ from odradek.broker.groups.group_effects import (
 from odradek.broker.groups.group_metadata import CONSUMER_PROTOCOL_TYPE, GroupMetadata, GroupState
 from odradek.broker.groups.group_offsets import FetchedOffset, OffsetTable, TopicPartition
 from odradek.broker.groups.group_records import GroupReplay
-from odradek.broker.groups.group_state_machine import check_join
+from odradek.broker.groups.group_state_machine import LONGEST_TEXT, check_join
+from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer
 from odradek.world.time_slices import run_in_slices
@@ -44,7 +45,7 @@ class GroupCoordinator:
         clock: Clock,
         random: Random,
         storage: TopicStorage,
-        config: GroupConfig,
+        config: GroupSettings,
         partition_count: Callable[[], int],
     ) -> None:
         self._clock = clock
@@ -53,9 +54,11 @@ class GroupCoordinator:
         self._partition_count = partition_count
         self._context = CoordinatorContext(clock, storage, config)
         self._partitions = OwnedPartitions(
-            GROUP_METADATA_TOPIC, clock, storage, config.offsets_load_buffer_size, GroupReplay, self._install
+            CONSUMER_OFFSETS, clock, storage, config.offsets_load_buffer_size, GroupReplay, self._install
         )
         self._groups: dict[str, Group] = {}
+        self._open_transactions: dict[tuple[int, int], set[Group]] = {}
+        """Groups with commits in an open transaction, by partition and producer id."""
         self._active = False
         self._expiry_timer: Timer | None = None
 
@@ -83,12 +86,20 @@ class GroupCoordinator:
         if self._partitions.resigned(partition, epoch):
             for group in [group for group in self._groups.values() if group.partition == partition]:
                 self._unload(group)
+            for key in [key for key in self._open_transactions if key[0] == partition]:
+                del self._open_transactions[key]
 
     def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """A topic has been deleted: what groups had committed for it means nothing any more."""
-        for group in list(self._groups.values()):
-            group.forget(group.offsets.remove(partitions))
-            self._drop_if_dead(group)
+        """A topic has been deleted: what groups had committed for it means nothing any more. In slices."""
+
+        def steps() -> Iterator[None]:
+            for group in list(self._groups.values()):
+                if group.metadata.state is not GroupState.DEAD:
+                    group.forget(group.offsets.remove(partitions))
+                    self._drop_if_dead(group)
+                yield
+
+        run_in_slices(self._clock, steps(), lambda: self._active)
 
     # membership
 
@@ -107,7 +118,7 @@ class GroupCoordinator:
 
     def join(self, group_id: str, request: JoinRequest, callback: JoinCallback) -> None:
         """JoinGroup."""
-        error = self._check(group_id, may_be_empty=False)
+        error = self.check(group_id)
         if error is ErrorCode.NONE:
             error = check_join(request, self._config)
         group = self._groups.get(group_id)
@@ -124,7 +135,7 @@ class GroupCoordinator:
 
     def sync(self, group_id: str, request: SyncRequest, callback: SyncCallback) -> None:
         """SyncGroup. While the group is loading its state is unknown, and the member is told to join again."""
-        error = self._check(group_id, may_be_empty=False)
+        error = self.check(group_id)
         group = self._groups.get(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             callback(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -138,7 +149,7 @@ class GroupCoordinator:
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat. While the group is loading nobody's session runs, so the member may go on."""
-        error = self._check(group_id, may_be_empty=False)
+        error = self.check(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ErrorCode.NONE
         if error is not ErrorCode.NONE:
@@ -152,7 +163,7 @@ class GroupCoordinator:
 
     def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]]) -> tuple[ErrorCode, list[ErrorCode]]:
         """LeaveGroup by (member id, group.instance.id): one error for all, and one for each."""
-        error = self._check(group_id, may_be_empty=False)
+        error = self.check(group_id)
         if error is not ErrorCode.NONE:
             return error, []
         group = self._groups.get(group_id)
@@ -167,7 +178,7 @@ class GroupCoordinator:
 
     def commit(self, group_id: str, request: CommitRequest, answer: CommitAnswer) -> None:
         """OffsetCommit. Without a generation, a group that does not exist is made: a consumer that assigns by hand."""
-        error = self._check(group_id, may_be_empty=True)
+        error = self.check(group_id, may_be_empty=request.transaction is None)
         group = self._groups.get(group_id)
         if error is ErrorCode.NONE and group is None:
             if request.generation < 0:
@@ -178,12 +189,14 @@ class GroupCoordinator:
             answer(dict.fromkeys(request.offsets, error))
         else:
             group.commit(request, answer)
+            if request.transaction is not None and request.transaction.producer_id in group.offsets.open_producers:
+                self._note_open_transaction(group, request.transaction.producer_id)
 
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
     ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
         """OffsetFetch; None asks for all partitions that the group has committed."""
-        error = self._check(group_id, may_be_empty=True)
+        error = self.check(group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:
             return error, {}
         group = self._groups.get(group_id)
@@ -195,7 +208,7 @@ class GroupCoordinator:
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
         """OffsetDelete: all of an empty group's, or those of topics that a group of consumers does not read."""
-        error = self._check(group_id, may_be_empty=False)
+        error = self.check(group_id)
         if error is not ErrorCode.NONE:
             return error, {}
         group = self._groups.get(group_id)
@@ -220,11 +233,27 @@ class GroupCoordinator:
         """Whether the groups of that partition of `__consumer_offsets` are all loaded here."""
         return self._active and self._partitions.check(partition) is ErrorCode.NONE
 
-    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """Its marker is in the log of that partition: what it committed there becomes visible, or never was."""
-        for group in self._groups.values():
-            if group.partition == partition:
-                group.offsets.end_transaction(producer_id, committed=committed)
+    def marker_appended(self, partition: int, producer_id: int, *, committed: bool) -> Callable[[ErrorCode], None]:
+        """A transaction's marker is in this leader's log of that partition.
+
+        Call what is returned when its outcome is known. NONE: it is replicated, and what the producer had committed
+        before it becomes visible, or never was. Any other error: that stays open until another marker comes.
+        """
+        groups = self._open_transactions.pop((partition, producer_id), set())
+        closed = [(group, one) for group in groups if (one := group.offsets.close_transaction(producer_id)) is not None]
+
+        def ended(error: ErrorCode) -> None:
+            for group, offsets in closed:
+                if error is ErrorCode.NONE:
+                    group.offsets.end_transaction(offsets, committed=committed)
+                else:
+                    group.offsets.reopen_transaction(producer_id, offsets)
+                    self._note_open_transaction(group, producer_id)
+
+        return ended
+
+    def _note_open_transaction(self, group: Group, producer_id: int) -> None:
+        self._open_transactions.setdefault((group.partition, producer_id), set()).add(group)
 
     # administration
 
@@ -241,13 +270,13 @@ class GroupCoordinator:
 
     def describe(self, group_id: str) -> tuple[ErrorCode, GroupMetadata | None]:
         """DescribeGroups, for one group: None when there is no such group, or an error."""
-        error = self._check(group_id, may_be_empty=True)
+        error = self.check(group_id, may_be_empty=True)
         group = self._groups.get(group_id) if error is ErrorCode.NONE else None
         return error, None if group is None else group.metadata
 
     def delete(self, group_id: str) -> ErrorCode:
         """DeleteGroups, for one group, which must be without members."""
-        error = self._check(group_id, may_be_empty=True)
+        error = self.check(group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:
             return error
         group = self._groups.get(group_id)
@@ -261,7 +290,7 @@ class GroupCoordinator:
 
     # inside
 
-    def _check(self, group_id: str, *, may_be_empty: bool) -> ErrorCode:
+    def check(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
         """Whether requests for the group can be served here; the empty id is legal where it always was."""
         if len(group_id) > LONGEST_TEXT or not (group_id or may_be_empty):
             return ErrorCode.INVALID_GROUP_ID
@@ -283,6 +312,8 @@ class GroupCoordinator:
         metadata, offsets = loaded
         group = Group(metadata, offsets, partition, self._context)
         self._groups[metadata.group_id] = group
+        for producer_id in offsets.open_producers:
+            self._note_open_transaction(group, producer_id)
         group.state_machine.loaded(self._clock.now_ms())
         group.run_effects()
 

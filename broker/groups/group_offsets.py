@@ -5,7 +5,7 @@ one partition are acknowledged in any order, so each carries a sequence number, 
 transaction becomes visible when the transaction is committed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,6 +45,10 @@ class _Appended(NamedTuple):
     sequence: int
 
 
+TransactionOffsets = dict[TopicPartition, _Appended]
+"""Commits of one producer in one transaction."""
+
+
 class OffsetTable:
     """One group's offsets. Pure bookkeeping: the shell appends, and says how it went."""
 
@@ -52,7 +56,10 @@ class OffsetTable:
         self._visible: dict[TopicPartition, _Appended] = {}
         self._staged: dict[TopicPartition, set[int]] = {}
         """Sequence numbers of the appends under way; removal of a partition takes its appends out, too."""
-        self._open_transactions: dict[int, dict[TopicPartition, _Appended]] = {}
+        self._open_transactions: dict[int, TransactionOffsets] = {}
+        """What was appended since the producer's last marker, by producer id."""
+        self._closed_transactions: list[TransactionOffsets] = []
+        """What stands before a marker that is in the leader's log, but not yet in those of all replicas in sync."""
         self._next_sequence = 0
 
     # commits
@@ -114,18 +121,44 @@ class OffsetTable:
             transaction[partition] = _Appended(committed, sequence)
         return sequence
 
-    def fail_in_transaction(self, producer_id: int, sequence: int) -> None:
+    def fail_in_transaction(self, sequence: int) -> None:
         """The append has failed: nothing of it counts, whatever becomes of the transaction."""
-        transaction = self._open_transactions.get(producer_id, {})
-        for partition in [at for at, appended in transaction.items() if appended.sequence == sequence]:
-            del transaction[partition]
+        for transaction in self._transactions():
+            for partition in [at for at, appended in transaction.items() if appended.sequence == sequence]:
+                del transaction[partition]
 
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """The transaction's marker is in the log: its commits become visible unless later ones already are."""
-        for partition, appended in self._open_transactions.pop(producer_id, {}).items():
+    def close_transaction(self, producer_id: int) -> TransactionOffsets | None:
+        """Take the producer's marker, which is in the log of the leader by now: what is appended from now on stands
+        behind it, and is no part of the transaction that it ends. Return what is, for one of the next two methods."""
+        closed = self._open_transactions.pop(producer_id, None)
+        if closed is not None:
+            self._closed_transactions.append(closed)
+        return closed
+
+    def end_transaction(self, closed: TransactionOffsets, *, committed: bool) -> None:
+        """The marker is in the log of every replica in sync: commits become visible unless later ones already are."""
+        self._drop_closed(closed)
+        for partition, appended in closed.items():
             visible = self._visible.get(partition)
             if committed and (visible is None or visible.sequence < appended.sequence):
                 self._visible[partition] = appended
+
+    def reopen_transaction(self, producer_id: int, closed: TransactionOffsets) -> None:
+        """Nobody knows whether the marker stays in the log: another one will come, and end what stands before it."""
+        self._drop_closed(closed)
+        self._open_transactions[producer_id] = closed | self._open_transactions.get(producer_id, {})
+
+    def _drop_closed(self, closed: TransactionOffsets) -> None:
+        self._closed_transactions = [one for one in self._closed_transactions if one is not closed]
+
+    def _transactions(self) -> Iterator[TransactionOffsets]:
+        yield from self._open_transactions.values()
+        yield from self._closed_transactions
+
+    @property
+    def open_producers(self) -> Collection[int]:
+        """Ids of the producers whose open transactions have commits here."""
+        return self._open_transactions.keys()
 
     # reading
 
@@ -151,7 +184,7 @@ class OffsetTable:
         """Whether no commit of the partition is under way or in an open transaction (KIP-447)."""
         if partition in self._staged:
             return False
-        return all(partition not in transaction for transaction in self._open_transactions.values())
+        return all(partition not in transaction for transaction in self._transactions())
 
     def is_staged(self, partition: TopicPartition) -> bool:
         """Whether a commit of the partition is on its way into the log."""
@@ -159,7 +192,7 @@ class OffsetTable:
 
     def is_empty(self) -> bool:
         """Whether nothing is, or may become, visible."""
-        return not (self._visible or self._staged or any(self._open_transactions.values()))
+        return not (self._visible or self._staged or any(self._transactions()))
 
     # removal
 
@@ -167,7 +200,7 @@ class OffsetTable:
         """Forget these; those that have records in the log, visible or not, are returned, for their tombstones."""
         removed = []
         for partition in partitions:
-            for transaction in self._open_transactions.values():
+            for transaction in self._transactions():
                 transaction.pop(partition, None)
             was_staged = self._staged.pop(partition, None) is not None
             if self._visible.pop(partition, None) is not None or was_staged:

@@ -246,4 +246,7 @@ class GroupReplay:
         if kind is None:
             return
         for group_id in self._transactions.pop(header.producer_id, ()):
-            self._offsets[group_id].end_transaction(header.producer_id, committed=kind is ControlType.COMMIT)
+            offsets = self._offsets[group_id]
+            closed = offsets.close_transaction(header.producer_id)
+            if closed is not None:
+                offsets.end_transaction(closed, committed=kind is ControlType.COMMIT)

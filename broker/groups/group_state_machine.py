@@ -9,7 +9,6 @@ a newer one of the same member is answered REBALANCE_IN_PROGRESS; a member that 
 answered UNKNOWN_MEMBER_ID; a static member's write that ends after the next rebalance began leaves the answer to that.
 """
 
-from odradek.broker.groups.group_config import LONGEST_TEXT, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from odradek.broker.groups.group_effects import (
     UNKNOWN_MEMBER,
     AnswerJoin,
@@ -30,13 +29,20 @@ from odradek.broker.groups.group_effects import (
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member, Outbox
 from odradek.broker.groups.rebalance import Rebalance
 from odradek.broker.groups.static_members import StaticMembers
+from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+"""How long a member that has never been answered may wait in a rebalance (GroupCoordinator.NewMemberJoinTimeoutMs)."""
+
+LONGEST_TEXT = 8_000
+"""Characters in a group's id or anything else that a client names itself by: a record's strings have 16-bit lengths."""
 
 
 class GroupStateMachine:
     """One group's rules over its `group`."""
 
-    def __init__(self, group: GroupMetadata, config: GroupConfig) -> None:
+    def __init__(self, group: GroupMetadata, config: GroupSettings) -> None:
         self.group = group
         self.outbox = Outbox()
         self._config = config
@@ -232,7 +238,7 @@ class GroupStateMachine:
         self._rebalance.complete_if_all_joined(now_ms)
 
 
-def check_join(request: JoinRequest, config: GroupConfig) -> ErrorCode:
+def check_join(request: JoinRequest, config: GroupSettings) -> ErrorCode:
     """What is wrong with a JoinGroup whatever the group is like."""
     shortest_ms, longest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     if not shortest_ms <= request.session_timeout_ms <= longest_ms:

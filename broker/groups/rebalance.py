@@ -5,7 +5,6 @@ Stable/Empty --prepare--> PreparingRebalance --everyone joined, or the timeout--
 
 from dataclasses import dataclass
 
-from odradek.broker.groups.group_config import GroupConfig
 from odradek.broker.groups.group_effects import (
     UNKNOWN_MEMBER,
     AssignmentWrite,
@@ -18,6 +17,7 @@ from odradek.broker.groups.group_effects import (
     TimerKind,
 )
 from odradek.broker.groups.group_metadata import VALID_PREVIOUS, GroupMetadata, GroupState, Member, Outbox
+from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
 
 
@@ -34,7 +34,7 @@ class _InitialDelay:
 class Rebalance:
     """The rules between two generations, over a group's group."""
 
-    def __init__(self, group: GroupMetadata, outbox: Outbox, config: GroupConfig) -> None:
+    def __init__(self, group: GroupMetadata, outbox: Outbox, config: GroupSettings) -> None:
         self._group = group
         self._outbox = outbox
         self._config = config

@@ -19,8 +19,9 @@ from odradek.protocol.messages.describe_groups import (
 REQUEST = DescribeGroupsRequest
 VERSIONS = (0, 5)
 
-READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
-ALL_OPERATIONS = sum(1 << operation for operation in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS))
+READ, DELETE, DESCRIBE = 3, 6, 8
+ALL_OPERATIONS = sum(1 << operation for operation in (READ, DELETE, DESCRIBE))
+"""Operations on a group (AclEntry.supportedOperations)."""
 NOT_ASKED = -(2**31)
 
 

@@ -38,11 +38,13 @@ async def _hand_out(broker: Services) -> Reply:
 
 
 async def _begin(broker: Services, request: InitProducerIdRequest, transactional_id: str, version: int) -> Reply:
-    try:
-        fresh_producer_id = await broker.producer_ids.next()
-    except KafkaError as error:
-        return Reply(_response(error.code))
     expected = None if request.producer_id < 0 else ProducerIdentity(request.producer_id, request.producer_epoch)
+    fresh_producer_id = None
+    if broker.transactions.needs_producer_id(transactional_id, expected):
+        try:
+            fresh_producer_id = await broker.producer_ids.next()
+        except KafkaError as error:
+            return Reply(_response(error.code))
     later = LaterReply[InitProducerIdResponse]()
     broker.transactions.initialize(
         transactional_id,

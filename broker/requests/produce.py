@@ -5,7 +5,8 @@ acks=all: answered when every replica in sync has the records, or at the timeout
 taken up meanwhile. One entry in the answer for each partition asked, in the order asked.
 
 Versions 0 to 2 carry message sets, which are converted on append. A batch of a transaction is taken only with a
-transactional id, and the first one when its coordinator says that the transaction has begun: see first_batches.py.
+transactional id, and the first one when its coordinator says that the transaction has begun: see
+transactions/transaction_verification.py.
 """
 
 import asyncio
@@ -15,11 +16,11 @@ from struct import Struct
 from odradek.broker.log.rewriting import BadRecords
 from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.replication.partition import Partition
-from odradek.broker.requests.first_batches import FirstBatch, find_first_batches, keep_records, verify
 from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, to_batch
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Silent, Wait
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import TopicPartition
+from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, first_batches
 from odradek.protocol.compression import ZSTD
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import (
@@ -60,18 +61,27 @@ def handle(broker: Services, request: ProduceRequest, context: RequestContext) -
     if acks not in (ALL, 0, 1):
         return Reply(_refused(request, ErrorCode.INVALID_REQUIRED_ACKS))
     if request.transactional_id is not None and acks and broker.config.transaction_partition_verification_enable:
-        first_batches = find_first_batches(broker.replicas, request)
-        if first_batches:
-            keep_records(request)
-            return _append_verified(broker, request, context, first_batches)
+        unverified = first_batches(broker.replicas, request)
+        if unverified:
+            _keep_records(request)
+            return _append_verified(broker, request, context, unverified)
     return _append(broker, request, context, {})
 
 
+def _keep_records(request: ProduceRequest) -> None:
+    """They outlive the call that handles the request: out of the connection's receive buffer."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = bytearray(data.records)
+
+
 async def _append_verified(
-    broker: Services, request: ProduceRequest, context: RequestContext, first_batches: list[FirstBatch]
+    broker: Services, request: ProduceRequest, context: RequestContext, unverified: list[Unverified]
 ) -> Reply:
-    """As `_append`, when the coordinator has been asked."""
-    refused = await verify(broker.verification, request.transactional_id or "", first_batches)
+    """As `_append`, when the coordinator has been asked. A producer sends again what is NOT_ENOUGH_REPLICAS."""
+    verdicts = await broker.verification.verify(request.transactional_id or "", unverified)
+    refused = {at: ErrorCode.NOT_ENOUGH_REPLICAS if error in RETRIED else error for at, error in verdicts.items()}
     outcome = _append(broker, request, context, refused)
     if isinstance(outcome, Reply):
         return outcome

@@ -1,13 +1,19 @@
 """TxnOffsetCommit (key 28), versions 0 to 4: offsets that a group has read up to, as part of a transaction.
 
 They are in `__consumer_offsets` when this is answered, and count when the transaction is committed. From version 3 on
-the consumer's generation is checked (KIP-447). Partitions that do not exist are refused one by one.
+the consumer's generation is checked (KIP-447). Partitions that do not exist are refused one by one. Whether the group's
+partition is part of the transaction is asked of its coordinator, as for Produce (KIP-890): a request that comes late
+would begin a transaction that nobody ends, and no committed offset of those partitions could be read any more.
 """
 
+from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.broker.groups.group import CommitRequest, InTransaction
 from odradek.broker.groups.group_offsets import CommittedOffset, TopicPartition
-from odradek.broker.requests.group_services import GroupServices, LaterReply
+from odradek.broker.requests.group_services import LaterReply
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.services import Services
+from odradek.broker.transactions.transaction_state import ProducerIdentity
+from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, unverified
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -20,7 +26,7 @@ REQUEST = TxnOffsetCommitRequest
 VERSIONS = (0, 4)
 
 
-def handle(broker: GroupServices, request: TxnOffsetCommitRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: TxnOffsetCommitRequest, context: RequestContext) -> Outcome:
     now_ms = broker.clock.now_ms()
     offsets = {
         (topic.name, one.partition_index): CommittedOffset(
@@ -39,9 +45,33 @@ def handle(broker: GroupServices, request: TxnOffsetCommitRequest, context: Requ
         offsets=offsets,
         transaction=InTransaction(request.producer_id, request.producer_epoch),
     )
+    servable = broker.groups.check(request.group_id) is ErrorCode.NONE
+    if servable and broker.config.transaction_partition_verification_enable:
+        at = (CONSUMER_OFFSETS, broker.groups.partition_for(request.group_id))
+        producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+        to_verify = unverified(broker.replicas, at, producer)
+        if to_verify is not None:
+            return _commit_verified(broker, request, commit, to_verify)
+    return _commit(broker, request, commit).outcome()
+
+
+async def _commit_verified(
+    broker: Services, request: TxnOffsetCommitRequest, commit: CommitRequest, to_verify: Unverified
+) -> Reply:
+    """Commit when the coordinator has been asked. Producers ask again when they are told that something is loading."""
+    refused = await broker.verification.verify(request.transactional_id, [to_verify])
+    for error in refused.values():
+        told = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if error in RETRIED else error
+        return Reply(_response(request, dict.fromkeys(commit.offsets, told)))
+    return await _commit(broker, request, commit).arrived()
+
+
+def _commit(
+    broker: Services, request: TxnOffsetCommitRequest, commit: CommitRequest
+) -> LaterReply[TxnOffsetCommitResponse]:
     reply = LaterReply[TxnOffsetCommitResponse]()
     broker.groups.commit(request.group_id, commit, lambda errors: reply.give(_response(request, errors)))
-    return reply.outcome()
+    return reply
 
 
 def _response(request: TxnOffsetCommitRequest, errors: dict[TopicPartition, ErrorCode]) -> TxnOffsetCommitResponse:

@@ -9,6 +9,7 @@ the offsets of its transaction visible; while their groups are being loaded it i
 Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 3.9.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
@@ -30,16 +31,14 @@ from odradek.protocol.messages.write_txn_markers import (
 REQUEST = WriteTxnMarkersRequest
 VERSIONS = (0, 1)
 
-TIMEOUT_MS = 30_000
-"""The default of `request.timeout.ms`, after which the coordinator asks again."""
-
 
 class Written(NamedTuple):
     """A marker that is in the log of the leader, and its answer to be."""
 
-    marker: WritableTxnMarker
     result: WritableTxnMarkerPartitionResult
     append: AwaitedAppend
+    ended: Callable[[ErrorCode], None] | None
+    """What `__consumer_offsets` has to do when the outcome is known."""
 
 
 def handle(broker: Services, request: WriteTxnMarkersRequest, context: RequestContext) -> Outcome:
@@ -57,12 +56,12 @@ def handle(broker: Services, request: WriteTxnMarkersRequest, context: RequestCo
     def start(respond: Respond) -> DelayedProduce:
         def settled() -> None:
             for one in written:
-                _settle(broker, one)
+                _settle(one)
             respond(response)
 
         return DelayedProduce([one.append for one in written], settled)
 
-    return Wait(start, [one.append.partition.advanced for one in written], TIMEOUT_MS)
+    return Wait(start, [one.append.partition.advanced for one in written], broker.config.request_timeout_ms)
 
 
 def _write(
@@ -71,7 +70,7 @@ def _write(
     result = WritableTxnMarkerPartitionResult(partition_index=index)
     try:
         if marker.producer_id < 0 or marker.producer_epoch < 0:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"producer {marker.producer_id} of {marker.producer_epoch}")
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"producer {marker.producer_id} {marker.producer_epoch}")
         partition = broker.replicas.led(topic, index)
         if topic == CONSUMER_OFFSETS and not broker.groups.serves_partition(index):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the groups of {topic}-{index} are being loaded")
@@ -81,14 +80,16 @@ def _write(
     except KafkaError as error:
         result.error_code = error.code
         return result
-    written.append(Written(marker, result, AwaitedAppend(partition, appended.last_offset + 1)))
+    ended = None
+    if topic == CONSUMER_OFFSETS:
+        ended = broker.groups.marker_appended(index, marker.producer_id, committed=marker.transaction_result)
+    written.append(Written(result, AwaitedAppend(partition, appended.last_offset + 1), ended))
     return result
 
 
-def _settle(broker: Services, written: Written) -> None:
-    partition, error = written.append.partition, written.append.error
+def _settle(written: Written) -> None:
+    error = written.append.error
     assert error is not None, written
     written.result.error_code = error
-    if error is ErrorCode.NONE and partition.topic == CONSUMER_OFFSETS:
-        marker = written.marker
-        broker.groups.transaction_ended(partition.index, marker.producer_id, committed=marker.transaction_result)
+    if written.ended is not None:
+        written.ended(error)

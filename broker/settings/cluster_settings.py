@@ -36,6 +36,10 @@ class ServerSettings:
         "How long the start waits for ZooKeeper; the session's timeout when not set.",
         value=18000,
     )
+    request_timeout_ms: int = setting(
+        "int 30000 any high read-only",
+        "How long a request of this broker to another waits for its answer.",
+    )
     controlled_shutdown_enable: bool = setting(
         "boolean true any medium read-only",
         "Whether a broker hands its partitions over before it stops.",
@@ -121,8 +125,6 @@ zookeeper.ssl.ocsp.enable boolean false any low read-only none
     Whether revocation is asked for online for ZooKeeper's certificate.
 num.io.threads int 8 >=1 high cluster-wide none
     Threads that handle requests; here one loop does it all.
-request.timeout.ms int 30000 any high read-only none
-    How long a request of this broker to another waits for its answer.
 socket.connection.setup.timeout.ms long 10000 any medium read-only none
     How long a connection to another broker may take to come up, at first.
 socket.connection.setup.timeout.max.ms long 30000 any medium read-only none

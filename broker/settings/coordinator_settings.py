@@ -55,6 +55,10 @@ class GroupSettings:
         "long 600000 >=1 high read-only",
         "How often expired offsets are looked for.",
     )
+    offsets_commit_required_acks: int = setting(
+        "short -1 -1..1 high read-only",
+        "Acknowledgements that a commit needs; -1 is all in-sync replicas.",
+    )
     offsets_commit_timeout_ms: int = setting("int 5000 >=1 high read-only", "How long a commit waits for its replicas.")
 
     @property
@@ -142,6 +146,4 @@ group.consumer.migration.policy string \
     disabled \
     {disabled,bidirectional,upgrade,downgrade} medium read-only internal none
     Whether groups may change from one kind to the other.
-offsets.commit.required.acks short -1 any high read-only none
-    Acknowledgements that a commit needs; -1 is all in-sync replicas.
 """)

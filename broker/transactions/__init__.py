@@ -1,2 +1,7 @@
-"""The transaction coordinator (KIP-98): one transactional id's rules are in `transaction`, their carrying out in
-`coordinator`; `records` and `replay` are what the log of `__transaction_state` holds of them."""
+"""Transactions (KIP-98, KIP-890).
+
+Rules, pure: `transaction_state` (one transactional id). `transaction_records`: between it and the bytes of
+`__transaction_state`. Shells: `transaction_coordinator` (the ids that live here), `transaction_markers` (the ends of
+transactions to their partitions), `transaction_verification` (asked before a transaction's first batch is taken),
+`producer_ids` (blocks of ids from the controller).
+"""

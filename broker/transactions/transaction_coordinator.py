@@ -8,11 +8,12 @@ call returns. Used on the loop only.
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE
 from odradek.broker.coordinator_partitions import OwnedPartitions, TopicStorage, partition_for
-from odradek.broker.transactions.pending_markers import MarkerSender, PendingMarkers
+from odradek.broker.settings.coordinator_settings import TransactionSettings
+from odradek.broker.transactions.transaction_markers import MarkerSender, PendingMarkers
 from odradek.broker.transactions.transaction_records import TransactionReplay, batch_of
 from odradek.broker.transactions.transaction_state import (
     NO_PRODUCER,
@@ -31,7 +32,6 @@ from odradek.world.time_slices import run_in_slices
 
 log = logging.getLogger(__name__)
 
-TRANSACTION_STATE_TOPIC = "__transaction_state"
 APPEND_TIMEOUT_MS = 30_000
 RETRY_BACKOFF_MS = 100.0
 APPEND_ERRORS = {
@@ -48,17 +48,6 @@ Answer = Callable[[ErrorCode], object]
 InitializeAnswer = Callable[[ErrorCode, ProducerIdentity], object]
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionConfig:
-    """Settings of the transaction coordinator, by Kafka's names and with Kafka's defaults."""
-
-    transaction_max_timeout_ms: int = 900_000
-    transactional_id_expiration_ms: int = 7 * 24 * 3600 * 1000
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
-    transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
-    transaction_state_log_load_buffer_size: int = 5 * 1024 * 1024
-
-
 class TransactionCoordinator:
     """All transactional ids of the partitions of `__transaction_state` that this broker leads.
 
@@ -69,14 +58,14 @@ class TransactionCoordinator:
         self,
         clock: Clock,
         storage: TopicStorage,
-        config: TransactionConfig,
+        config: TransactionSettings,
         partition_count: Callable[[], int],
         markers: MarkerSender,
     ) -> None:
         self._clock, self._storage, self._config = clock, storage, config
         self._partition_count, self._markers = partition_count, markers
         self._partitions = OwnedPartitions(
-            TRANSACTION_STATE_TOPIC,
+            TRANSACTION_STATE,
             clock,
             storage,
             config.transaction_state_log_load_buffer_size,
@@ -133,15 +122,20 @@ class TransactionCoordinator:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return self._partitions.check(self.partition_for(transactional_id))
 
+    def needs_producer_id(self, transactional_id: str, expected: ProducerIdentity | None) -> bool:
+        """Whether `initialize` needs a producer id that nobody has."""
+        transaction = self._transactions.get(transactional_id)
+        return transaction is None or transaction.needs_producer_id(expected)
+
     def initialize(
         self,
         transactional_id: str,
         timeout_ms: int,
         expected: ProducerIdentity | None,
-        fresh_producer_id: int,
+        fresh_producer_id: int | None,
         answer: InitializeAnswer,
     ) -> None:
-        """InitProducerId: the producer to be. `fresh_producer_id` is one that nobody has, used if one is needed."""
+        """InitProducerId: the producer to be. `fresh_producer_id` is one that nobody has, if `needs_producer_id`."""
         error = self.check(transactional_id)
         if error is ErrorCode.NONE and not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
             error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
@@ -150,6 +144,9 @@ class TransactionCoordinator:
             return
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
+            if fresh_producer_id is None:
+                answer(ErrorCode.CONCURRENT_TRANSACTIONS, NO_PRODUCER)  # forgotten since it was asked for
+                return
             nobody = TxnState(ProducerIdentity(fresh_producer_id, NO_PRODUCER_EPOCH), timeout_ms)
             transaction = self._transactions[transactional_id] = TransactionMetadata(transactional_id, nobody)
         decided = transaction.initialize(timeout_ms, expected, fresh_producer_id, self._clock.now_ms())

@@ -84,8 +84,13 @@ class TransactionMetadata:
 
     # begin
 
+    def needs_producer_id(self, expected: ProducerIdentity | None) -> bool:
+        """Whether `initialize` would give the producer another id: all epochs of its own are used up."""
+        epoch = self.state.producer.epoch
+        return is_exhausted(epoch) and (expected is None or expected.epoch == epoch)
+
     def initialize(
-        self, timeout_ms: int, expected: ProducerIdentity | None, fresh_producer_id: int, now_ms: int
+        self, timeout_ms: int, expected: ProducerIdentity | None, fresh_producer_id: int | None, now_ms: int
     ) -> TxnState | ErrorCode:
         """InitProducerId by a producer that starts, or by one that names its former id and epoch (KIP-360).
 
@@ -98,7 +103,9 @@ class TransactionMetadata:
             return ErrorCode.PRODUCER_FENCED
         if state.status is ONGOING:
             return ErrorCode.CONCURRENT_TRANSACTIONS
-        if is_exhausted(state.producer.epoch) and (expected is None or expected.epoch == state.producer.epoch):
+        if self.needs_producer_id(expected):
+            if fresh_producer_id is None:
+                return ErrorCode.CONCURRENT_TRANSACTIONS  # its state has changed since it was asked; to come again
             producer, former = ProducerIdentity(fresh_producer_id, 0), state.producer
         elif expected is None:
             producer, former = ProducerIdentity(state.producer.id, state.producer.epoch + 1), NO_PRODUCER

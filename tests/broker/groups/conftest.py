@@ -9,11 +9,11 @@ from typing import TypeVar
 import pytest
 
 from odradek.broker.groups.group import CommitRequest
-from odradek.broker.groups.group_config import GroupConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.groups.group_effects import JoinRequest, JoinResult, SyncRequest, SyncResult
 from odradek.broker.groups.group_offsets import CommittedOffset, TopicPartition
 from odradek.broker.requests.describe_groups import described
+from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.describe_groups import DescribedGroup
 from odradek.protocol.record_batch import batches, read_header, set_base_offset
@@ -88,7 +88,7 @@ def subscription(*topics: str) -> bytes:
 class World:
     """The coordinator and everything around it, with short forms of requests."""
 
-    config: GroupConfig
+    config: GroupSettings
     clock: ManualClock = field(default_factory=ManualClock)
     log: MemoryLog = field(default_factory=MemoryLog)
     seed: int = 1
@@ -233,7 +233,7 @@ def only(answers: list[T]) -> T:
 @pytest.fixture
 def world() -> World:
     """One broker that coordinates everything, with Kafka's settings."""
-    return World(GroupConfig(offsets_topic_num_partitions=2))
+    return World(GroupSettings(offsets_topic_num_partitions=2))
 
 
 @pytest.fixture
@@ -241,7 +241,7 @@ def make_world() -> Callable[..., World]:
     """A world of other settings."""
 
     def make(*, loaded: bool = True, seed: int = 1, log: MemoryLog | None = None, **settings: int) -> World:
-        config = GroupConfig(**{"offsets_topic_num_partitions": 2} | settings)
+        config = GroupSettings(**{"offsets_topic_num_partitions": 2} | settings)
         return World(config, log=log or MemoryLog(), seed=seed, loaded=loaded)
 
     return make

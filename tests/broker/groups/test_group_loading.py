@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.broker.coordinator_partitions import LOAD_RETRY_MS
 from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.groups.group_records import GroupReplay, offset_key, offset_value
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
@@ -155,8 +156,31 @@ def test_unreadable_log_is_not_served(world):
     world.log.read_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     move(world)
     world.clock.advance()
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert world.describe("g").error_code is loading
+    assert world.coordinator.list_groups([], []) == (loading, [])
+
+
+def test_a_log_that_could_not_be_read_is_read_again(world):
+    world.commit({T0: 5})
+    world.log.read_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    move(world)
+    world.clock.advance(3 * LOAD_RETRY_MS)
+    world.log.read_error = None
+    world.clock.advance(LOAD_RETRY_MS)
+    assert world.offsets() == {T0: 5}
+
+
+def test_a_log_that_could_not_be_read_is_left_alone_after_a_resignation(world):
+    world.commit({T0: 5})
+    world.log.read_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    move(world)
+    world.clock.advance()
+    for partition in range(2):
+        world.coordinator.on_resigned(partition, None)
+    world.log.read_error = None
+    world.clock.advance(LOAD_RETRY_MS)
     assert world.describe("g").error_code is ErrorCode.NOT_COORDINATOR
-    assert world.coordinator.list_groups([], []) == (ErrorCode.NONE, [])
 
 
 @pytest.mark.parametrize("damage", [b"\0\1\0", b"\0\0\0\1g\0\1t\0\0\0\0"])
@@ -164,7 +188,7 @@ def test_nonsense_in_the_log_is_not_served(world, damage):
     world.log.append(world.coordinator.partition_for("g"), encode_batch(0, [0], [damage], [b"\0\7"]), 0, print)
     move(world)
     world.clock.advance()
-    assert world.describe("g").error_code is ErrorCode.NOT_COORDINATOR
+    assert world.describe("g").error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_tombstones_and_unknown_keys(world):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.groups.group import commit_error, group_error
+from odradek.broker.groups.group import CommitRequest, InTransaction, commit_error, group_error
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable
 from odradek.protocol.errors import ErrorCode
 
@@ -169,8 +169,15 @@ def test_deleted_topic_is_forgotten(world):
     world.commit({T0: 5, U0: 6}, leader)
     world.commit({U0: 1}, group="simple")
     world.coordinator.on_partitions_deleted([U0])
+    world.clock.advance()
     assert world.offsets() == {T0: 5}
     assert [one.group_id for one in world.coordinator.list_groups([], [])[1]] == ["g"]
+
+
+def end(table: OffsetTable, producer_id: int, *, committed: bool) -> None:
+    closed = table.close_transaction(producer_id)
+    assert closed is not None
+    table.end_transaction(closed, committed=committed)
 
 
 def test_open_transaction_is_unstable_until_it_ends():
@@ -179,8 +186,8 @@ def test_open_transaction_is_unstable_until_it_ends():
     table.load_transactional(7, T0, CommittedOffset(2, 0), 11)
     table.load_transactional(8, T1, CommittedOffset(3, 0), 12)
     assert (table.is_stable(T0), table.is_stable(U0)) == (False, True)
-    table.end_transaction(7, committed=True)
-    table.end_transaction(8, committed=False)
+    end(table, 7, committed=True)
+    end(table, 8, committed=False)
     assert table.items() == [(T0, CommittedOffset(2, 0))]
     assert table.is_stable(T0) and table.is_stable(T1)
 
@@ -190,5 +197,45 @@ def test_transaction_does_not_overwrite_a_later_commit():
     table.load_transactional(7, T0, CommittedOffset(2, 0), 11)
     sequence = table.stage([T0])
     table.acknowledge(sequence, {T0: CommittedOffset(9, 0)})
-    table.end_transaction(7, committed=True)
+    end(table, 7, committed=True)
     assert table.get(T0) == CommittedOffset(9, 0)
+
+
+@pytest.mark.parametrize("replicated_in_time", [True, False])
+def test_what_is_committed_behind_a_marker_is_not_ended_by_it(replicated_in_time):
+    table = OffsetTable()
+    table.stage_in_transaction(7, {T0: CommittedOffset(1, 0), T1: CommittedOffset(1, 0)})
+    closed = table.close_transaction(7)
+    table.stage_in_transaction(7, {T0: CommittedOffset(2, 0)})
+    if replicated_in_time:
+        table.end_transaction(closed, committed=True)
+        assert table.items() == [(T0, CommittedOffset(1, 0)), (T1, CommittedOffset(1, 0))]
+        assert (table.is_stable(T0), table.is_stable(T1)) == (False, True)
+    else:
+        table.reopen_transaction(7, closed)
+        assert table.items() == [] and not table.is_stable(T1)
+    end(table, 7, committed=True)
+    assert dict(table.items()) == {T0: CommittedOffset(2, 0), T1: CommittedOffset(1, 0)}
+    assert table.is_stable(T0)
+
+
+def test_a_marker_of_the_coordinator_ends_what_stands_before_it(world):
+    world.stable(1)
+
+    def commit(offset: int) -> None:
+        in_transaction = InTransaction(7, 0)
+        request = CommitRequest("", None, -1, {T0: CommittedOffset(offset, 0)}, in_transaction)
+        world.coordinator.commit("g", request, lambda errors: None)
+
+    commit(1)
+    partition = world.coordinator.partition_for("g")
+    ended = world.coordinator.marker_appended(partition, 7, committed=True)
+    assert world.offsets() == {}
+    commit(2)
+    ended(ErrorCode.NONE)
+    assert world.offsets() == {T0: 1}
+    late = world.coordinator.marker_appended(partition, 7, committed=True)
+    late(ErrorCode.REQUEST_TIMED_OUT)
+    assert world.offsets() == {T0: 1}
+    world.coordinator.marker_appended(partition, 7, committed=False)(ErrorCode.NONE)
+    assert world.offsets() == {T0: 1}

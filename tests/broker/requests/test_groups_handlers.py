@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE, MetadataCache
+from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache
 from odradek.broker.coordinator_partitions import partition_for
-from odradek.broker.groups.group_config import GROUP_METADATA_TOPIC, GroupConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.requests import (
     delete_groups,
@@ -27,8 +26,9 @@ from odradek.broker.requests import (
     sync_group,
 )
 from odradek.broker.requests.outcome import Reply, RequestContext
-from odradek.broker.transactions.pending_markers import PendingMarkers
-from odradek.broker.transactions.transaction_coordinator import TransactionConfig, TransactionCoordinator
+from odradek.broker.settings.coordinator_settings import GroupSettings, TransactionSettings
+from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
+from odradek.broker.transactions.transaction_markers import PendingMarkers
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -67,7 +67,8 @@ from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.store import Store
 
 PARTITIONS = 2
-TOPICS = {"t": 2, GROUP_METADATA_TOPIC: PARTITIONS}
+READ_DELETE_DESCRIBE = 1 << 3 | 1 << 6 | 1 << 8
+TOPICS = {"t": 2, CONSUMER_OFFSETS: PARTITIONS}
 
 
 class AcknowledgingStorage:
@@ -151,9 +152,9 @@ def with_broker(test, topics=TOPICS):
     async def main(clock: VirtualClock) -> None:
         store = MemoryZooKeeper(clock).connect()
         await store.start(1000)
-        groups = GroupCoordinator(clock, Random(1), AcknowledgingStorage(), GroupConfig(), lambda: PARTITIONS)
+        groups = GroupCoordinator(clock, Random(1), AcknowledgingStorage(), GroupSettings(), lambda: PARTITIONS)
         transactions = TransactionCoordinator(
-            clock, AcknowledgingStorage(), TransactionConfig(), lambda: PARTITIONS, NoMarkers()
+            clock, AcknowledgingStorage(), TransactionSettings(), lambda: PARTITIONS, NoMarkers()
         )
         created: list[str] = []
 
@@ -273,7 +274,7 @@ def test_find_coordinator_of_transactions(version):
     with_broker(test, {TRANSACTION_STATE: 2})
 
 
-@pytest.mark.parametrize(("key_type", "topic"), [(0, GROUP_METADATA_TOPIC), (1, TRANSACTION_STATE)])
+@pytest.mark.parametrize(("key_type", "topic"), [(0, CONSUMER_OFFSETS), (1, TRANSACTION_STATE)])
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
 def test_find_coordinator_creates_the_topic(version, key_type, topic):
     async def test(broker):
@@ -492,7 +493,7 @@ def test_describe(version):
         member = group.members[0]
         assert (member.member_id, member.member_metadata, member.member_assignment) == (member_id, b"M", b"A")
         assert (unknown.error_code, unknown.group_state, unknown.members) == (0, "Dead", [])
-        assert group.authorized_operations == (3400 if version >= 3 else -(2**31))
+        assert group.authorized_operations == (READ_DELETE_DESCRIBE if version >= 3 else -(2**31))
 
     with_broker(test)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.cluster.peer import BrokerUnreachable
-from odradek.broker.tasks.producer_ids import ProducerIds
+from odradek.broker.transactions.producer_ids import ProducerIds
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
 
@@ -31,7 +31,7 @@ def block(first: int, count: int, error: ErrorCode = ErrorCode.NONE) -> Allocate
 
 def producer_ids(controller: Controller) -> ProducerIds:
     stand_in: Any = controller
-    return ProducerIds(0, lambda: 5, lambda client_id: stand_in)
+    return ProducerIds(0, lambda: 5, lambda client_id: stand_in, 10_000)
 
 
 def test_one_block_is_fetched_however_many_ask() -> None:

@@ -125,7 +125,7 @@ def test_markers_of_the_past_are_refused() -> None:
         assert await leader.end(commit=False, epoch=4, coordinator=7) is ErrorCode.NONE  # again, harmless
         assert await leader.latest(COMMITTED) == 3
         assert await leader.end(commit=True, topic="nobody") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await leader.end(commit=True, producer=-1) is ErrorCode.INVALID_REQUEST
+        assert await leader.end(commit=True, producer=-1) is ErrorCode.UNKNOWN_SERVER_ERROR
         leader.services.replicas.stop_leading_all()
         assert await leader.end(commit=True, epoch=4, coordinator=7) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.broker.transactions.pending_markers import PendingMarkers
+from odradek.broker.settings.coordinator_settings import TransactionSettings
 from odradek.broker.transactions.transaction_coordinator import (
     RETRY_BACKOFF_MS,
-    TransactionConfig,
     TransactionCoordinator,
 )
+from odradek.broker.transactions.transaction_markers import PendingMarkers
 from odradek.broker.transactions.transaction_state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -27,7 +27,7 @@ from odradek.testing.virtual_clock import VirtualClock, run_virtual
 PARTITIONS, EPOCH = 4, 5
 T0, T1 = ("t", 0), ("t", 1)
 NONE = ErrorCode.NONE
-CONFIG = TransactionConfig(transactional_id_expiration_ms=100_000)
+CONFIG = TransactionSettings(transactional_id_expiration_ms=100_000)
 
 
 class Log:

@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from odradek.broker.cluster.broker_client import BrokerClients
-from odradek.broker.cluster.peer import BrokerUnreachable
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
+if TYPE_CHECKING:
+    from odradek.broker.cluster.broker_client import BrokerClients
+
 VERSION = 0
 LARGEST_PRODUCER_ID = 2**63 - 1
-REQUEST_TIMEOUT_MS = 10_000.0
 
 
 class ProducerIds:
@@ -19,9 +20,12 @@ class ProducerIds:
     Ids that are left over when the broker stops are never used.
     """
 
-    def __init__(self, broker_id: int, broker_epoch: Callable[[], int], clients: BrokerClients) -> None:
+    def __init__(
+        self, broker_id: int, broker_epoch: Callable[[], int], clients: "BrokerClients", request_timeout_ms: int
+    ) -> None:
         self._broker_id, self._broker_epoch = broker_id, broker_epoch
         self._client = clients(f"producer-ids-{broker_id}")
+        self._timeout_ms = request_timeout_ms
         self._next, self._end = 0, 0
         self._fetching = asyncio.Lock()
 
@@ -40,8 +44,8 @@ class ProducerIds:
     async def _fetch_block(self) -> tuple[int, int]:
         request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         try:
-            response = await self._client.to_controller(request, VERSION, REQUEST_TIMEOUT_MS)
-        except BrokerUnreachable as error:
+            response = await self._client.to_controller(request, VERSION, self._timeout_ms)
+        except OSError as error:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"no producer ids: {error}") from error
         assert isinstance(response, AllocateProducerIdsResponse)
         if response.error_code != ErrorCode.NONE:

@@ -1,0 +1,204 @@
+"""WriteTxnMarkers: takes the ends of transactions to the leaders of their partitions until each has its marker.
+
+Several requests may be under way to each broker, this one included, each with everything that waited for it: a leader
+answers when all of a request is replicated, so that partitions whose followers hang would hold up all others. What was
+not written, or of which nobody knows, is sent again, to whoever leads by then: a marker may be written twice, which
+harms nobody. Source: TransactionMarkerChannelManager.scala, TransactionMarkerRequestCompletionHandler.scala.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from zlib import crc32
+
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.transactions.transaction_state import ProducerIdentity, TopicPartition
+from odradek.protocol.errors import ErrorCode, error_code
+from odradek.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from odradek.world.clock import Clock
+from odradek.world.tasks import OnDeath, Tasks
+
+if TYPE_CHECKING:
+    from odradek.broker.cluster.broker_client import BrokerClients
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+RETRY_BACKOFF_MS = 50.0
+RETRY_AFTER_A_BUG_MS = 5_000.0
+ANSWER_GRACE_MS = 10_000.0
+"""How much longer than the leader waits for its replicas we wait for its answer."""
+PARTITIONS_MAX = 1000
+"""In one request."""
+LANES = 8
+"""Requests that may be under way to one broker, each on a connection of its own. A partition has its lane."""
+
+WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""A newer coordinator has been there: it sees to the rest."""
+
+
+@dataclass(eq=False, slots=True)
+class PendingMarkers:
+    """A transaction whose end is decided, and the partitions that do not know it yet.
+
+    `done` is called once, when a marker is in every partition, unless it was cancelled before.
+    """
+
+    producer: ProducerIdentity
+    committed: bool
+    coordinator_epoch: int
+    remaining: set[TopicPartition]
+    done: Callable[[], object]
+    cancelled: bool = False
+    """Another coordinator sees to it now."""
+
+    def written(self, partition: TopicPartition) -> None:
+        """The partition has its marker, or is gone."""
+        self.remaining.discard(partition)
+        if not self.remaining and not self.cancelled:
+            self.cancelled = True
+            self.done()
+
+
+class MarkerSender(Protocol):
+    """Takes markers to the leaders of partitions, as often as it needs."""
+
+    def send(self, pending: PendingMarkers) -> None:
+        """Begin with all that remains, at least one partition. Returns at once."""
+
+
+class _Lane(NamedTuple):
+    broker_id: int
+    number: int
+
+
+Marker = tuple[PendingMarkers, TopicPartition]
+
+
+class TransactionMarkers:
+    """What waits for each broker, and what waits until a partition has a leader."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        metadata: MetadataCache,
+        clock: Clock,
+        clients: "BrokerClients",
+        tasks: Tasks,
+        request_timeout_ms: int,
+    ) -> None:
+        """`request_timeout_ms`: `request.timeout.ms`, for so long a leader waits for its replicas."""
+        self._metadata, self._clock, self._tasks = metadata, clock, tasks
+        self._clients = [clients(f"transaction-markers-{broker_id}") for _ in range(LANES)]
+        self._timeout_ms = request_timeout_ms + ANSWER_GRACE_MS
+        self._waiting: dict[_Lane, list[Marker]] = defaultdict(list)
+        self._busy: set[_Lane] = set()
+        self._closed = False
+
+    def send(self, pending: PendingMarkers) -> None:
+        """See MarkerSender."""
+        self._route([(pending, partition) for partition in sorted(pending.remaining)])
+
+    def close(self) -> None:
+        """Give up all that is under way. Harmless twice."""
+        self._closed = True
+        for client in self._clients:
+            client.close()
+
+    def _route(self, markers: Iterable[Marker]) -> None:
+        """To the leaders, and those without one again later."""
+        leaderless = []
+        lanes: dict[_Lane, None] = {}
+        for pending, (topic, index) in markers:
+            if pending.cancelled or self._closed:
+                continue
+            state = self._metadata.partition(topic, index)
+            if state is not None and self._metadata.is_alive(state.leader):
+                lane = _Lane(state.leader, (crc32(topic.encode()) + index) % LANES)
+                self._waiting[lane].append((pending, (topic, index)))
+                lanes[lane] = None
+            elif self._metadata.is_deleted(topic, index):
+                pending.written((topic, index))
+            else:
+                leaderless.append((pending, (topic, index)))
+        self._again(leaderless, RETRY_BACKOFF_MS)
+        for lane in lanes:
+            if lane not in self._busy:
+                self._busy.add(lane)
+                self._tasks.spawn(f"markers for broker {lane.broker_id}", partial(self._empty, lane), OnDeath.REPORT)
+
+    def _again(self, markers: list[Marker], pause_ms: float) -> None:
+        if markers and not self._closed:
+            self._clock.call_later(pause_ms, partial(self._route, markers))
+
+    async def _empty(self, lane: _Lane) -> None:
+        """Send until nothing waits in the lane any more."""
+        sent: list[Marker] = []
+        try:
+            while waiting := [one for one in self._waiting.pop(lane, ()) if not one[0].cancelled]:
+                sent, later = waiting[:PARTITIONS_MAX], waiting[PARTITIONS_MAX:]
+                if later:
+                    self._waiting[lane] = later
+                self._again(await self._unwritten(lane, sent), RETRY_BACKOFF_MS)
+                sent = []
+        finally:
+            self._busy.discard(lane)
+            self._again(sent + self._waiting.pop(lane, []), RETRY_AFTER_A_BUG_MS)
+
+    async def _unwritten(self, lane: _Lane, sent: list[Marker]) -> list[Marker]:
+        """Send one request; return what has to be sent again."""
+        client = self._clients[lane.number]
+        try:
+            response = await client.to_broker(lane.broker_id, request_of(sent), VERSION, self._timeout_ms)
+        except OSError as unreachable:
+            log.info("markers for broker %d: %s", lane.broker_id, unreachable)
+            return sent
+        assert isinstance(response, WriteTxnMarkersResponse)
+        errors = {
+            (marker.producer_id, topic.name, result.partition_index): error_code(result.error_code)
+            for marker in response.markers
+            for topic in marker.topics
+            for result in topic.partitions
+        }
+        failed = []
+        for pending, partition in sent:
+            error = errors.get((pending.producer.id, *partition))
+            if error in WRITTEN:
+                pending.written(partition)
+            elif error in FENCED:
+                log.info("producer %d: markers are left to a newer coordinator: %s", pending.producer.id, error)
+                pending.cancelled = True
+            else:
+                failed.append((pending, partition))
+        return failed
+
+
+def request_of(markers: Iterable[Marker]) -> WriteTxnMarkersRequest:
+    """Make the request with one marker for each transaction, with its partitions by topic."""
+    partitions: dict[PendingMarkers, dict[str, list[int]]] = {}
+    for pending, (topic, index) in markers:
+        partitions.setdefault(pending, {}).setdefault(topic, []).append(index)
+    return WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=pending.producer.id,
+                producer_epoch=pending.producer.epoch,
+                transaction_result=pending.committed,
+                topics=[
+                    WritableTxnMarkerTopic(name=topic, partition_indexes=sorted(indexes))
+                    for topic, indexes in topics.items()
+                ],
+                coordinator_epoch=pending.coordinator_epoch,
+            )
+            for pending, topics in partitions.items()
+        ]
+    )

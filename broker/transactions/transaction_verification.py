@@ -1,0 +1,166 @@
+"""Verification of transactions (KIP-890): before a partition takes the first batch of a transaction, the coordinator is
+asked whether the partition is part of it.
+
+Without that a record that comes late, after its transaction has ended, would begin another one that nobody ends, and
+hold back all readers of committed data. What is open in a partition's log has been verified. A marker that is written
+while the coordinator is asked makes its answer worthless: it may be about the transaction that has just ended. Source:
+AddPartitionsToTxnManager.scala, ReplicaManager.maybeStartTransactionVerificationForPartitions.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE, MetadataCache
+from odradek.broker.log.log import Log
+from odradek.broker.log.producer_state import VerificationGuard
+from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
+from odradek.broker.transactions.transaction_state import ProducerIdentity, TopicPartition
+from odradek.protocol.errors import ErrorCode, KafkaError, error_code
+from odradek.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.record_batch import ATTRIBUTES_AT, HEADER, HEADER_BYTES, TRANSACTIONAL_BIT
+
+if TYPE_CHECKING:
+    from odradek.broker.cluster.broker_client import BrokerClients
+
+log = logging.getLogger(__name__)
+
+VERSION = 4
+"""What is not part of the transaction is INVALID_TXN_STATE."""
+
+PRODUCER_FIELDS = slice(9, 11)
+"""Id and epoch, of the fields of a batch's header."""
+
+RETRIED = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+"""Errors of the asking, not of the transaction. Not all clients know them from Produce or TxnOffsetCommit."""
+
+Verdicts = dict[TopicPartition, ErrorCode]
+
+
+class Unverified(NamedTuple):
+    """A partition that a transaction is about to write to, and in whose log it is not open."""
+
+    partition: TopicPartition
+    producer: ProducerIdentity
+    log: Log
+    guard: VerificationGuard
+
+
+def unverified(replicas: ReplicaManager, partition: TopicPartition, producer: ProducerIdentity) -> Unverified | None:
+    """Begin a verification; None when the log has the transaction open, or is not led here, which is said later."""
+    try:
+        partition_log = replicas.led(*partition).log
+    except KafkaError:
+        return None
+    guard = partition_log.begin_verification(producer.id)
+    return None if guard is None else Unverified(partition, producer, partition_log, guard)
+
+
+def first_batches(replicas: ReplicaManager, request: ProduceRequest) -> list[Unverified]:
+    """Begin the verifications that a request needs; what else is wrong with it is said when it is appended."""
+    found = []
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is None or len(records) < HEADER_BYTES or not records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
+                continue
+            producer = ProducerIdentity(*HEADER.unpack_from(records)[PRODUCER_FIELDS])
+            one = unverified(replicas, (topic.name, data.index), producer)
+            if one is not None:
+                found.append(one)
+    return found
+
+
+class TransactionVerification:
+    """Asks the coordinators, this broker's own without a request."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        metadata: MetadataCache,
+        clients: "BrokerClients",
+        coordinator: TransactionCoordinator,
+        request_timeout_ms: int,
+    ) -> None:
+        self._broker_id, self._metadata, self._coordinator = broker_id, metadata, coordinator
+        self._client = clients(f"transaction-verification-{broker_id}")
+        self._timeout_ms = request_timeout_ms
+
+    def close(self) -> None:
+        """Give up what is under way. Harmless twice."""
+        self._client.close()
+
+    async def verify(self, transactional_id: str, asked: Sequence[Unverified]) -> Verdicts:
+        """Return which partitions must not be written to, and why; one of RETRIED if the producer may ask again.
+
+        The answer holds until the caller awaits something.
+        """
+        refused: Verdicts = {}
+        for producer in dict.fromkeys(one.producer for one in asked):
+            partitions = [one.partition for one in asked if one.producer == producer]
+            refused |= await self._ask(transactional_id, producer, partitions)
+        for one in asked:
+            if refused[one.partition] is not ErrorCode.NONE:
+                one.log.producers.end_verification(one.producer.id)
+            elif one.log.is_verified(one.producer.id, one.guard):
+                del refused[one.partition]
+            else:
+                refused[one.partition] = ErrorCode.INVALID_TXN_STATE
+        return refused
+
+    async def _ask(
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
+    ) -> Verdicts:
+        state = self._metadata.partition(TRANSACTION_STATE, self._coordinator.partition_for(transactional_id))
+        if state is None:
+            verdicts = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif state.leader == self._broker_id:
+            verify, not_in_it = self._coordinator.verify, ErrorCode.INVALID_TXN_STATE
+            verdicts = {at: verify(transactional_id, producer, at, not_in_it) for at in partitions}
+        else:
+            verdicts = await self._ask_elsewhere(state.leader, transactional_id, producer, partitions)
+        fenced = ErrorCode.PRODUCER_FENCED
+        return {at: ErrorCode.INVALID_PRODUCER_EPOCH if error is fenced else error for at, error in verdicts.items()}
+
+    async def _ask_elsewhere(
+        self, broker_id: int, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
+    ) -> Verdicts:
+        topics: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            topics.setdefault(topic, []).append(index)
+        asked = AddPartitionsToTxnTransaction(
+            transactional_id=transactional_id,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            verify_only=True,
+            topics=[AddPartitionsToTxnTopic(name=topic, partitions=indexes) for topic, indexes in topics.items()],
+        )
+        try:
+            request = AddPartitionsToTxnRequest(transactions=[asked])
+            response = await self._client.to_broker(broker_id, request, VERSION, self._timeout_ms)
+        except OSError as error:
+            log.info("coordinator %d of %s: %s", broker_id, transactional_id, error)
+            return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
+        assert isinstance(response, AddPartitionsToTxnResponse)
+        unanswered = error_code(response.error_code) or ErrorCode.NETWORK_EXCEPTION
+        return dict.fromkeys(partitions, unanswered) | {
+            (topic.name, one.partition_index): error_code(one.partition_error_code)
+            for transaction in response.results_by_transaction
+            for topic in transaction.topic_results
+            for one in topic.results_by_partition
+        }
