@@ -1,6 +1,7 @@
 """ZooKeeper's own handshake, to know that one is ready: a session is asked for, got, and closed again."""
 
 import asyncio
+import enum
 import struct
 
 SESSION_TIMEOUT_MS = 4000
@@ -8,17 +9,29 @@ CLOSE_SESSION = -11
 ANSWER_BYTES_MAX = 1024
 
 
-async def is_ready(host: str, port: int, timeout_ms: float = 1000.0) -> bool:
-    """Whether a ZooKeeper answers there and gives out sessions."""
+class Answer(enum.Enum):
+    """Outcome of asking for a session."""
+
+    READY = "sessions are given out"
+    ABSENT = "nobody listens there, or what listens is no ZooKeeper that serves"
+    SILENT = "the connection was accepted, and nothing came back in time"
+
+
+async def ask_for_session(host: str, port: int, timeout_ms: float = 1000.0) -> Answer:
+    """Ask a ZooKeeper for a session and close that again; give up after `timeout_ms`."""
+    connected = False
     try:
         async with asyncio.timeout(timeout_ms / 1000.0):
-            return await _shake_hands(host, port)
-    except (OSError, TimeoutError, asyncio.IncompleteReadError):
-        return False
+            reader, writer = await asyncio.open_connection(host, port)
+            connected = True
+            return Answer.READY if await _shake_hands(reader, writer) else Answer.ABSENT
+    except TimeoutError:
+        return Answer.SILENT if connected else Answer.ABSENT
+    except (OSError, asyncio.IncompleteReadError):
+        return Answer.ABSENT
 
 
-async def _shake_hands(host: str, port: int) -> bool:
-    reader, writer = await asyncio.open_connection(host, port)
+async def _shake_hands(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     try:
         # protocol version, last zxid seen, timeout, session id, password, read only
         _send(writer, struct.pack(">iqiqi16s?", 0, 0, SESSION_TIMEOUT_MS, 0, 16, bytes(16), False))

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from odradek.local.handshake import is_ready
+from odradek.local.handshake import Answer, ask_for_session
 from odradek.local.java import NoZooKeeper, find_jars, find_java
 from odradek.local.ports import check_port_free
 from odradek.local.processes import Child
@@ -12,7 +12,10 @@ NAME = "zookeeper"
 HEAP_MB = 96
 TICK_TIME_MS = 500
 """Sessions may last 2 to 20 ticks: 1 to 10 seconds."""
-READY_TIMEOUT_SECONDS = 30.0
+READY_TIMEOUT_SECONDS = 60.0
+SILENCE_SECONDS = 8.0
+"""A ZooKeeper that accepts connections for so long without a word is started again: 3.9 can stumble over a client that
+connects and leaves while it starts, and then never answers anybody (seen on a machine at its limit)."""
 POLL_SECONDS = 0.03
 
 SETTINGS = """\
@@ -67,14 +70,30 @@ class EmbeddedZooKeeper:
         assert self.child is not None, "launch() first"
         try:
             async with asyncio.timeout(READY_TIMEOUT_SECONDS):
-                while not await is_ready(self.host, self.port):
-                    self._check_alive(self.child)
-                    await asyncio.sleep(POLL_SECONDS)
+                while not await self._serves_before_silence():
+                    await self.child.stop()
+                    await self.launch()
         except TimeoutError:
             raise NoZooKeeper(
                 f"ZooKeeper did not serve within {READY_TIMEOUT_SECONDS:.0f} s: see {self.child.log_file}"
             ) from None
         self._check_alive(self.child)
+
+    async def _serves_before_silence(self) -> bool:
+        """Wait until it gives out sessions; False when it has accepted connections in silence for too long."""
+        assert self.child is not None
+        silent_since: float | None = None
+        loop = asyncio.get_running_loop()
+        while (answer := await ask_for_session(self.host, self.port)) is not Answer.READY:
+            self._check_alive(self.child)
+            if answer is Answer.ABSENT:
+                silent_since = None
+            elif silent_since is None:
+                silent_since = loop.time()
+            elif loop.time() - silent_since > SILENCE_SECONDS:
+                return False
+            await asyncio.sleep(POLL_SECONDS)
+        return True
 
     async def start(self) -> None:
         """Launch it and wait until it is ready."""
