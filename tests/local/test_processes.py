@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.local.handshake import is_ready
+from odradek.local.handshake import Answer, ask_for_session
 from odradek.local.ports import free_ports
 from odradek.local.processes import Child, read_pid
 
@@ -71,10 +71,10 @@ def test_who_is_no_zookeeper_is_not_ready() -> None:
             writer.close()
 
         (port,) = free_ports(1)
-        assert not await is_ready("127.0.0.1", port)
+        assert await ask_for_session("127.0.0.1", port) is Answer.ABSENT
         async with await asyncio.start_server(babble, "127.0.0.1", port):
-            assert not await is_ready("127.0.0.1", port)
+            assert await ask_for_session("127.0.0.1", port) is Answer.ABSENT
         async with await asyncio.start_server(lambda *_: None, "127.0.0.1", port):
-            assert not await is_ready("127.0.0.1", port, timeout_ms=50)
+            assert await ask_for_session("127.0.0.1", port, timeout_ms=50) is Answer.SILENT
 
     asyncio.run(scenario())
