@@ -39,7 +39,6 @@ _HEAD_V0: Final = Struct(">qiIbb")
 _HEAD_V1: Final = Struct(">qiIbbq")
 _LENGTH: Final = Struct(">i")
 _CRC: Final = Struct(">I")
-_OFFSET: Final = Struct(">q")
 _NULL: Final = _LENGTH.pack(-1)
 
 
@@ -225,8 +224,3 @@ def down_convert(
     content = compression.compress(codec, out, level=level, broken_lz4_checksum=magic == MAGIC_V0)
     last = columns.offsets[-1]
     return bytes(encode_message(magic, last, max(columns.timestamps), None, content, codec | time_bit))
-
-
-def set_message_offset(buffer: bytearray | memoryview, at: int, offset: int) -> None:
-    """Patch a message's offset, which is outside of the checksum."""
-    _OFFSET.pack_into(buffer, at, offset)

@@ -25,11 +25,8 @@ MAGIC_AT: Final = 16  # the same in message sets of magic 0 and 1
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 LAST_OFFSET_DELTA_AT: Final = 23
-BASE_TIMESTAMP_AT: Final = 27
 MAX_TIMESTAMP_AT: Final = 35
 PRODUCER_ID_AT: Final = 43
-PRODUCER_EPOCH_AT: Final = 51
-BASE_SEQUENCE_AT: Final = 53
 RECORD_COUNT_AT: Final = 57
 RECORDS_AT: Final = 61
 HEADER_BYTES: Final = 61
@@ -61,7 +58,6 @@ _INT64: Final = Struct(">q")
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")
 _INT16: Final = Struct(">h")
-_PRODUCER: Final = Struct(">qhi")
 
 
 class CorruptBatch(MalformedMessage):
@@ -151,11 +147,6 @@ def increment_sequence(sequence: int, increment: int) -> int:
     return (sequence + increment) & MAX_INT32
 
 
-def decrement_sequence(sequence: int, decrement: int) -> int:
-    """The reverse of increment_sequence."""
-    return (sequence - decrement) & MAX_INT32
-
-
 def entries(buffer: Buffer, at: int = 0, *, allow_partial_tail: bool = False) -> Iterator[Entry]:
     """What stands in `buffer` from `at` on, of any format, bounds checked and nothing else.
 
@@ -238,12 +229,6 @@ def set_log_append_time(buffer: WritableBuffer, at: int, timestamp_ms: int) -> N
 def set_max_timestamp(buffer: WritableBuffer, at: int, timestamp_ms: int) -> None:
     """Correct the largest timestamp, and the checksum."""
     _INT64.pack_into(buffer, at + MAX_TIMESTAMP_AT, timestamp_ms)
-    update_crc(buffer, at)
-
-
-def set_producer_state(buffer: WritableBuffer, at: int, producer_id: int, epoch: int, base_sequence: int) -> None:
-    """Give the batch its place in a producer's sequence, and the checksum (a producer, before it sends)."""
-    _PRODUCER.pack_into(buffer, at + PRODUCER_ID_AT, producer_id, epoch, base_sequence)
     update_crc(buffer, at)
 
 

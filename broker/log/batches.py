@@ -36,7 +36,7 @@ OLD_TIMESTAMP = struct.Struct(">q")
 OLD_TIMESTAMP_AT = 18
 OLD_CRC_FROM = 16
 SMALLEST_LENGTH = {0: 14, 1: 22}
-"""By magic: the least that the length field may say."""
+"""Least that the length field may say, by magic."""
 LEAST_LENGTH = {**SMALLEST_LENGTH, MAGIC_V2: MIN_BATCH_LENGTH}
 
 SCAN_CHUNK_BYTES = 16 * 1024
@@ -121,7 +121,7 @@ def iterate_headers(file: File, position: int, end: int) -> Iterator[Batch]:
 
 
 def position_of(offset: int, file: File, position: int, end: int) -> int:
-    """Where the first batch from `position` on begins whose last offset is not before `offset`; `end` when none does.
+    """Return where the first batch from `position` on begins that does not end before `offset`; `end` when none does.
 
     Raises CorruptBatch when the file is damaged on the way: a header that is none, or whose offset does not rise.
     """

@@ -34,4 +34,4 @@ class UnusableDirectory(Exception):  # noqa: N818 - says what it is
 
 
 class CorruptFile(Exception):  # noqa: N818 - says what it is
-    """One of our small files does not decode; whoever reads it falls back to what the log itself says."""
+    """A small file of ours does not decode; whoever reads it falls back to what the log itself says."""

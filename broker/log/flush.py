@@ -1,4 +1,4 @@
-"""What a flush of a log brings to the disk. The order is the promise: files first, then the recovery point moves.
+"""A flush of a log to the disk. The order is the promise: files first, then the recovery point moves.
 
 Leader epochs are synced with the data that was written in them, so a recovery point never passes an epoch that a
 crash could take away.

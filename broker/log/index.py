@@ -30,7 +30,7 @@ class TimeEntry(NamedTuple):
 
 
 class _IndexFile:
-    """What both share: a file of fixed-size entries, of which the first `_written` are there already."""
+    """Base of both: a file of fixed-size entries, of which the first `_written` are there already."""
 
     __slots__ = ("_written", "base_offset")
 
@@ -162,7 +162,7 @@ class OffsetIndex(_IndexFile):
 
 
 def read_last_time_entry(file: File, base_offset: int) -> TimeEntry | None:
-    """Of a time index, without the rest of it; (-1, base offset) when it is empty, None when it is damaged."""
+    """Read the last entry of a time index alone; (-1, base offset) when it is empty, None when it is damaged."""
     size = file.size()
     if size == 0:  # messages of format 0 have no timestamps
         return TimeEntry(-1, base_offset)
@@ -224,7 +224,7 @@ class TimeIndex(_IndexFile):
         return bisect_right(self.timestamps, timestamp_ms) - 1
 
     def entry(self, slot: int) -> TimeEntry:
-        """One of them."""
+        """Return one of them."""
         return TimeEntry(self.timestamps[slot], self.base_offset + self._relative_offsets[slot])
 
     def truncate_to(self, offset: int) -> None:

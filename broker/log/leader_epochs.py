@@ -111,13 +111,13 @@ class EpochFile:
         self.path = f"{directory}/{LEADER_EPOCHS}"
         self.unsynced = False
         self.written = 0
-        """How often it was written."""
+        """Count of how often it was written."""
         self._files = files
         self._waiting: bytes | None = None
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether the disk was too full for the newest epochs, so that an older file is there, or none."""
+        """True when the disk was too full for the newest epochs, so that an older file is there, or none."""
         return self._waiting is not None
 
     def write(self, entries: Iterable[tuple[int, int]]) -> None:

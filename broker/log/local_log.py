@@ -27,11 +27,11 @@ KNOWN_POSITIONS = 64
 
 
 class LogSlice(NamedTuple):
-    """What a read found. Every batch but possibly the last is whole; `len(records)` is the number of bytes."""
+    """Result of a read. Every batch but possibly the last is whole; `len(records)` is the number of bytes."""
 
     records: FileRange | bytes
     segment: Segment | None = None
-    """Where the records lie; None when there are none."""
+    """Segment in which the records lie; None when there are none."""
 
 
 EMPTY = LogSlice(b"")
@@ -85,10 +85,10 @@ class LocalLog:
         self.recovery_point = recovery_point
         """The disk has everything before it for certain."""
         self.cleaned_to = 0
-        """Before it the log is compacted."""
+        """Offset before which the log is compacted."""
         self.last_flush_ms = storage.clock.now_ms()
         self.truncations = 0
-        """How often the log went back or its files got other names: what was begun before does not count then."""
+        """Count of truncations and of changes of its files' names: what was begun before does not count then."""
         self.lowest_end = NEVER_TRUNCATED
         """The lowest offset a truncation went back to since a copier of the log set it to NEVER_TRUNCATED."""
         self.closed = False

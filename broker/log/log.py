@@ -1,4 +1,4 @@
-"""One partition replica's log: appending to it, truncating it, and what it knows beside its records.
+"""The log of one partition replica: appending to it, truncating it, and what it knows beside its records.
 
 Everything here runs on the loop; only the syncs of a flush go to the background. Trouble with the disk is raised as
 StorageFailure after the log manager has heard of it; trouble with what a client sent is a KafkaError.
@@ -36,14 +36,14 @@ PATCH = struct.Struct(">qii")
 
 
 class Origin(Enum):
-    """Who appends: a client through Produce, or a coordinator of this broker, which may write control batches."""
+    """Appender of a batch: a client through Produce, or a coordinator here, which may write control batches."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
 
 
 class Appended(NamedTuple):
-    """What an append did. Of a duplicate these are the offsets of the first time."""
+    """Result of an append. Of a duplicate these are the offsets of the first time."""
 
     first_offset: int
     last_offset: int
@@ -89,7 +89,7 @@ class Log(LocalLog):
         self.epochs = epochs
         self.producers = producers
         self.clean_end_offset = -1
-        """Where the log ended when it was closed cleanly the last time; -1 when it was not."""
+        """Log end at the last clean close; -1 when it was not."""
         self._rewrites = rewriting.needed(config)
         self._checkpoints_checked = False
 

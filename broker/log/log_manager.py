@@ -158,7 +158,7 @@ class LogManager:
         return self._directories.online()
 
     def all_logs(self) -> list[Log]:
-        """One of each partition."""
+        """Return the current log of each partition."""
         return self._logs.current()
 
     def get(self, topic: str, partition: int) -> Log | None:
@@ -166,13 +166,13 @@ class LogManager:
         return self._logs.get((topic, partition))
 
     def topic_id(self, topic: str, partition: int) -> bytes:
-        """From `partition.metadata`; zeros when it was never said."""
+        """Return what `partition.metadata` says; zeros when it was never said."""
         return self._logs.topic_id((topic, partition))
 
     # making logs
 
     def prefer(self, topic: str, partition: int, path: str) -> None:
-        """When that partition, which is not here, is made, it shall be in that directory (AlterReplicaLogDirs)."""
+        """Make that partition, which is not here, in that directory when it is made (AlterReplicaLogDirs)."""
         self._preferred.pop((topic, partition), None)
         self._preferred[topic, partition] = path
         if len(self._preferred) > PREFERENCES_MAX:
@@ -198,7 +198,7 @@ class LogManager:
         return log
 
     def _create_somewhere(self, key: Key, topic_id: bytes, is_new: bool) -> Log:
-        """In the first directory that takes it; one that cannot goes offline, unless it is only full."""
+        """Make it in the first directory that takes it; one that cannot goes offline, unless it is only full."""
         if not (is_new or self._directories.all_online()):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key[0]}-{key[1]} may be in an offline log directory")
         self._future_logs.discard(key)  # of a partition of that name that is gone
@@ -251,11 +251,11 @@ class LogManager:
     # moves to another directory
 
     def future_logs(self) -> list[Log]:
-        """Of the partitions that move."""
+        """Return those of the partitions that move."""
         return self._logs.futures()
 
     def future_log(self, topic: str, partition: int) -> Log | None:
-        """What is to take the place of the partition's log, in another directory."""
+        """Return what is to take the place of the partition's log, in another directory."""
         return self._logs.future((topic, partition))
 
     def create_future_log(self, topic: str, partition: int, path: str) -> Log:
@@ -275,7 +275,7 @@ class LogManager:
         self._future_logs.discard((topic, partition))
 
     def promote_future_log(self, topic: str, partition: int) -> Log:
-        """It takes the place of the log that it is a copy of, which is deleted. Raises StorageFailure."""
+        """Put it in the place of the log that it is a copy of, which is deleted. Raises StorageFailure."""
         former = self._logs.get((topic, partition))
         assert former is not None, (topic, partition)
         log = self._future_logs.promote((topic, partition))

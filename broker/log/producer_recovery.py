@@ -19,7 +19,7 @@ from odradek.protocol.record_batch import CorruptBatch
 logger = logging.getLogger(__name__)
 
 RECALL_BYTES = 1024 * 1024
-"""So much of a log's end is looked at for batches that a snapshot does not name."""
+"""Bytes of a log's end that are looked at for batches that a snapshot does not name."""
 RECALL_AGE_MS = 10 * 60 * 1000
 """Into a log that was written to before that nobody repeats anything (delivery.timeout.ms is 2 minutes by default)."""
 

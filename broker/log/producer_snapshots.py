@@ -105,7 +105,7 @@ class Snapshots:
         return self._offsets[-1] if self._offsets else None
 
     def path(self, offset: int) -> str:
-        """Where the snapshot at that offset is."""
+        """Return where the snapshot at that offset is."""
         return f"{self._directory}/{offset:020d}{SNAPSHOT}"
 
     def write(self, state: ProducerState) -> None:

@@ -1,4 +1,4 @@
-"""What is remembered of each idempotent or transactional producer of a partition (KIP-98).
+"""State of each idempotent or transactional producer of a partition (KIP-98).
 
 Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerStateEntry and ProducerAppendInfo of 3.9.
 """
@@ -22,7 +22,7 @@ VERIFICATIONS_MAX = 10_000
 
 
 class RememberedBatch(NamedTuple):
-    """One of a producer's latest batches: enough to answer a duplicate of it."""
+    """A batch among a producer's latest: enough to answer a duplicate of it."""
 
     first_sequence: int
     last_sequence: int
@@ -32,7 +32,7 @@ class RememberedBatch(NamedTuple):
 
 
 class Producer:
-    """One producer id; `transaction_first_offset` is -1 when no transaction is open."""
+    """State of one producer id; `transaction_first_offset` is -1 when no transaction is open."""
 
     __slots__ = (
         "batches",
@@ -80,7 +80,7 @@ class VerificationGuard:
 
 
 class CompletedTransaction(NamedTuple):
-    """What a marker ended: data from `first_offset` on, marker at `last_offset`."""
+    """A transaction that a marker ended: data from `first_offset` on, marker at `last_offset`."""
 
     producer_id: int
     first_offset: int
@@ -89,14 +89,14 @@ class CompletedTransaction(NamedTuple):
 
 
 class EndOfTransaction(NamedTuple):
-    """What a marker says."""
+    """Contents of a marker."""
 
     aborted: bool
     coordinator_epoch: int
 
 
 def decode_end_of_transaction(batch: Buffer) -> EndOfTransaction | None:
-    """From a whole control batch; None when it ends no transaction. Raises KafkaError INVALID_RECORD."""
+    """Decode a whole control batch; None when it ends no transaction. Raises KafkaError INVALID_RECORD."""
     try:
         records = decode_records(batch)
         marker = decode_end_txn_marker(records.keys[0], records.values[0])
@@ -159,7 +159,7 @@ class ProducerState:
         transactional: bool,
         client: bool,
     ) -> RememberedBatch | None:
-        """May this batch be appended? The batch it repeats, when it is a duplicate.
+        """Refuse a batch that may not be appended; return the batch it repeats, when it is a duplicate.
 
         `client` is False for what coordinators write, which carries no sequences. Raises KafkaError:
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. Changes nothing.
@@ -284,7 +284,7 @@ class ProducerState:
             self._verifying.pop(producer_id, None)
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
-        """May a coordinator write this end of a transaction? KafkaError when a newer one has fenced it."""
+        """Refuse the end of a transaction by a coordinator that a newer one has fenced. Raises KafkaError."""
         producer = self.producers.get(producer_id)
         if producer is None:
             return
@@ -336,7 +336,7 @@ class ProducerState:
             del self._unreplicated[first_offset]
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where readers of committed data have to stop; None when nothing is open."""
+        """Return where readers of committed data have to stop; None when nothing is open."""
         if not self._ongoing and not self._unreplicated:
             return None
         self.replicated_up_to(high_watermark)

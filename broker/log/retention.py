@@ -50,7 +50,7 @@ def _delete_old_segments(log: Log, high_watermark: int, at_most: int) -> int:
 
 
 def _is_older(segment: Segment, oldest_ms: int) -> bool:
-    """Not by the word of an index alone."""
+    """Return whether it is, not by the word of an index alone."""
     if segment.retention_timestamp_ms() >= oldest_ms:
         return False
     confirm_largest_timestamp(segment)
@@ -60,7 +60,7 @@ def _is_older(segment: Segment, oldest_ms: int) -> bool:
 def _delete_while(
     log: Log, high_watermark: int, at_most: int, may_go: Callable[[Segment, int], bool], reason: str
 ) -> int:
-    """From the oldest on while `may_go(segment, offset after it)`; never beyond the high watermark."""
+    """Delete from the oldest on while `may_go(segment, offset after it)`; never beyond the high watermark."""
     count = 0
     for number, segment in enumerate(log.segments[:at_most]):
         last = number + 1 == len(log.segments)

@@ -28,7 +28,7 @@ otherwise keep the loop busy for seconds, and its records a hundred times its me
 RECORD_ERRORS_MAX = 10_000
 """Bad records of one batch that an answer names one by one; a compressed batch of a megabyte can hold millions."""
 RECORD_ERRORS_TOLD = 3
-"""Those that the text of the error repeats."""
+"""Errors that the text of the error repeats."""
 
 
 class RecordError(NamedTuple):
@@ -64,7 +64,7 @@ class BadRecords(KafkaError):  # noqa: N818 - what there is in the batch
 
 
 def needed(config: LogConfig) -> bool:
-    """Whether any rule of the topic has to see the records. Asked once per configuration, not per append."""
+    """Return whether any rule of the topic has to see the records. Asked once per configuration, not per append."""
     return (
         config.compacts
         or config.message_timestamp_type != CREATE_TIME

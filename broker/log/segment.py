@@ -1,4 +1,4 @@
-"""One segment of a log: a `.log` file, its two sparse indexes and its transaction index.
+"""A segment of a log: a `.log` file, its two sparse indexes and its transaction index.
 
 Source for what is written when: org.apache.kafka.storage.internals.log.LogSegment of 3.9.
 """
@@ -34,7 +34,7 @@ DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
 """Added to files that wait for their removal, and to a compacted segment's before and while it takes its place."""
 
 FALSE_ENTRIES_MAX = 64
-"""After that many false entries of an index in a row, a scan begins at the beginning."""
+"""False entries of an index in a row after which a scan begins at the beginning."""
 HEAD = struct.Struct(">qi")
 
 
@@ -86,7 +86,7 @@ class Segment:
         self.largest_is_confirmed = False
 
     def path(self, suffix: str) -> str:
-        """Where a file of this segment is."""
+        """Return where a file of this segment is."""
         return self._prefix + suffix
 
     @property
@@ -112,7 +112,7 @@ class Segment:
 
     @property
     def time_index(self) -> TimeIndex:
-        """Not loaded with the other: who reads on from an offset does not need it."""
+        """Time index, not loaded with the other: who reads on from an offset does not need it."""
         index = self._time_index
         if index is None:
             try:
@@ -135,7 +135,7 @@ class Segment:
         return rebuilt
 
     def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """From the headers of all batches; stops before the first that is not one."""
+        """Make them from the headers of all batches; stops before the first that is not one."""
         offsets, times = self.reset_indexes()
         try:
             for batch in iterate_headers(self.file, 0, self.size_bytes):
@@ -289,7 +289,7 @@ class Segment:
 
     @property
     def begins_with_messages(self) -> bool:
-        """Whether its first batch is a message of format 0 or 1: as formats rise, none is without that.
+        """True when its first batch is a message of format 0 or 1: as formats rise, none is without that.
 
         Kafka's may fall for a while when a cluster's brokers are upgraded one by one; what is passed over here goes
         to readers as it is, as it does in Kafka.
@@ -302,7 +302,7 @@ class Segment:
         return self._begins_with_messages
 
     def next_offset(self) -> int:
-        """One after the last batch; the base offset when empty. Also learns the largest timestamp on its way."""
+        """Return the offset after the last batch, the base offset when empty. Learns the largest timestamp, too."""
         position = self.position_before(self.base_offset + LARGEST_RELATIVE_OFFSET)
         largest = self.time_index.last
         following = self.base_offset
@@ -322,7 +322,7 @@ class Segment:
         return self._largest
 
     def _last_time_entry(self) -> TimeEntry:
-        """Of the file, without loading the index: retention asks every old segment for it."""
+        """Read that of the file without loading the index: retention asks every old segment for it."""
         if self._time_index is None and self._files.exists(self.path(TIME_INDEX)):
             last = read_last_time_entry(self._files.open(self.path(TIME_INDEX)), self.base_offset)
             if last is not None:
@@ -330,18 +330,18 @@ class Segment:
         return self.time_index.last
 
     def retention_timestamp_ms(self) -> int:
-        """What `retention.ms` counts from: the largest timestamp, else the time of the last change."""
+        """Return what `retention.ms` counts from: the largest timestamp, else the time of the last change."""
         largest = self.largest_timestamp.timestamp_ms
         return largest if largest >= 0 else self._files.modified_ms(self.path(LOG))
 
     def modified_ms(self) -> int:
-        """When the file was last written."""
+        """Return when the file was last written."""
         return self._files.modified_ms(self.path(LOG))
 
     # transactions
 
     def aborted_transactions(self) -> list[AbortedTransaction]:
-        """Those whose marker lies in this segment. Raises CorruptFile."""
+        """Return those whose marker lies in this segment. Raises CorruptFile."""
         return self.transactions.entries()
 
     # ending

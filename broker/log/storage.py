@@ -1,4 +1,4 @@
-"""What all logs of a broker share: the outside world, and the few files of old segments that are kept open."""
+"""The environment of the logs of a broker: the outside world, and the few files of old segments that are kept open."""
 
 import contextlib
 import logging
@@ -50,7 +50,7 @@ class OpenSegments:
 
 
 class Claims(NamedTuple):
-    """What the checkpoints of a log's directory may say of it at most, see `CheckpointFiles`."""
+    """Limits of what the checkpoints of a log's directory may say of it, see `CheckpointFiles`."""
 
     topic: str
     partition: int

@@ -30,13 +30,13 @@ def offset_before(segment: Segment, timestamp_ms: int) -> int:
 
 
 def is_true(segment: Segment, entry: TimeEntry) -> bool:
-    """Whether the batch with that offset has that timestamp. Raises OSError, CorruptBatch."""
+    """Return whether the batch with that offset has that timestamp. Raises OSError, CorruptBatch."""
     batch = next(segment.batches_from(entry.offset), None)
     return batch is not None and batch.max_timestamp_ms == entry.timestamp_ms
 
 
 def confirm_largest_timestamp(segment: Segment) -> None:
-    """Before it is a reason to delete the segment or to pass it over: true, and nothing larger comes after it.
+    """Make sure of it before the segment is deleted or passed over for it: true, and nothing larger after it.
 
     Otherwise the indexes are made anew. Where the log is damaged it is left as it is. Raises OSError.
     """
@@ -64,7 +64,7 @@ def _is_largest(segment: Segment, entry: TimeEntry) -> bool:
 
 
 def check_last_time_entry(segment: Segment) -> None:
-    """After a clean stop, before the segment is written to again. Raises OSError, CorruptBatch."""
+    """Check it after a clean stop, before the segment is written to again. Raises OSError, CorruptBatch."""
     last = segment.time_index.last
     if last.timestamp_ms >= 0 and not is_true(segment, last):
         logger.error("%s: its time index is wrong, the indexes are made anew", segment)

@@ -24,7 +24,7 @@ class AbortedTransaction(NamedTuple):
 
 
 def encode_aborted(aborted: AbortedTransaction) -> bytes:
-    """One entry."""
+    """Encode one entry."""
     return ENTRY.pack(VERSION, *aborted)
 
 
@@ -52,7 +52,7 @@ class TransactionIndex:
         self._entries: list[AbortedTransaction] | None = None
 
     def entries(self) -> list[AbortedTransaction]:
-        """In the order of their markers; not to be changed. Raises CorruptFile."""
+        """Return all in the order of their markers; not to be changed. Raises CorruptFile."""
         if self._entries is None:
             try:
                 self._entries = decode_aborted(self._files.read(self._path))

@@ -9,8 +9,8 @@ from kafka.record import MemoryRecords
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from odradek.protocol import compression, message_set
-from odradek.protocol.message_set import down_convert, encode_message, messages, set_message_offset, up_convert
-from odradek.protocol.record_batch import LOG_APPEND_TIME_BIT, CorruptBatch, entries
+from odradek.protocol.message_set import down_convert, encode_message, messages, up_convert
+from odradek.protocol.record_batch import LOG_APPEND_TIME_BIT, CorruptBatch
 from odradek.protocol.records import Columns
 
 CODECS = [compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ4]
@@ -151,10 +151,3 @@ def test_damage_raises_nothing_but_corrupt_batch(magic: int, codec: int, data: s
         pass
     with contextlib.suppress(CorruptBatch):
         list(messages(damaged, check_crc=False))
-
-
-def test_offsets_can_be_patched() -> None:
-    data = bytearray(down_convert(columns_of([(TIME, b"k", b"v"), (TIME, b"k", b"w")], 0), 1))
-    for entry in entries(data):
-        set_message_offset(data, entry.position, entry.offset + 40)
-    assert up_convert(data).offsets == [40, 41]

@@ -1,4 +1,4 @@
-"""What of a log is dirty, whether compacting it pays, and the request that tells the child what to do about it.
+"""Dirty part of a log: how large it is, whether compacting it pays, and the request to the child that does it.
 
 A log has a clean part, compacted before, then dirty segments that may be compacted, then those that may not yet.
 Source: LogCleanerManager.cleanableOffsets and LogToClean of Kafka 3.9.
@@ -18,23 +18,23 @@ from odradek.world.files import Files
 
 
 class LogToClean(NamedTuple):
-    """What there is to do in one log. `overdue`: a record waits for longer than `max.compaction.lag.ms`."""
+    """Work to be done in one log. `overdue`: a record waits for longer than `max.compaction.lag.ms`."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
-    """Where a segment begins; it and those after it are left alone."""
+    """Base offset of a segment; it and those after it are left alone."""
     clean_bytes: int
     cleanable_bytes: int
     overdue: bool = False
 
     @property
     def ratio(self) -> float:
-        """How much of what may be compacted is dirty."""
+        """Dirty share of the bytes that may be compacted."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     def pays(self, least_ratio: float) -> bool:
-        """Whether it is time to compact; `least_ratio` is `min.cleanable.dirty.ratio`."""
+        """Return whether it is time to compact; `least_ratio` is `min.cleanable.dirty.ratio`."""
         return self.cleanable_bytes > 0 and (self.overdue or self.ratio > least_ratio)
 
 
@@ -51,7 +51,7 @@ def containing(base_offsets: Sequence[int], offset: int) -> int:
 def dirty_part(
     segments: Sequence[tuple[int, int]], first_dirty: int, last_stable_offset: int, too_young_from: int | None
 ) -> LogToClean:
-    """Of a log with these segments (base offset, bytes), the active one last.
+    """Measure a log with these segments (base offset, bytes), the active one last.
 
     `too_young_from`: base offset of the first dirty segment that `min.compaction.lag.ms` still protects.
     """
@@ -83,8 +83,8 @@ def log_to_clean(log: Log, high_watermark: int, now_ms: int) -> LogToClean | Non
 
 
 def _certain_end(log: Log, first_dirty: int, high_watermark: int) -> int:
-    """What is on the disk must not give way to a newer value, nor to the end of a transaction, that a power failure may
-    take."""
+    """Return the offset up to which nothing gives way to what a power failure may take: a newer value, or the end of a
+    transaction, that is not on the disk yet."""
     on_disk = log.recovery_point
     end = min(log.last_stable_offset(high_watermark), on_disk)
     aborted = log.aborted_transactions(first_dirty, end)
@@ -103,7 +103,7 @@ def _too_young_from(dirty: list[Segment], latest_ms: int) -> int | None:
 
 
 def _is_overdue(log: Log, dirty: list[Segment], until_ms: int) -> bool:
-    """Whether a dirty segment begins with a batch older than `until_ms` (LogCleanerManager.maxCompactionDelay)."""
+    """Return whether one begins with a batch older than `until_ms` (LogCleanerManager.maxCompactionDelay)."""
     for segment in dirty:
         log.use(segment)
         first = next(iterate_headers(segment.file, 0, segment.size_bytes), None)
@@ -155,7 +155,7 @@ def _size(files: Files, path: str) -> int:
 
 
 def _last_of_producers(log: Log, end_offset: int) -> list[LastOfProducer]:
-    """Of what is compacted: a newer batch may not be replicated, and be cut off again."""
+    """Look before `end_offset` alone: a newer batch may not be replicated, and be cut off again."""
     return [
         LastOfProducer(one.producer_id, _last_before(one, end_offset), one.epoch)
         for one in log.producers.producers.values()

@@ -1,4 +1,4 @@
-"""What is left of one batch: all of it, some of its records, an empty header, or nothing.
+"""Rules of what is left of one batch: all of it, some of its records, an empty header, or nothing.
 
 A record stays when no newer one has its key; a tombstone stays until the delete horizon, which is written into its
 batch when it is first seen here. Offsets, sequences and the codec stay as they were.
@@ -30,7 +30,7 @@ from odradek.protocol.records import Columns, assemble
 
 GONE_BYTE, TOMBSTONE_BYTE = bytes([GONE]), bytes([TOMBSTONE])
 KEPT_ATTRIBUTES = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
-"""Of a batch that is emptied."""
+"""Attributes that a batch keeps when it is emptied."""
 
 
 class WalkedTransactions:
@@ -95,7 +95,7 @@ class Filter:
     def __init__(self, request: Request, offset_map: OffsetMap, verdicts: RecordVerdicts) -> None:
         self.aborted: list[AbortedTransaction] = []
         self.keep_old_tombstones = True
-        """Of message formats 0 and 1, in the segment that is being read."""
+        """Tombstones of message formats 0 and 1 stay in the segment that is being read."""
         self._map = offset_map
         self._verdicts = verdicts
         self._now_ms = request.now_ms
@@ -104,7 +104,7 @@ class Filter:
         self._transactions = WalkedTransactions(request.aborted, request.segments[0].base_offset)
 
     def keep(self, batch: Batch, content: bytes) -> bytes | bytearray | None:
-        """What to write in place of this batch. Raises CorruptBatch, and KafkaError for a damaged marker."""
+        """Return what to write in place of this batch. Raises CorruptBatch, and KafkaError for a damaged marker."""
         if batch.is_control:
             return self._keep_marker(batch, content)
         if self._transactions.data(batch):
@@ -141,7 +141,7 @@ class Filter:
         return verdicts
 
     def _keep_messages(self, batch: Batch, content: bytes) -> bytes | bytearray | None:
-        """Of formats 0 and 1."""
+        """Filter messages of formats 0 and 1."""
         columns = records_of(content)
         verdicts = self._looked_up(_keys_of_columns(columns))
         if not self.keep_old_tombstones:
@@ -182,7 +182,7 @@ class Filter:
 
 
 def keys_of_any(batch: Batch, content: bytes) -> Keys:
-    """Of a batch of any message format. Raises CorruptBatch."""
+    """Return the keys of a batch of any message format. Raises CorruptBatch."""
     return keys_of(content) if batch.magic == MAGIC_V2 else _keys_of_columns(records_of(content))
 
 

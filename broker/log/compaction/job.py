@@ -1,4 +1,4 @@
-"""One log being compacted by one child: what is ready is swapped in, unless the log has changed meanwhile."""
+"""Compaction of one log by one child: what is ready is swapped in, unless the log has changed meanwhile."""
 
 import errno
 import logging
@@ -71,7 +71,7 @@ class Job:
         self.abort("the disk failed")
 
     def _why_not(self, old: list[Segment]) -> str | None:
-        """Whether the log has changed under the child."""
+        """Say whether, and how, the log has changed under the child."""
         log = self.log
         if log.closed:
             return "the log is gone"
@@ -188,7 +188,7 @@ def _sync_directory(log: Log, done: Callable[[], object]) -> None:
 
 
 def remove_cleaned(log: Log) -> None:
-    """What a child that was ended left behind. A failing disk is left to those who write to it."""
+    """Remove what a child that was ended left behind. A failing disk is left to those who write to it."""
     files = log.storage.files
     try:
         for name in files.list_directory(log.directory):

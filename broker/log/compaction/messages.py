@@ -1,4 +1,4 @@
-"""What the loop asks of the child, and what the child answers: one line of JSON each."""
+"""Messages between the loop and the child that compacts: one line of JSON each."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ class SegmentInfo(NamedTuple):
 
 
 class LastOfProducer(NamedTuple):
-    """Where the newest batch of an active producer is; -1 when all that is known of it are transaction markers."""
+    """Place of the newest batch of an active producer; -1 when all that is known of it are transaction markers."""
 
     producer_id: int
     last_data_offset: int
@@ -79,7 +79,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It did not work. `errno`: of the disk, 0 when the data is damaged."""
+    """Failure of the work. `errno`: of the disk, 0 when the data is damaged."""
 
     errno: int
     reason: str
@@ -94,7 +94,7 @@ ANSWERS: dict[str, type[Cleaned] | type[Finished] | type[Failed]] = {
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """One line."""
+    """Encode it as one line."""
     kind = next(kind for kind, one in ANSWERS.items() if isinstance(answer, one))
     return json.dumps({kind: asdict(answer)}, separators=(",", ":")).encode() + b"\n"
 

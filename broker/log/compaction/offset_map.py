@@ -19,7 +19,7 @@ SLOT_BYTES = HASH_BYTES + 8
 SMALLEST_SLOTS = 3
 HALVES = Struct(">QQ")
 ROOMY_LOAD = 0.5
-"""As long as memory allows it: in a map filled to nine tenths a key that is not there is looked for in ten slots."""
+"""Load as long as memory allows it: in a map filled to nine tenths a missing key is looked for in ten slots."""
 EMPTY = 0
 """Offsets are stored plus one."""
 VERDICTS_MAX = 16 * 1024 * 1024
@@ -32,7 +32,7 @@ class OffsetMap:
     __slots__ = ("_hashes", "_limit", "_offsets", "_slots", "entries", "latest_offset")
 
     def __init__(self, memory_bytes: int, load_factor: float, most_keys: int) -> None:
-        """For at most `most_keys` keys: less memory is taken when they need less. ValueError when it holds no key."""
+        """Make room for at most `most_keys` keys, in less memory when they need less. ValueError when it holds none."""
         fitting = memory_bytes // SLOT_BYTES
         wanted = int(most_keys / min(load_factor, ROOMY_LOAD)) + 2
         self._slots = _prime_up_to(max(SMALLEST_SLOTS, fitting)) if fitting <= wanted else _prime_from(wanted)
@@ -72,7 +72,7 @@ class OffsetMap:
         return superseded
 
     def get(self, keys: Sequence[bytes | None]) -> list[int]:
-        """Where the newest record of each key is; -1 when it was never put in."""
+        """Return where the newest record of each key is; -1 when it was never put in."""
         return [self._offsets[slot] - 1 if slot >= 0 else -1 for slot, _ in self._slots_of(keys)]
 
     def _slots_of(self, keys: Sequence[bytes | None]) -> Iterator[tuple[int, bytes]]:
@@ -115,7 +115,7 @@ def _prime_from(number: int) -> int:
 
 
 class RecordVerdicts:
-    """What becomes of each dirty record from offset `start` to, not including, `end`.
+    """Verdicts: what becomes of each dirty record from offset `start` to, not including, `end`.
 
     Known when the map is filled, so that few batches have to be decoded once more. A byte for each offset, for at most
     VERDICTS_MAX; of others the keys are looked up.

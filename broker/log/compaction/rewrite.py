@@ -37,7 +37,7 @@ class CleanedSegment(Segment):
 
 
 class Compactor:
-    """One request. `run` yields each group when its files are on the disk."""
+    """Worker for one request. `run` yields each group when its files are on the disk."""
 
     def __init__(self, files: Files, request: Request, moved: Moved) -> None:
         self._files = files
@@ -132,7 +132,7 @@ def fill_map(
 
 
 def _put(offset_map: OffsetMap, verdicts: RecordVerdicts, batch: Batch, content: bytes, start: int) -> bool:
-    """Whether all records of the batch found room."""
+    """Return whether all records of the batch found room."""
     records = keys_of_any(batch, content)
     first = bisect_left(records.offsets, start)
     superseded = offset_map.put(records.offsets[first:], records.keys[first:])
@@ -141,7 +141,7 @@ def _put(offset_map: OffsetMap, verdicts: RecordVerdicts, batch: Batch, content:
 
 
 def header_of(content: bytes | bytearray) -> Batch:
-    """Of a batch of any message format."""
+    """Decode the header of a batch of any message format."""
     return decode_header(content if len(content) >= HEADER_BYTES else content + bytes(HEADER_BYTES), 0, 0)
 
 

@@ -1,4 +1,4 @@
-"""When which log is compacted: the dirtiest first, in a child process, a few at a time.
+"""Scheduling of compaction: the dirtiest first, in a child process, a few at a time.
 
 Source: LogCleaner.CleanerThread, LogCleanerManager.grabFilthiestCompactedLog of Kafka 3.9.
 """
@@ -41,7 +41,7 @@ class CompactionSettings:
     """Bytes, for all children together."""
     io_buffer_load_factor: float = 0.9
     io_max_bytes_per_second: float = float("inf")
-    """For all children together."""
+    """Limit for all children together."""
     backoff_ms: int = 15_000
 
 

@@ -32,7 +32,7 @@ Entries = Iterable[tuple[Key, int]]
 
 
 class CheckpointFiles:
-    """Those of one log directory. `is_offline` is asked before anything is begun.
+    """The files of one log directory. `is_offline` is asked before anything is begun.
 
     What goes into a file is collected in slices of the loop's time: 10,000 partitions are ten milliseconds of work.
     """
@@ -46,11 +46,11 @@ class CheckpointFiles:
         self._being_written: set[str] = set()
         """Files that are collected for, or written."""
         self._without_room: set[str] = set()
-        """Those that the disk was too full for, until they are written again."""
+        """Files that the disk was too full for, until they are written again."""
         self._possible: dict[str, list[Offsets]] = {}
-        """What each file may hold: what was written last, and what has been begun since."""
+        """Contents that each file may have: what was written last, and what has been begun since."""
         self._then: dict[str, list[Callable[[], object]]] = {}
-        """To be called when the file is written the next time; forgotten when that fails."""
+        """Calls to make when the file is written the next time; forgotten when that fails."""
         self._begun = 0
         self._newest: dict[str, int] = {}
         """Numbers of what is in the files; kept under the lock."""
@@ -134,7 +134,7 @@ class CheckpointFiles:
         return self._begun
 
     def _written(self, name: str, offsets: Offsets) -> None:
-        """What is older cannot come back; `write_now` may have been quicker."""
+        """Forget what is older and cannot come back; `write_now` may have been quicker."""
         possible = self._possible[name]
         for number, one in enumerate(possible):
             if one is offsets:

@@ -1,4 +1,4 @@
-"""When and what is written to the checkpoint files of the log directories: each has the offsets of the logs in it."""
+"""Writing of the checkpoints of the log directories: when, and what; each has the offsets of the logs in it."""
 
 from collections.abc import Callable, Iterator, Mapping
 

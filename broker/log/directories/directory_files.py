@@ -22,7 +22,7 @@ STRAY_SUFFIX = "-stray"
 SET_ASIDE_SUFFIXES = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
 LONGEST_NAME = 255
 RESERVED_DIRECTORY_IDS = 100
-"""Those below stand for no directory: lost, unassigned, migrating (DirectoryId.java)."""
+"""Ids below stand for no directory: lost, unassigned, migrating (DirectoryId.java)."""
 
 
 class Identity(NamedTuple):
@@ -33,7 +33,7 @@ class Identity(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """What `meta.properties` says. Each may be missing: before 0.10.1 there was no cluster id, and only brokers on
+    """Contents of `meta.properties`. Each may be missing: before 0.10.1 there was no cluster id, and only brokers on
     their way to KRaft give their directories ids."""
 
     broker_id: int | None = None
@@ -60,7 +60,7 @@ def encode_meta(identity: Identity, now_ms: int, others: dict[str, str]) -> byte
 
 
 def decode_meta(data: bytes) -> tuple[Owner, dict[str, str]]:
-    """What is said of the owner, and all properties. Raises CorruptFile; OtherMode for a version that is not 0."""
+    """Return what is said of the owner, and all properties. Raises CorruptFile; OtherMode for another version."""
     properties = decode_properties(data)
     version = properties.get("version", "0")
     if version == "1":
@@ -162,7 +162,7 @@ def future_name(topic: str, partition: int, unique: int) -> str:
 
 
 def replaced_name(name: str) -> str:
-    """What the log is renamed to whose place the future log of that name takes: the two are known by each other."""
+    """Return the new name of the log whose place that future log takes: the two are known by each other."""
     return name.removesuffix(FUTURE_SUFFIX) + DELETE_SUFFIX
 
 

@@ -28,7 +28,7 @@ class LiveLogs:
         self._futures: dict[Key, Log] = {}
         self._topic_ids: dict[Key, bytes] = {}
         self._in: dict[str, dict[Key, Log]] = {}
-        """Both kinds by directory; no partition is in one twice."""
+        """Logs of both kinds by directory; no partition is in one twice."""
 
     def __contains__(self, key: Key) -> bool:
         return key in self._logs
@@ -90,7 +90,7 @@ class LiveLogs:
         self._logs[key] = self._futures.pop(key)
 
     def remove(self, log: Log) -> None:
-        """Harmless when it has gone."""
+        """Take it out; nothing to do when it has gone."""
         if not self.is_live(log):
             return
         key = (log.topic, log.partition)

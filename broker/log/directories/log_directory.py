@@ -1,4 +1,4 @@
-"""One entry of `log.dirs`: its lock, its owner, its checkpoints; loading, closing and removing the logs in it."""
+"""An entry of `log.dirs`: its lock, its owner, its checkpoints; loading, closing and removing the logs in it."""
 
 import errno
 import logging
@@ -40,10 +40,10 @@ logger = logging.getLogger(__name__)
 
 
 class Loaded(NamedTuple):
-    """What a directory held."""
+    """Contents of a directory."""
 
     logs: list[tuple[Log, bytes | None]]
-    """With the topic id, where there is one."""
+    """Logs with the topic id, where there is one."""
     futures: list[tuple[Log, bytes | None]]
     """Logs that were on their way into this directory."""
     to_delete: list[str]

@@ -1,4 +1,4 @@
-"""What is done to all logs from time to time: retention, flushes by age, producers that are gone.
+"""Maintenance of all logs from time to time: retention, flushes by age, producers that are gone.
 
 Source: LogManager.startup and the tasks it schedules.
 """

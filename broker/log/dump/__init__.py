@@ -16,7 +16,7 @@ __all__ = ["Damage", "Damaged", "Row", "dump", "title", "verify"]
 
 
 def title(path: str) -> str:
-    """What the file is, in a word or two. Raises ValueError for a name that no file of a log has."""
+    """Say what the file is, in a word or two. Raises ValueError for a name that no file of a log has."""
     kind = kind_of(path)
     return "batches" if kind is None else kind.title
 

@@ -23,7 +23,7 @@ CONTROL_NAMES = (
     "KRAFT_VERSION",
     "KRAFT_VOTERS",
 )
-"""By the type in a control record's key; those of a log of a ZooKeeper cluster are the first two."""
+"""Names by the type in a control record's key; those of a log of a ZooKeeper cluster are the first two."""
 NONE = -1
 
 
@@ -104,7 +104,7 @@ def _record_row(batch: Batch, columns: Columns, index: int, decode: Decoder | No
 
 
 def control_fields(key: bytes | None, value: bytes | None) -> Row:
-    """What a control record says. Raises CorruptBatch when that is nothing."""
+    """Return what a control record says. Raises CorruptBatch when that is nothing."""
     end = decode_end_txn_marker(key, value)
     number = int.from_bytes((key or b"")[2:4], "big", signed=True)
     name = CONTROL_NAMES[number] if 0 <= number < len(CONTROL_NAMES) else f"unknown ({number})"

@@ -1,4 +1,4 @@
-"""What can be wrong with the entries of the small files, in themselves and beside the log they belong to."""
+"""Checks of the entries of the small files, in themselves and beside the log they belong to."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -82,7 +82,7 @@ def epochs(entries: Entries, _: int) -> Iterator[Complaint]:
 
 
 def partitions(entries: Entries, _: int) -> Iterator[Complaint]:
-    """One line for each partition."""
+    """Yield a line for each partition."""
     seen: set[tuple[object, object]] = set()
     for at, row in entries:
         key = row["topic"], row["partition"]
@@ -178,7 +178,7 @@ class _Batches:
 
 
 class Transaction(NamedTuple):
-    """What the batches of one segment say of a transaction that ends in it."""
+    """Words of the batches of one segment of a transaction that ends in it."""
 
     producer_id: int
     aborted: bool
@@ -189,7 +189,7 @@ class Transaction(NamedTuple):
 
 
 def _transactions(file: File) -> dict[int, Transaction]:
-    """By the offset of the marker. Raises CorruptBatch, KafkaError."""
+    """Collect them by the offset of the marker. Raises CorruptBatch, KafkaError."""
     found: dict[int, Transaction] = {}
     ended: dict[int, int] = {}
     begun: dict[int, int] = {}
@@ -224,7 +224,7 @@ def markers(entries: Entries, file: File) -> Iterator[Complaint]:
 
 
 def last_offset_of(file: File) -> int | None:
-    """Of the last batch; None when there is none, or the log is damaged before it."""
+    """Return that of the last batch; None when there is none, or the log is damaged before it."""
     last = None
     try:
         for batch in iterate_headers(file, 0, file.size()):

@@ -1,4 +1,4 @@
-"""What can be wrong with a `.log` file."""
+"""Checks of a `.log` file."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -47,7 +47,7 @@ class _Order:
         self._position, self._began, self._epoch = 0, base_offset, -1
 
     def complaints(self, batch: Batch) -> Iterator[Complaint]:
-        """What is wrong with the place of this batch; or of the one before, when this one is where it should be."""
+        """Say what is wrong with the place of this batch; or of the one before, when this one is where it should be."""
         if batch.base_offset <= self._ended:
             if self._began != self._ended_before + 1 == batch.base_offset:
                 yield self._position, f"ends at {self._ended} between {self._ended_before} and {batch.base_offset}"

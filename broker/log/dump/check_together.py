@@ -1,4 +1,4 @@
-"""What the files of one directory have to say of each other: each may be right in itself, and not belong together."""
+"""Checks of the files of one directory against each other: each may be right in itself, and not belong together."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ def check_together(files: Files, directory: str, names: Sequence[str]) -> Iterat
 
 
 def _entries(files: Files, path: str) -> Iterator[tuple[int, Row]]:
-    """As far as the file can be read; none when it is not there."""
+    """Yield entries as far as the file can be read; none when it is not there."""
     kind = kind_of(path)
     assert kind is not None
     try:

@@ -20,7 +20,7 @@ OF_SEGMENTS = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 
 def verify(files: Files, path: str, *, topic: str | None = None) -> Iterator[Damage]:
-    """What is wrong with a file, or with every file of a partition's directory or a log directory, in order.
+    """Find what is wrong with a file, or with every file of a partition's directory or a log directory, in order.
 
     Raises OSError; ValueError for a file that is none of a log.
     """
@@ -44,7 +44,7 @@ def _verify_directory(files: Files, directory: str, topic: str | None) -> Iterat
 
 
 def _logs_first(name: str) -> tuple[str, bool, str]:
-    """Of the files of a segment."""
+    """Check the files of a segment."""
     return name.partition(".")[0], not name.endswith(LOG), name
 
 

@@ -39,7 +39,7 @@ TRANSACTIONS_KEYS: dict[int, tuple[str, type[Message], type[Message] | None]] = 
     0: ("transaction", TransactionLogKey, TransactionLogValue),
 }
 KEYS = {CONSUMER_OFFSETS: OFFSETS_KEYS, TRANSACTION_STATE: TRANSACTIONS_KEYS}
-"""By topic and version of the key: what the record is, and the messages of key and value."""
+"""Records by topic and version of the key: what the record is, and the messages of key and value."""
 
 Decoded = tuple[object, object]
 """Key and value: objects of names and values, or the bytes as they are; None is a tombstone."""
@@ -84,7 +84,7 @@ def _value(value_class: type[Message], data: bytes) -> Row:
 
 
 def _fields(message: Struct, version: int) -> Row:
-    """Those that this version has."""
+    """Return those that this version has."""
     return {
         line.name: _plain(getattr(message, line.name), version)
         for line in message.FIELDS
@@ -101,7 +101,7 @@ def _plain(value: object, version: int) -> object:
 
 
 def _embedded(message: type[Message], data: object) -> object:
-    """What a consumer has put there, unless it is something of its own."""
+    """Return what a consumer has put there, unless it is something of its own."""
     if not isinstance(data, bytes) or not data:
         return data
     try:
@@ -112,6 +112,6 @@ def _embedded(message: type[Message], data: object) -> object:
 
 
 def _status_name(status: int) -> str:
-    """As Kafka calls it: PrepareCommit."""
+    """Return Kafka's name for it: PrepareCommit."""
     known = status in TransactionStatus._value2member_map_
     return TransactionStatus(status).camel_case if known else f"unknown ({status})"

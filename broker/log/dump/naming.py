@@ -1,4 +1,4 @@
-"""What the name of a file says: which kind it is, where its segment begins, whose topic it holds."""
+"""Meaning of a file's name: which kind it is, where its segment begins, whose topic it holds."""
 
 from odradek.broker.log.directories.directory_files import SET_ASIDE_SUFFIXES
 from odradek.broker.log.dump.small_files import KINDS, Kind
@@ -15,7 +15,7 @@ def settled(path: str) -> str:
 
 
 def is_known(path: str) -> bool:
-    """Whether it is a file of a log."""
+    """Return whether it is a file of a log."""
     name = settled(path).rpartition("/")[2]
     return any(name.endswith(kind.name_end) for kind in KINDS) or name.endswith(LOG)
 
@@ -32,13 +32,13 @@ def kind_of(path: str) -> Kind | None:
 
 
 def base_offset_of(path: str) -> int:
-    """Of `00000000000000000042.log` 42; 0 of a file whose name has none."""
+    """Return 42 of `00000000000000000042.log`; 0 of a file whose name has none."""
     number = path.rpartition("/")[2].partition(".")[0]
     return int(number) if number.isdigit() else 0
 
 
 def topic_of(path: str) -> str:
-    """Of `/data/orders-3/00000000000000000042.log` orders; also of a directory that is to be deleted or moved."""
+    """Return orders of `/data/orders-3/00000000000000000042.log`, also of one to be deleted or moved."""
     directory = path.rpartition("/")[0].rpartition("/")[2]
     if directory.endswith(SET_ASIDE_SUFFIXES):
         directory = directory.rpartition(".")[0]

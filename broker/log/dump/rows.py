@@ -1,15 +1,15 @@
-"""What a dump is made of."""
+"""Rows of a dump, and damage that a check has found."""
 
 from typing import NamedTuple
 
 from odradek.broker.log.failure import CorruptFile
 
 Row = dict[str, object]
-"""One line of output: names and plain values, in order. Bytes are what clients sent; all else is ours to read."""
+"""A line of output: names and plain values, in order. Bytes are what clients sent; all else is ours to read."""
 
 
 class Damage(NamedTuple):
-    """What is wrong, and the byte from which on."""
+    """Damage: what is wrong, and the byte from which on."""
 
     path: str
     position: int

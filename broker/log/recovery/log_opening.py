@@ -102,7 +102,7 @@ def _find_end(
     epochs: LeaderEpochs,
     log_start_offset: int,
 ) -> int:
-    """Where the log ends; a log without segments, or with nothing after its start, is given an empty one there."""
+    """Find where the log ends; a log without segments, or with nothing after its start, is given an empty one there."""
     if segments:
         end_offset = segments[-1].next_offset()
         if end_offset >= log_start_offset:
@@ -115,7 +115,7 @@ def _find_end(
 
 
 def _number_of(segments: list[Segment], offset: int) -> int:
-    """Of the segment that holds it; the first when it is before all."""
+    """Return the number of the segment that holds it; the first when it is before all."""
     return max(0, bisect_right([one.base_offset for one in segments], offset) - 1)
 
 
@@ -149,7 +149,7 @@ def _load_segments(storage: Storage, directory: str, config: LogConfig, names: l
 def _load_epochs(
     storage: Storage, directory: str, has_segments: bool
 ) -> tuple[LeaderEpochs, list[tuple[int, int]] | None]:
-    """And what the file says: None when they were lost, that is torn by a crash, empty or missing beside data."""
+    """Load them, and what the file says: None when it was lost: torn by a crash, empty or missing beside data."""
     try:
         data = storage.files.read(f"{directory}/{LEADER_EPOCHS}")
         epochs = LeaderEpochs(decode_epochs(data))

@@ -1,4 +1,4 @@
-"""After an unclean stop: logs with much to validate are repaired by child processes, several at a time.
+"""Recovery after an unclean stop: logs with much to validate are repaired by child processes, several at a time.
 
 A scan of small batches is Python work, and two threads of that were measured to be slower than one. A child repairs a
 log as the broker itself would (`recovery.open_log`), so what a child does not come to is done in this process. What a
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 CHILD = "odradek.broker.log.recovery.parallel"
 LEAST_BYTES = 64 * 1024 * 1024
-"""To be validated in a directory, before it is worth while to begin processes."""
+"""Bytes to be validated in a directory, before it is worth while to begin processes."""
 
 
 class TornLog(NamedTuple):
@@ -104,7 +104,7 @@ def torn_logs(storage: Storage, directory: LogDirectory, config_of: Callable[[st
 
 
 def _unvalidated_bytes(storage: Storage, directory: str, recovery_point: int) -> int:
-    """Of the segment that holds the recovery point, and of those after it."""
+    """Sum the sizes of the segment that holds the recovery point, and of those after it."""
     names = sorted(name for name in storage.files.list_directory(directory) if name.endswith(LOG))
     later = [name for name in names if name.removesuffix(LOG) > f"{recovery_point:020d}"]
     first = max(len(names) - len(later) - 1, 0)
@@ -122,7 +122,7 @@ def shared_out(logs: list[TornLog], shares: int) -> list[list[TornLog]]:
 
 
 class ParallelRecovery:
-    """Of one directory. `done(directories)` hears once, on the loop, which logs are repaired."""
+    """Recovery of one directory. `done(directories)` hears once, on the loop, which logs are repaired."""
 
     def __init__(self, children: Children, storage: Storage, done: Callable[[frozenset[str]], object]) -> None:
         self._children = children

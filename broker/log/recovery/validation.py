@@ -1,4 +1,4 @@
-"""After an unclean stop: every batch from some segment on is validated, and what is not good goes, on the disk too.
+"""Validation after an unclean stop: every batch from some segment on, and what is not good goes, on the disk too.
 
 What has been cut off must not come back with the next power failure, beside what was written in its place.
 Source: LogLoader.recoverLog, LogSegment.recover of Kafka 3.9.
@@ -96,7 +96,7 @@ def _check_order(segment: Segment, batch: Batch, previous_offset: int) -> None:
 
 
 def learn_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
-    """From the headers of all batches, when the checkpoint is lost. What damage hides is left out. Raises OSError.
+    """Learn them from the headers of all batches, when the file is lost. What damage hides is left out. OSError.
 
     Or when there never was one: as formats rise, a segment before one that begins with a message of format 0 or 1 has
     nothing but such messages, which have no epochs, and an older Kafka's directory need not be read from end to end.
