@@ -30,8 +30,8 @@ from odradek.broker.transactions.transaction_coordinator import TransactionCoord
 from odradek.broker.transactions.transaction_markers import TransactionMarkers
 from odradek.broker.transactions.transaction_verification import TransactionVerification
 from odradek.broker.world import World
-from odradek.controller.channels import BrokerChannels
-from odradek.controller.loop import Controller
+from odradek.controller.channel_manager import BrokerChannels
+from odradek.controller.controller import Controller
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.store import Store
 
@@ -110,7 +110,7 @@ def assemble(
         verification=TransactionVerification(
             identity.broker_id, metadata, client, transactions, config.request_timeout_ms
         ),
-        controller=_controller(config, world, store, identity, metadata),
+        controller=_controller(config, world, store, identity, metadata, tasks),
         served=SERVED,
         learn_topic_settings=dynamic.learn,
         auto_create_topic=creation.create,
@@ -197,12 +197,13 @@ def _transaction_coordinator(
 
 
 def _controller(
-    config: BrokerConfig, world: World, store: Store, identity: Identity, metadata: MetadataCache
+    config: BrokerConfig, world: World, store: Store, identity: Identity, metadata: MetadataCache, tasks: Tasks
 ) -> Controller:
     channels = BrokerChannels(
         lambda host, port: Peer(world.network, world.clock, host, port, f"controller-{identity.broker_id}"),
         world.clock,
         config.controller_socket_timeout_ms,
+        tasks,
     )
     return Controller(
         store,
@@ -211,5 +212,6 @@ def _controller(
         config,
         channels,
         world.random,
+        tasks,
         on_controller=metadata.controller_changed,
     )

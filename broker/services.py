@@ -15,7 +15,7 @@ from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.transactions.producer_ids import ProducerIds
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
 from odradek.broker.transactions.transaction_verification import TransactionVerification
-from odradek.controller.loop import Controller
+from odradek.controller.controller import Controller
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock
 from odradek.world.tasks import Tasks

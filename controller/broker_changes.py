@@ -7,17 +7,17 @@ and new at once.
 import logging
 from collections.abc import Iterable
 
-from odradek.controller import reassignment, topic_deletion
-from odradek.controller.failover import elect_where_needed
-from odradek.controller.state import PartitionPhase, Replica, ReplicaPhase
-from odradek.controller.tenure import Tenure
+from odradek.controller import partition_machine, reassignment, replica_machine, topic_deletion
+from odradek.controller.active_controller import ActiveController
+from odradek.controller.cluster_state import PartitionPhase, Replica, ReplicaPhase
 
 log = logging.getLogger(__name__)
 
 
-async def look(tenure: Tenure) -> None:
+async def look(active: ActiveController) -> None:
     """Compare the registrations with the state and act on the differences."""
-    found, known = await tenure.store.brokers(), tenure.state.brokers
+    known = active.state.brokers
+    found = await active.store.brokers(known)
     new = sorted(found.keys() - known.keys())
     dead = sorted(known.keys() - found.keys())
     bounced = sorted(b for b in found.keys() & known.keys() if found[b].epoch != known[b].epoch)
@@ -29,58 +29,57 @@ async def look(tenure: Tenure) -> None:
     if new or dead or bounced or updated:
         log.info("brokers: new %s, dead %s, bounced %s, updated %s", new, dead, bounced, updated)
     for broker_id in (*bounced, *dead):
-        tenure.disconnect(broker_id)
+        active.disconnect(broker_id)
     for broker_id in new:
-        tenure.connect(broker_id, found[broker_id])
+        active.connect(broker_id, found[broker_id])
     if new:
-        await _started(tenure, new)
+        await _started(active, new)
     if bounced:
-        await _failed(tenure, bounced)
+        await _failed(active, bounced)
         for broker_id in bounced:
-            tenure.connect(broker_id, found[broker_id])
-        await _started(tenure, bounced)
+            active.connect(broker_id, found[broker_id])
+        await _started(active, bounced)
     if dead:
-        await _failed(tenure, dead)
+        await _failed(active, dead)
     if updated:
         for broker_id in updated:
-            tenure.connect(broker_id, found[broker_id])
-        await tenure.tell([])
+            active.connect(broker_id, found[broker_id])
+        await active.tell([])
 
 
-async def _started(tenure: Tenure, brokers: list[int]) -> None:
+async def _started(active: ActiveController, brokers: list[int]) -> None:
     """They learn the whole cluster and their replicas; offline partitions may have a leader again."""
-    state = tenure.state
+    state = active.state
     for broker_id in brokers:
         state.offline_directories.pop(broker_id, None)
-    await tenure.tell([], state.brokers.keys() - set(brokers))
-    await tenure.tell_everything(brokers)
+    await active.tell([], state.brokers.keys() - set(brokers))
+    await active.tell_everything(brokers)
     replicas = state.replicas_on(brokers)
-    await tenure.move_replicas(
-        [replica for replica in replicas if not state.being_deleted(replica.partition)], ReplicaPhase.ONLINE
-    )
-    await elect_where_needed(tenure)
-    await reassignment.resume_with(tenure, brokers)
-    await topic_deletion.resume_topics(tenure, {replica.partition.topic for replica in replicas})
+    serving = [replica for replica in replicas if not state.being_deleted(replica.partition)]
+    await replica_machine.move(active, serving, ReplicaPhase.ONLINE)
+    await partition_machine.elect_where_needed(active)
+    await reassignment.resume_with(active, brokers)
+    await topic_deletion.resume_topics(active, {replica.partition.topic for replica in replicas})
 
 
-async def _failed(tenure: Tenure, brokers: list[int]) -> None:
-    state = tenure.state
+async def _failed(active: ActiveController, brokers: list[int]) -> None:
+    state = active.state
     for broker_id in brokers:
         state.offline_directories.pop(broker_id, None)
         state.shutting_down.discard(broker_id)
-    await replicas_lost(tenure, state.replicas_on(brokers))
+    await replicas_lost(active, state.replicas_on(brokers))
 
 
-async def replicas_lost(tenure: Tenure, replicas: Iterable[Replica]) -> None:
+async def replicas_lost(active: ActiveController, replicas: Iterable[Replica]) -> None:
     """Elect leaders in place of lost ones, then take the lost replicas out of the ISRs (onReplicasBecomeOffline)."""
-    state = tenure.state
+    state = active.state
     lost = list(replicas)
     to_delete = [replica for replica in lost if state.being_deleted(replica.partition)]
     serving = [replica for replica in lost if not state.being_deleted(replica.partition)]
-    tenure.move_partitions(state.without_live_leader(), PartitionPhase.OFFLINE)
-    await elect_where_needed(tenure)
-    await tenure.take_offline(serving)
-    await topic_deletion.replicas_failed(tenure, to_delete)
+    partition_machine.move(active, state.without_live_leader(), PartitionPhase.OFFLINE)
+    await partition_machine.elect_where_needed(active)
+    await replica_machine.take_offline(active, serving)
+    await topic_deletion.replicas_failed(active, to_delete)
     if not serving:
         # No request told anybody so far that a broker is gone.
-        await tenure.tell([])
+        await active.tell([])

@@ -1,4 +1,4 @@
-"""Who leads a partition: Kafka's four strategies on plain collections (FEATURES C5-C8; Kafka's Election.scala).
+"""Who leads a partition: Kafka's four strategies on plain collections (Kafka's Election.scala).
 
 Each takes what ZooKeeper says now and what is known of the brokers, and answers with the next state of the partition,
 or None when nobody may lead it. Nothing here knows of ZooKeeper or of requests.
@@ -21,8 +21,8 @@ class Strategy(Enum):
     CONTROLLED_SHUTDOWN = "ControlledShutdown"
 
 
-class Leadership(NamedTuple):
-    """The state znode of a partition: data and version."""
+class LeaderAndIsr(NamedTuple):
+    """Who leads a partition and who is in sync: the data and the version of its state znode."""
 
     leader: int
     """Broker id, or NO_LEADER."""
@@ -34,7 +34,7 @@ class Leadership(NamedTuple):
     partition_epoch: int
     """Version of the znode."""
 
-    def led_by(self, leader: int, isr: Sequence[int], *, recovering: bool | None = None) -> "Leadership":
+    def led_by(self, leader: int, isr: Sequence[int], *, recovering: bool | None = None) -> "LeaderAndIsr":
         """A new leader (or NO_LEADER) and ISR: always one leader epoch further."""
         return self._replace(
             leader=leader,
@@ -44,18 +44,18 @@ class Leadership(NamedTuple):
         )
 
 
-def first_leadership(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> Leadership | None:
-    """Of a new partition: the first live replica leads and all live ones are in sync, since all are empty."""
+def first_leader_and_isr(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> LeaderAndIsr | None:
+    """Make the state of a new partition: the first live replica leads, all live ones (they are empty) are in sync."""
     live_replicas = tuple(broker for broker in replicas if broker in live)
     if not live_replicas:
         return None
-    return Leadership(live_replicas[0], FIRST_LEADER_EPOCH, live_replicas, False, controller_epoch, 0)
+    return LeaderAndIsr(live_replicas[0], FIRST_LEADER_EPOCH, live_replicas, False, controller_epoch, 0)
 
 
 def elect_offline(
-    current: Leadership, replicas: Sequence[int], live: Collection[int], *, unclean_allowed: bool
-) -> Leadership | None:
-    """C5: the first live replica in assignment order that is in the ISR.
+    current: LeaderAndIsr, replicas: Sequence[int], live: Collection[int], *, unclean_allowed: bool
+) -> LeaderAndIsr | None:
+    """Elect the first live replica in assignment order that is in the ISR.
 
     If there is none and an unclean election is allowed, the first live replica: the ISR becomes that leader alone,
     marked as recovering, for it may lack acknowledged records.
@@ -69,34 +69,39 @@ def elect_offline(
     return None if leader is None else current.led_by(leader, [leader], recovering=True)
 
 
-def elect_reassigned(current: Leadership, target_replicas: Sequence[int], live: Collection[int]) -> Leadership | None:
-    """C6: the first of the target replicas that is live and in the ISR."""
+def elect_reassigned(
+    current: LeaderAndIsr, target_replicas: Sequence[int], live: Collection[int]
+) -> LeaderAndIsr | None:
+    """Elect the first of the target replicas that is live and in the ISR."""
     leader = _first(target_replicas, live, current.isr)
     return None if leader is None else current.led_by(leader, current.isr)
 
 
-def elect_preferred(current: Leadership, replicas: Sequence[int], live: Collection[int]) -> Leadership | None:
-    """C7: the first assigned replica if it is live and in the ISR."""
+def elect_preferred(current: LeaderAndIsr, replicas: Sequence[int], live: Collection[int]) -> LeaderAndIsr | None:
+    """Elect the first assigned replica if it is live and in the ISR."""
     leader = _first(replicas[:1], live, current.isr)
     return None if leader is None else current.led_by(leader, current.isr)
 
 
 def elect_for_shutdown(
-    current: Leadership, replicas: Sequence[int], live_or_shutting_down: Collection[int], shutting_down: Collection[int]
-) -> Leadership | None:
-    """C8: the first live replica in the ISR on a broker that stays; brokers that shut down leave the ISR."""
+    current: LeaderAndIsr,
+    replicas: Sequence[int],
+    live_or_shutting_down: Collection[int],
+    shutting_down: Collection[int],
+) -> LeaderAndIsr | None:
+    """Elect the first live replica in the ISR on a broker that stays; brokers that shut down leave the ISR."""
     staying = [broker for broker in current.isr if broker not in shutting_down]
     leader = _first(replicas, live_or_shutting_down, staying)
     return None if leader is None else current.led_by(leader, staying)
 
 
-def is_unclean(before: Leadership, after: Leadership) -> bool:
+def is_unclean(before: LeaderAndIsr, after: LeaderAndIsr) -> bool:
     """Whether the leader was elected outside the ISR."""
     return after.leader != NO_LEADER and after.leader not in before.isr
 
 
-def without_replica(current: Leadership, broker: int) -> Leadership:
-    """After a replica went offline: out of the ISR, unless it is the last one, which may be needed to come back."""
+def without_replica(current: LeaderAndIsr, broker: int) -> LeaderAndIsr:
+    """Take a replica that went offline out of the ISR, unless it is the last one, which may be needed to come back."""
     leader = NO_LEADER if current.leader == broker else current.leader
     isr = current.isr if len(current.isr) == 1 else tuple(member for member in current.isr if member != broker)
     return current.led_by(leader, isr)

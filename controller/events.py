@@ -1,4 +1,4 @@
-"""What happens to a controller. Events wait in one queue and are handled one at a time (controller/loop.py).
+"""What happens to a controller. Events wait in one queue and are handled one at a time (controller/controller.py).
 
 An event from a watch carries no data: ZooKeeper is read when it is handled. One that is already waiting is not queued
 again, so the queue cannot grow without end from watches.
@@ -28,7 +28,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class ControllerChanged(Event):
-    """`/controller` is there, is gone, or may be: look, and stand if nobody holds it."""
+    """`/controller` is there, is gone, or may be: look, and stand if nobody is the controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class IsrChangeNotified(Event):
 
 @dataclass(frozen=True, slots=True)
 class LogDirectoryFailed(Event):
-    """A broker said that one of its log directories is broken."""
+    """A broker said that one of its log directories is broken, or has room again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ EVENTS_BY_PATH: dict[str, Event] = {
 
 
 def event_of(fired: WatchFired) -> Event | None:
-    """What a used-up watch means to a controller; None when it is somebody else's."""
+    """Say what a used-up watch means to a controller; None when it is somebody else's."""
     event = EVENTS_BY_PATH.get(fired.path)
     if event is not None:
         return event

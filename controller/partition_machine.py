@@ -1,22 +1,31 @@
-"""Phases of partitions, and the plans that take them from one to another (FEATURES C9; PartitionStateMachine.scala).
+"""Phases of partitions, and how they get their leaders (Kafka's PartitionStateMachine).
 
-Pure: a plan is made from the state and from what ZooKeeper says now; `adopt` takes in what ZooKeeper accepted. What may
-be told to brokers is in the state only after that, so no broker hears of a leader that ZooKeeper does not know.
+A partition goes online by an election: read its state in ZooKeeper, choose, write what was chosen if nobody wrote
+meanwhile, take it in, tell the brokers. A lost race reads again.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 
+from odradek.controller.active_controller import ActiveController
+from odradek.controller.channel_manager import RequestBatch
+from odradek.controller.cluster_state import ClusterState, PartitionPhase, TopicPartition
+from odradek.controller.controller_store import lost_race, slices
 from odradek.controller.elections import (
-    Leadership,
+    LeaderAndIsr,
     Strategy,
     elect_for_shutdown,
     elect_offline,
     elect_preferred,
     elect_reassigned,
-    first_leadership,
+    first_leader_and_isr,
 )
-from odradek.controller.state import ClusterState, PartitionPhase, TopicPartition
+from odradek.zk_schema.store import ConnectionLost, NodeExists
+
+log = logging.getLogger(__name__)
+
+SLICE = 200
+"""Partitions that are worked on before others have their turn: some milliseconds."""
 
 VALID_PREVIOUS: Mapping[PartitionPhase, frozenset[PartitionPhase]] = {
     PartitionPhase.NEW: frozenset({PartitionPhase.NON_EXISTENT}),
@@ -30,109 +39,206 @@ def may_become(state: ClusterState, partition: TopicPartition, target: Partition
     return state.phase(partition) in VALID_PREVIOUS[target]
 
 
-def move(state: ClusterState, partitions: Iterable[TopicPartition], target: PartitionPhase) -> list[TopicPartition]:
-    """Into a phase that needs no election; returns those for which it would be illegal, which stay."""
+async def start(active: ActiveController) -> None:
+    """At failover: give each partition the phase that follows from its state and the live brokers, elect what lacks
+    a leader."""
+    state = active.state
+    for partition in state.partitions():
+        current = state.leader_and_isr.get(partition)
+        if current is None:
+            phase = PartitionPhase.NEW
+        elif state.is_online(current.leader, partition):
+            phase = PartitionPhase.ONLINE
+        else:
+            phase = PartitionPhase.OFFLINE
+        state.partition_phases[partition] = phase
+    await elect_where_needed(active)
+
+
+def move(active: ActiveController, partitions: Iterable[TopicPartition], target: PartitionPhase) -> None:
+    """Take partitions into a phase that needs no election; one for which it is illegal stays, which is logged."""
     assert target is not PartitionPhase.ONLINE, "a partition goes online by an election"
-    refused = []
+    state = active.state
     for partition in partitions:
         if not may_become(state, partition, target):
-            refused.append(partition)
+            active.log_failure(partition, target.value, f"it is {state.phase(partition).value}")
         elif target is PartitionPhase.NON_EXISTENT:
             state.partition_phases.pop(partition, None)
         else:
             state.partition_phases[partition] = target
-    return refused
 
 
-@dataclass(slots=True)
-class Elections:
-    """Step one of going online: what to write, and for whom there is nobody."""
+async def elect_where_needed(active: ActiveController, topic: str | None = None) -> None:
+    """Elect leaders for new and offline partitions (of one topic, or of all) that are not being deleted.
 
-    strategy: Strategy
-    before: dict[TopicPartition, Leadership] = field(default_factory=dict)
-    """What ZooKeeper said when the choice was made; its version is what the write expects."""
-    to_write: dict[TopicPartition, Leadership] = field(default_factory=dict)
-    failed: dict[TopicPartition, str] = field(default_factory=dict)
+    Kafka's triggerOnlinePartitionStateChange: called whenever there may be a leader where there was none, or none
+    where there was one.
+    """
+    state = active.state
+    waiting = [
+        partition
+        for partition, phase in state.partition_phases.items()
+        if phase in (PartitionPhase.NEW, PartitionPhase.OFFLINE)
+        and not state.being_deleted(partition)
+        and topic in (None, partition.topic)
+    ]
+    await bring_online(active, waiting, Strategy.OFFLINE_PARTITION)
 
 
-def first_states(state: ClusterState, partitions: Iterable[TopicPartition]) -> Elections:
-    """New partitions: state znodes to be created."""
-    plan = Elections(Strategy.OFFLINE_PARTITION)
+async def bring_online(
+    active: ActiveController, partitions: Iterable[TopicPartition], strategy: Strategy, *, unclean: bool = False
+) -> dict[TopicPartition, str]:
+    """Elect leaders, first ones or new ones, and tell the brokers; returns those for which it failed, and why.
+
+    `unclean` allows leaders outside the ISR whatever the topics say (an administrator's explicit order).
+    """
+    state, batch = active.state, active.batch()
+    wanted = [partition for partition in partitions if may_become(state, partition, PartitionPhase.ONLINE)]
+    new = [partition for partition in wanted if state.phase(partition) is PartitionPhase.NEW]
+    known = [partition for partition in wanted if state.phase(partition) is not PartitionPhase.NEW]
+    failed: dict[TopicPartition, str] = {}
+    for some in slices(new, SLICE):
+        failed_here, existing = await _create_states(active, some, batch)
+        failed |= failed_here
+        known += existing
+    for some in slices(known, SLICE):
+        failed |= await _elect(active, some, strategy, unclean, batch)
+    await active.send(batch)
+    for partition, reason in failed.items():
+        active.log_failure(partition, strategy.value, reason)
+    return failed
+
+
+async def _create_states(
+    active: ActiveController, partitions: Sequence[TopicPartition], batch: RequestBatch
+) -> tuple[dict[TopicPartition, str], list[TopicPartition]]:
+    """Give new partitions their first states; returns failures, and partitions that turn out to have one already."""
+    state = active.state
+    failed: dict[TopicPartition, str] = {}
+    existing: list[TopicPartition] = []
+    chosen: dict[TopicPartition, LeaderAndIsr] = {}
     for partition in partitions:
         replicas = state.replicas(partition)
-        chosen = first_leadership(replicas, state.online_among(replicas, partition), state.controller_epoch)
-        if chosen is None:
-            plan.failed[partition] = f"none of the assigned replicas {list(replicas)} is live"
+        first = first_leader_and_isr(replicas, state.online_among(replicas, partition), state.controller_epoch)
+        if first is None:
+            failed[partition] = f"none of the assigned replicas {list(replicas)} is live"
         else:
-            plan.to_write[partition] = chosen
-    return plan
+            chosen[partition] = first
+    while chosen:
+        results = await active.store.create_leader_and_isr(chosen)
+        chosen = {partition: chosen[partition] for partition, r in results.items() if isinstance(r, ConnectionLost)}
+        for partition, result in results.items():
+            if isinstance(result, LeaderAndIsr):
+                _adopt(active, partition, None, result, "NewPartition")
+                batch.leader_and_isr(result.isr, partition, is_new=True)
+            elif isinstance(result, NodeExists):
+                existing.append(partition)
+            elif partition not in chosen:
+                failed[partition] = str(result)
+    return failed, existing
 
 
-def plan_elections(
+async def _elect(
+    active: ActiveController,
+    partitions: Sequence[TopicPartition],
+    strategy: Strategy,
+    unclean: bool,
+    batch: RequestBatch,
+) -> dict[TopicPartition, str]:
+    """Elect leaders of partitions that have a state; returns those for which it failed, and why."""
+    failed: dict[TopicPartition, str] = {}
+    remaining = list(partitions)
+    while remaining:
+        found = await active.store.leader_and_isr(remaining)
+        unclean_topics = await _unclean_topics(active, strategy, found, unclean)
+        chosen: dict[TopicPartition, LeaderAndIsr] = {}
+        for partition, current in found.items():
+            verdict = choose(active.state, strategy, partition, current, partition.topic in unclean_topics)
+            if isinstance(verdict, LeaderAndIsr):
+                chosen[partition] = verdict
+            else:
+                failed[partition] = verdict
+        remaining = []
+        for partition, result in (await active.store.update_leader_and_isr(chosen)).items():
+            if isinstance(result, LeaderAndIsr):
+                _adopt(active, partition, found[partition], result, strategy.value)
+                batch.leader_and_isr(_recipients(active.state, strategy, partition), partition)
+            elif lost_race(result):
+                remaining.append(partition)
+            else:
+                failed[partition] = str(result)
+    return failed
+
+
+def choose(
     state: ClusterState,
     strategy: Strategy,
-    found: Mapping[TopicPartition, Leadership | None],
-    unclean_topics: Collection[str] = (),
-) -> Elections:
-    """Choose leaders from what ZooKeeper says (None: there is no state znode).
+    partition: TopicPartition,
+    current: LeaderAndIsr | None,
+    unclean_allowed: bool = False,
+) -> LeaderAndIsr | str:
+    """The state that a partition is to have, or why there is no leader for it.
 
-    `unclean_topics` allow an election outside the ISR (OfflinePartition strategy only).
+    `current` is what ZooKeeper says (None: there is no state znode); its version is what the write expects.
+    `unclean_allowed` counts with the OfflinePartition strategy only.
     """
-    plan = Elections(strategy)
-    for partition, current in found.items():
-        if current is None:
-            plan.failed[partition] = "its state znode does not exist"
-        elif current.controller_epoch > state.controller_epoch:
-            plan.failed[partition] = f"its state was written by a later controller, epoch {current.controller_epoch}"
-        else:
-            chosen = _elect(state, strategy, partition, current, partition.topic in unclean_topics)
-            if chosen is None:
-                plan.failed[partition] = (
-                    f"Failed to elect leader for partition {partition} under strategy {strategy.value}"
-                )
-            else:
-                plan.before[partition] = current
-                plan.to_write[partition] = chosen._replace(controller_epoch=state.controller_epoch)
-    return plan
-
-
-def _elect(
-    state: ClusterState, strategy: Strategy, partition: TopicPartition, current: Leadership, unclean_allowed: bool
-) -> Leadership | None:
+    if current is None:
+        return "its state znode does not exist"
+    if current.controller_epoch > state.controller_epoch:
+        return f"its state was written by a later controller, epoch {current.controller_epoch}"
     assignment = state.assignment(partition)
     live = state.online_among((*assignment.replicas, *current.isr), partition)
     match strategy:
         case Strategy.OFFLINE_PARTITION:
-            return elect_offline(current, assignment.replicas, live, unclean_allowed=unclean_allowed)
+            chosen = elect_offline(current, assignment.replicas, live, unclean_allowed=unclean_allowed)
         case Strategy.REASSIGN_PARTITION:
-            return elect_reassigned(current, assignment.target, live)
+            chosen = elect_reassigned(current, assignment.target, live)
         case Strategy.PREFERRED_REPLICA:
-            return elect_preferred(current, assignment.replicas, live)
+            chosen = elect_preferred(current, assignment.replicas, live)
         case Strategy.CONTROLLED_SHUTDOWN:
             there = state.online_among(assignment.replicas, partition, or_shutting_down=True)
-            return elect_for_shutdown(current, assignment.replicas, there, state.shutting_down)
+            chosen = elect_for_shutdown(current, assignment.replicas, there, state.shutting_down)
+    if chosen is None:
+        return f"Failed to elect leader for partition {partition} under strategy {strategy.value}"
+    return chosen._replace(controller_epoch=state.controller_epoch)
 
 
-def recipients(state: ClusterState, strategy: Strategy, partition: TopicPartition) -> list[int]:
-    """Brokers that are told of an election by LeaderAndIsr; UpdateMetadata goes to all."""
+async def _unclean_topics(
+    active: ActiveController,
+    strategy: Strategy,
+    found: Mapping[TopicPartition, LeaderAndIsr | None],
+    unclean: bool,
+) -> set[str]:
+    """Of partitions without a live replica in the ISR, the topics that allow a leader from outside it."""
+    if strategy is not Strategy.OFFLINE_PARTITION:
+        return set()
+    hopeless = {
+        partition.topic
+        for partition, current in found.items()
+        if current is not None and not active.state.online_among(current.isr, partition)
+    }
+    if unclean or not hopeless:
+        return hopeless
+    default = active.config.unclean_leader_election_enable
+    return await active.store.allows_unclean_election(sorted(hopeless), default=default)
+
+
+def _adopt(
+    active: ActiveController, partition: TopicPartition, before: LeaderAndIsr | None, written: LeaderAndIsr, why: str
+) -> None:
+    """ZooKeeper has it: the partition is online with this leader."""
+    state = active.state
+    assert may_become(state, partition, PartitionPhase.ONLINE), (partition, state.phase(partition))
+    state.leader_and_isr[partition] = written
+    state.partition_phases[partition] = PartitionPhase.ONLINE
+    active.log_change(partition, before, written, why)
+
+
+def _recipients(state: ClusterState, strategy: Strategy, partition: TopicPartition) -> list[int]:
+    """The brokers that are told of an election by LeaderAndIsr; UpdateMetadata goes to all."""
     replicas = state.replicas(partition)
     if strategy is Strategy.REASSIGN_PARTITION or strategy is Strategy.PREFERRED_REPLICA:
         return list(replicas)
     or_shutting_down = strategy is Strategy.CONTROLLED_SHUTDOWN
     online = state.online_among(replicas, partition, or_shutting_down=or_shutting_down)
     return [broker for broker in replicas if broker in online]
-
-
-def adopt(state: ClusterState, partition: TopicPartition, written: Leadership) -> None:
-    """ZooKeeper has it: the partition is online with this leader."""
-    assert may_become(state, partition, PartitionPhase.ONLINE), (partition, state.phase(partition))
-    state.leaderships[partition] = written
-    state.partition_phases[partition] = PartitionPhase.ONLINE
-
-
-def initial_phase(state: ClusterState, partition: TopicPartition) -> PartitionPhase:
-    """At failover: what a partition is by its state znode and the live brokers."""
-    leadership = state.leaderships.get(partition)
-    if leadership is None:
-        return PartitionPhase.NEW
-    return PartitionPhase.ONLINE if state.is_online(leadership.leader, partition) else PartitionPhase.OFFLINE

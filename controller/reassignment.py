@@ -1,5 +1,5 @@
 """Moving replicas (KIP-455; Kafka's onPartitionReassignment): the new ones join first, the old ones leave when all
-target replicas are in the ISR (FEATURES C14).
+target replicas are in the ISR.
 
 The assignment znode holds the intermediate state (adding, removing), so a new controller goes on from there.
 """
@@ -7,50 +7,54 @@ The assignment znode holds the intermediate state (adding, removing), so a new c
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from odradek.controller import state_log, topic_deletion
-from odradek.controller.elections import Leadership, Strategy
+from odradek.controller import partition_machine, replica_machine, topic_deletion
+from odradek.controller.active_controller import ActiveController
+from odradek.controller.cluster_state import Assignment, Replica, ReplicaPhase, TopicPartition
+from odradek.controller.controller_store import Topic, lost_race, slices
+from odradek.controller.elections import LeaderAndIsr, Strategy
 from odradek.controller.events import ReassignmentAsked
-from odradek.controller.state import Assignment, Replica, ReplicaPhase, TopicPartition
-from odradek.controller.tenure import Tenure, lost_race
 from odradek.protocol.errors import ErrorCode
-from odradek.zk_schema.store import Delete, SetData
+from odradek.zk_schema.store import Delete, Operation, SetData, StoreError
 from odradek.zk_schema.znodes.admin import REASSIGN_PARTITIONS_PATH, decode_reassignment, encode_reassignment
 from odradek.zk_schema.znodes.json_data import BadZnode
 
 log = logging.getLogger(__name__)
 
+SLICE = 1000
+"""Partitions that are looked at before others have their turn."""
+
 Outcome = tuple[ErrorCode, str | None]
 DONE: Outcome = (ErrorCode.NONE, None)
+NO_PARTITION: Outcome = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+NOTHING_TO_CANCEL: Outcome = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
 
 
 async def reassign(
-    tenure: Tenure, targets: Mapping[TopicPartition, Sequence[int] | None]
+    active: ActiveController, targets: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, Outcome]:
     """Begin to move partitions to new replicas; None cancels what is under way. Of each the error and a message."""
     outcomes: dict[TopicPartition, Outcome] = {}
     accepted: dict[TopicPartition, Assignment] = {}
     for partition, target in targets.items():
-        refusal = _refusal(tenure, partition, target)
+        refusal = _refusal(active, partition, target)
         if refusal is not None:
             outcomes[partition] = refusal
             continue
-        current = tenure.state.assignment(partition)
+        current = active.state.assignment(partition)
         accepted[partition] = current.reassigned_to(current.origin if target is None else target)
     # The latest order holds, so one from the znode for the same partition is void.
-    await _forget_in_znode(tenure, accepted)
+    await _forget_in_znode(active, accepted)
     for partition, assignment in accepted.items():
-        await _advance(tenure, partition, assignment)
-        outcomes[partition] = DONE
+        outcomes[partition] = DONE if await _advance(active, partition, assignment) else NO_PARTITION
     return outcomes
 
 
-def _refusal(tenure: Tenure, partition: TopicPartition, target: Sequence[int] | None) -> Outcome | None:
-    state = tenure.state
+def _refusal(active: ActiveController, partition: TopicPartition, target: Sequence[int] | None) -> Outcome | None:
+    """Say why an order cannot be carried out, in Kafka's order of checks: what is asked, then whether it exists."""
+    state = active.state
     current = state.assignment(partition)
-    if not current.replicas or state.being_deleted(partition) or partition not in state.leaderships:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
     if target is None:
-        return None if current.reassigning else (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
+        return None if current.reassigning and not state.being_deleted(partition) else NOTHING_TO_CANCEL
     if not target:
         return _invalid("Empty replica list specified in partition reassignment.")
     if len(set(target)) != len(target):
@@ -62,6 +66,8 @@ def _refusal(tenure: Tenure, partition: TopicPartition, target: Sequence[int] | 
         return _invalid(
             f"Replica assignment has brokers that are not alive: {dead}, live brokers: {sorted(state.live_broker_ids)}"
         )
+    if not current.replicas or state.being_deleted(partition) or partition not in state.leader_and_isr:
+        return NO_PARTITION
     return None
 
 
@@ -69,180 +75,231 @@ def _invalid(why: str) -> Outcome:
     return ErrorCode.INVALID_REPLICA_ASSIGNMENT, why
 
 
-def under_way(tenure: Tenure, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
+def under_way(
+    active: ActiveController, partitions: Iterable[TopicPartition] | None
+) -> dict[TopicPartition, Assignment]:
     """The reassignments among some partitions (None: all)."""
-    asked = tenure.state.reassigning if partitions is None else partitions
-    found = {partition: tenure.state.assignment(partition) for partition in asked}
+    asked = active.state.reassigning if partitions is None else partitions
+    found = {partition: active.state.assignment(partition) for partition in asked}
     return {partition: assignment for partition, assignment in sorted(found.items()) if assignment.reassigning}
 
 
-async def obey_znode(tenure: Tenure) -> None:
+async def obey_znode(active: ActiveController) -> None:
     """`/admin/reassign_partitions`, of tools before 2.6; entries leave it as they are done or refused."""
-    znodes = tenure.store.znodes
-    if not await znodes.exists(REASSIGN_PARTITIONS_PATH, watch=True):
+    store = active.store
+    if not await store.exists(REASSIGN_PARTITIONS_PATH, watch=True):
         return
-    znode = await znodes.get(REASSIGN_PARTITIONS_PATH)
+    znode = await store.get(REASSIGN_PARTITIONS_PATH)
     if znode is None:
-        tenure.soon(ReassignmentAsked())
+        active.soon(ReassignmentAsked())
         return
     try:
         asked = {TopicPartition(*p): target for p, target in decode_reassignment(znode[0]).items()}
     except BadZnode as bad:
         log.error("reassignment: %s", bad)
-        await znodes.settle(Delete(REASSIGN_PARTITIONS_PATH))
-        tenure.soon(ReassignmentAsked())
+        await store.write_until_done(Delete(REASSIGN_PARTITIONS_PATH, znode[1].version))
+        active.soon(ReassignmentAsked())
         return
     refused = []
     for partition, target in asked.items():
-        refusal = _refusal(tenure, partition, target)
+        refusal = _refusal(active, partition, target)
         if refusal is not None:
             log.warning("%s is not reassigned: %s %s", partition, *refusal)
             refused.append(partition)
             continue
-        current = tenure.state.assignment(partition)
+        current = active.state.assignment(partition)
         wanted = current.reassigned_to(target)
         if wanted != current or not wanted.reassigning:
-            await _advance(tenure, partition, wanted)
-    await _forget_in_znode(tenure, refused)
+            await _advance(active, partition, wanted)
+    await _forget_in_znode(active, refused)
 
 
-async def resume_all(tenure: Tenure) -> None:
-    """At failover."""
-    await obey_znode(tenure)
-    await resume_with(tenure, tenure.state.brokers)
+async def resume_all(active: ActiveController) -> None:
+    """Go on, at failover, with what earlier controllers began."""
+    await obey_znode(active)
+    await resume_with(active, active.state.brokers)
+    await _delete_left_overs(active)
 
 
-async def resume_with(tenure: Tenure, brokers: Iterable[int]) -> None:
+async def _delete_left_overs(active: ActiveController) -> None:
+    """Tell brokers to delete the partitions that are assigned to others, if they have them.
+
+    An earlier controller may have died before it could say so. Only what ZooKeeper assigns to others counts: nobody
+    deletes what is merely unknown.
+    """
+    state, batch = active.state, active.batch()
+    for some in slices(list(state.leader_and_isr), SLICE):
+        for partition in some:
+            replicas = state.replicas(partition)
+            if replicas and not state.being_deleted(partition):
+                batch.stop_replica([b for b in state.brokers if b not in replicas], partition, delete=True)
+        await active.breathe()
+    await active.send(batch)
+
+
+async def resume_with(active: ActiveController, brokers: Iterable[int]) -> None:
     """Brokers came: what waits for one of them goes on."""
     there = set(brokers)
-    for partition in sorted(tenure.state.reassigning):
-        assignment = tenure.state.assignment(partition)
+    for partition in sorted(active.state.reassigning):
+        assignment = active.state.assignment(partition)
         if there & set(assignment.target):
-            await _advance(tenure, partition, assignment)
+            await _advance(active, partition, assignment)
 
 
-async def complete_if_caught_up(tenure: Tenure, partition: TopicPartition) -> None:
+async def complete_if_caught_up(active: ActiveController, partition: TopicPartition) -> None:
     """The ISR of a partition being moved has changed."""
-    assignment = tenure.state.assignment(partition)
-    if assignment.reassigning and _caught_up(tenure, partition, assignment):
-        await _advance(tenure, partition, assignment)
+    assignment = active.state.assignment(partition)
+    if assignment.reassigning and _caught_up(active, partition, assignment):
+        await _advance(active, partition, assignment)
 
 
-def _caught_up(tenure: Tenure, partition: TopicPartition, assignment: Assignment) -> bool:
-    return set(assignment.target) <= set(tenure.state.leaderships[partition].isr)
+def _caught_up(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> bool:
+    return set(assignment.target) <= set(active.state.leader_and_isr[partition].isr)
 
 
-async def _advance(tenure: Tenure, partition: TopicPartition, assignment: Assignment) -> None:
-    """As far as a reassignment can go now."""
-    state = tenure.state
-    if partition not in state.leaderships:
-        return
+async def _advance(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> bool:
+    """Take a reassignment as far as it can go now; False when the partition is gone."""
+    state = active.state
+    if partition not in state.leader_and_isr:
+        return False
     if partition.topic in state.topics_to_delete:
         state.deletion_halted.add(partition.topic)
-    await _write_down(tenure, partition, assignment)
+    if not await _write_down(active, partition, assignment):
+        return False
     state.reassigning.add(partition)
-    if assignment.reassigning and not _caught_up(tenure, partition, assignment):
-        await _begin(tenure, partition, assignment)
+    if assignment.reassigning and not _caught_up(active, partition, assignment):
+        await _begin(active, partition, assignment)
     else:
-        await _complete(tenure, partition, assignment)
+        await _complete(active, partition, assignment)
+    return True
 
 
-async def _write_down(tenure: Tenure, partition: TopicPartition, assignment: Assignment) -> None:
-    """In ZooKeeper and here; replicas that an earlier order was adding and this one does not want are stopped."""
-    state = tenure.state
+async def _write_down(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> bool:
+    """Keep the order in ZooKeeper and here; replicas that an earlier one was adding and this one does not want stop.
+
+    False when the partition is gone from ZooKeeper.
+    """
+    state = active.state
     current = state.assignment(partition)
     if current == assignment:
-        return
-    await _store_assignment(tenure, partition, assignment)
+        return True
+    if not await _store_assignment(active, partition, assignment):
+        return False
     state.assign(partition, assignment)
     unwanted = [broker for broker in current.replicas if broker not in assignment.replicas]
-    await _stop(tenure, partition, unwanted)
+    await _stop(active, partition, unwanted)
+    return True
 
 
-async def _begin(tenure: Tenure, partition: TopicPartition, assignment: Assignment) -> None:
+async def _begin(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> None:
     """All replicas, old and new, hear of the assignment under a new leader epoch; the new ones start to copy."""
-    await _tell_under_new_epoch(tenure, partition, assignment)
+    await _tell_under_new_epoch(active, partition, assignment)
     new = [
         replica
         for broker in assignment.adding
-        if tenure.state.replica_phase(replica := Replica(partition, broker)) is ReplicaPhase.NON_EXISTENT
+        if active.state.replica_phase(replica := Replica(partition, broker)) is ReplicaPhase.NON_EXISTENT
     ]
-    await tenure.move_replicas(new, ReplicaPhase.NEW)
+    await replica_machine.move(active, new, ReplicaPhase.NEW)
 
 
-async def _complete(tenure: Tenure, partition: TopicPartition, assignment: Assignment) -> None:
+async def _complete(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> None:
     """The target replicas are in sync: the others go, after the leadership has left them."""
-    state = tenure.state
-    await tenure.move_replicas([Replica(partition, broker) for broker in assignment.adding], ReplicaPhase.ONLINE)
+    state = active.state
+    await replica_machine.move(
+        active, [Replica(partition, broker) for broker in assignment.adding], ReplicaPhase.ONLINE
+    )
     final = Assignment(assignment.target)
     state.assign(partition, final)
-    leader = state.leaderships[partition].leader
+    leader = state.leader_and_isr[partition].leader
     if leader in final.replicas and state.is_online(leader, partition):
-        await _tell_under_new_epoch(tenure, partition, final)
+        await _tell_under_new_epoch(active, partition, final)
     else:
-        await tenure.bring_online([partition], Strategy.REASSIGN_PARTITION)
-    await _stop(tenure, partition, assignment.removing)
-    await _store_assignment(tenure, partition, final)
+        failed = await partition_machine.bring_online(active, [partition], Strategy.REASSIGN_PARTITION)
+        if failed:  # none of those that are to stay can lead now: nobody may go before one can
+            state.assign(partition, assignment)
+            return
+    await _stop(active, partition, assignment.removing)
+    await _store_assignment(active, partition, final)
     state.assign(partition, final)
     state.reassigning.discard(partition)
-    await _forget_in_znode(tenure, [partition])
-    await tenure.tell([partition])
+    await _forget_in_znode(active, [partition])
+    await active.tell([partition])
     log.info("%s is on brokers %s now", partition, list(final.replicas))
-    await topic_deletion.resume_topics(tenure, [partition.topic])
+    await topic_deletion.resume_topics(active, [partition.topic])
 
 
-async def _stop(tenure: Tenure, partition: TopicPartition, brokers: Sequence[int]) -> None:
-    """Out of the ISR, stopped and deleted. Nobody waits for the answer: a broker that is away lets go of the replica
-    when it comes back (broker/cluster/stray_replicas.py)."""
+async def _stop(active: ActiveController, partition: TopicPartition, brokers: Sequence[int]) -> None:
+    """Take replicas out of the ISR, stop them and delete them.
+
+    Nobody waits for the answer: a broker that is away lets go of the replica when it comes back
+    (broker/cluster/stray_replicas.py), and one that is there is told by the next controller if need be.
+    """
     if not brokers:
         return
     replicas = [Replica(partition, broker) for broker in brokers]
-    await tenure.take_offline(replicas)
+    await replica_machine.take_offline(active, replicas)
     for phase in (ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_SUCCESSFUL, ReplicaPhase.NON_EXISTENT):
-        await tenure.move_replicas(replicas, phase)
+        await replica_machine.move(active, replicas, phase)
 
 
-async def _tell_under_new_epoch(tenure: Tenure, partition: TopicPartition, assignment: Assignment) -> None:
-    """So that every replica takes over the list of replicas; the ISR and the leader stay."""
+async def _tell_under_new_epoch(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> None:
+    """Have every replica take over the list of replicas; the ISR and the leader stay."""
     while True:
-        current = (await tenure.store.leaderships([partition]))[partition]
-        if current is None or current.controller_epoch > tenure.state.controller_epoch:
-            state_log.change_failed(tenure.clock, partition, "reassignment", f"its state is {current}")
+        current = (await active.store.leader_and_isr([partition]))[partition]
+        if current is None or current.controller_epoch > active.state.controller_epoch:
+            active.log_failure(partition, "reassignment", f"its state is {current}")
             return
-        wanted = current.led_by(current.leader, current.isr)._replace(controller_epoch=tenure.state.controller_epoch)
-        result = (await tenure.store.update_leaderships({partition: wanted}))[partition]
-        if isinstance(result, Leadership):
+        wanted = current.led_by(current.leader, current.isr)._replace(controller_epoch=active.state.controller_epoch)
+        result = (await active.store.update_leader_and_isr({partition: wanted}))[partition]
+        if isinstance(result, LeaderAndIsr):
             break
         if not lost_race(result):
-            state_log.change_failed(tenure.clock, partition, "reassignment", str(result))
+            active.log_failure(partition, "reassignment", str(result))
             return
-    tenure.state.leaderships[partition] = result
-    state_log.leadership_changed(tenure.clock, tenure.state, partition, current, result, "ReassignPartition")
-    batch = tenure.batch()
+    active.state.leader_and_isr[partition] = result
+    active.log_change(partition, current, result, "ReassignPartition")
+    batch = active.batch()
     batch.leader_and_isr(assignment.origin, partition)
     batch.leader_and_isr(assignment.adding, partition, is_new=True)
-    await tenure.send(batch)
+    await active.send(batch)
 
 
-async def _store_assignment(tenure: Tenure, partition: TopicPartition, assignment: Assignment) -> None:
-    topic = partition.topic
-    all_partitions = {**tenure.state.assignments[topic], partition.partition: assignment}
-    await tenure.store.set_assignment(topic, tenure.state.topic_ids.get(topic), all_partitions)
+async def _store_assignment(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> bool:
+    """Write one partition's replicas, whatever else was written into the topic's znode; False when it is not there."""
+    topic_id = active.state.topic_ids.get(partition.topic)
+
+    def change(found: Topic) -> Topic | None:
+        if found.topic_id != topic_id or partition.partition not in found.partitions:
+            return None
+        return found._replace(partitions={**found.partitions, partition.partition: assignment})
+
+    if await active.store.change_assignment(partition.topic, change) is None:
+        active.log_failure(partition, "reassignment", "it is not in ZooKeeper any more")
+        return False
+    return True
 
 
-async def _forget_in_znode(tenure: Tenure, partitions: Iterable[TopicPartition]) -> None:
+async def _forget_in_znode(active: ActiveController, partitions: Iterable[TopicPartition]) -> None:
     """Take partitions out of `/admin/reassign_partitions`; the last one takes the znode with it."""
-    gone = set(partitions)
-    znode = await tenure.store.znodes.get(REASSIGN_PARTITIONS_PATH) if gone else None
-    if znode is None:
+    gone, store = set(partitions), active.store
+    while gone:
+        znode = await store.get(REASSIGN_PARTITIONS_PATH)
+        if znode is None:
+            return
+        data, stat = znode
+        try:
+            asked = decode_reassignment(data)
+        except BadZnode:
+            return  # obey_znode says so, and deletes it
+        left = {partition: target for partition, target in asked.items() if TopicPartition(*partition) not in gone}
+        if len(left) == len(asked):
+            return
+        change: Operation = Delete(REASSIGN_PARTITIONS_PATH, stat.version)
+        if left:
+            change = SetData(REASSIGN_PARTITIONS_PATH, encode_reassignment(left), stat.version)
+        (result,) = await store.write_each([change])
+        if isinstance(result, StoreError) and lost_race(result):
+            continue  # a tool has added partitions to the order
+        if not left:
+            active.soon(ReassignmentAsked())
         return
-    try:
-        asked = decode_reassignment(znode[0])
-    except BadZnode:
-        return  # obey_znode says so, and deletes it
-    left = {partition: target for partition, target in asked.items() if TopicPartition(*partition) not in gone}
-    if not left:
-        await tenure.store.znodes.settle(Delete(REASSIGN_PARTITIONS_PATH))
-        tenure.soon(ReassignmentAsked())
-    elif len(left) < len(asked):
-        await tenure.store.znodes.settle(SetData(REASSIGN_PARTITIONS_PATH, encode_reassignment(left)))

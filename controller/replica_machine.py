@@ -1,14 +1,18 @@
-"""Phases of replicas, and the plans that take them from one to another (FEATURES C9; ReplicaStateMachine.scala).
+"""Phases of replicas, and how they are taken from one to another (Kafka's ReplicaStateMachine).
 
 Only going offline writes to ZooKeeper: the replica leaves the ISR, and the leadership if it had it.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 
-from odradek.controller.elections import Leadership, without_replica
-from odradek.controller.requests import RequestBatch
-from odradek.controller.state import ClusterState, Replica, ReplicaPhase, TopicPartition
+from odradek.controller.active_controller import ActiveController
+from odradek.controller.channel_manager import RequestBatch
+from odradek.controller.cluster_state import ClusterState, Replica, ReplicaPhase, TopicPartition
+from odradek.controller.controller_store import lost_race, slices
+from odradek.controller.elections import LeaderAndIsr, without_replica
+
+SLICE = 200
+"""Replicas that are worked on before others have their turn: some milliseconds."""
 
 VALID_PREVIOUS: Mapping[ReplicaPhase, frozenset[ReplicaPhase]] = {
     ReplicaPhase.NEW: frozenset({ReplicaPhase.NON_EXISTENT}),
@@ -29,33 +33,50 @@ def may_become(state: ClusterState, replica: Replica, target: ReplicaPhase) -> b
     return state.replica_phase(replica) in VALID_PREVIOUS[target]
 
 
-def move(state: ClusterState, replicas: Iterable[Replica], target: ReplicaPhase, batch: RequestBatch) -> list[Replica]:
-    """Into a phase, adding what its broker must hear to `batch`; returns those for which it would be illegal.
+async def start(active: ActiveController) -> None:
+    """At failover: tell live brokers their replicas, take the others out of the ISRs.
 
-    Going OFFLINE is `begin_offline`, the writes, then `adopt_offline`.
+    A replica on a dead broker counts as having failed to be deleted, to be on the safe side.
     """
+    state = active.state
+    online: list[Replica] = []
+    offline: list[Replica] = []
+    for replica in state.all_replicas():
+        is_online = state.is_online(replica.broker, replica.partition)
+        state.replica_phases[replica] = ReplicaPhase.ONLINE if is_online else ReplicaPhase.DELETION_INELIGIBLE
+        (online if is_online else offline).append(replica)
+    await move(active, online, ReplicaPhase.ONLINE)
+    await take_offline(active, offline)
+
+
+async def move(active: ActiveController, replicas: Iterable[Replica], target: ReplicaPhase) -> None:
+    """Take replicas into any phase but OFFLINE, and tell their brokers; one for which it is illegal stays, which is
+    logged."""
     assert target is not ReplicaPhase.OFFLINE, "a replica goes offline by way of ZooKeeper"
-    refused = []
-    for replica in replicas:
-        if may_become(state, replica, target) and not _would_demote(state, replica, target):
-            _tell(state, replica, target, batch)
-            _enter(state, replica, target)
-        else:
-            refused.append(replica)
-    return refused
+    state, batch = active.state, active.batch()
+    for some in slices(list(replicas), SLICE):
+        for replica in some:
+            if may_become(state, replica, target) and not _would_demote(state, replica, target):
+                _tell(state, replica, target, batch)
+                _enter(state, replica, target)
+            else:
+                reason = f"the replica on broker {replica.broker} is {state.replica_phase(replica).value}"
+                active.log_failure(replica.partition, f"replica {target.value}", reason)
+        await active.breathe()
+    await active.send(batch)
 
 
 def _would_demote(state: ClusterState, replica: Replica, target: ReplicaPhase) -> bool:
     """A replica that is created cannot be the leader already."""
-    leadership = state.leaderships.get(replica.partition)
-    return target is ReplicaPhase.NEW and leadership is not None and leadership.leader == replica.broker
+    current = state.leader_and_isr.get(replica.partition)
+    return target is ReplicaPhase.NEW and current is not None and current.leader == replica.broker
 
 
 def _tell(state: ClusterState, replica: Replica, target: ReplicaPhase, batch: RequestBatch) -> None:
     partition, broker = replica
     if target is ReplicaPhase.DELETION_STARTED:
         batch.stop_replica([broker], partition, delete=True)
-    elif partition in state.leaderships:
+    elif partition in state.leader_and_isr:
         if target is ReplicaPhase.NEW:
             batch.leader_and_isr([broker], partition, is_new=True)
         elif target is ReplicaPhase.ONLINE and state.replica_phase(replica) is not ReplicaPhase.NEW:
@@ -70,53 +91,63 @@ def _enter(state: ClusterState, replica: Replica, target: ReplicaPhase) -> None:
         state.replica_phases[replica] = target
 
 
-@dataclass(slots=True)
-class IsrRemovals:
-    """Replicas of one broker that go offline: what to write, and what needs no write."""
+async def take_offline(active: ActiveController, replicas: Iterable[Replica]) -> None:
+    """Tell replicas to stop, take them out of the ISRs, and tell the others.
 
-    broker: int
-    to_write: dict[TopicPartition, Leadership] = field(default_factory=dict)
-    unchanged: dict[TopicPartition, Leadership] = field(default_factory=dict)
-    """Not in the ISR any more (or never): only told."""
-    failed: dict[TopicPartition, str] = field(default_factory=dict)
-
-
-def begin_offline(state: ClusterState, replicas: Iterable[Replica], batch: RequestBatch) -> list[Replica]:
-    """Tell the brokers that still live to stop fetching; returns the replicas for which it is legal."""
-    legal = [replica for replica in replicas if may_become(state, replica, ReplicaPhase.OFFLINE)]
-    for partition, broker in legal:
+    Of topics to be deleted nobody needs the ISR any more: it stays as it is.
+    """
+    state, batch = active.state, active.batch()
+    by_broker: dict[int, list[TopicPartition]] = {}
+    for replica in replicas:
+        partition, broker = replica
+        if not may_become(state, replica, ReplicaPhase.OFFLINE):
+            continue
         batch.stop_replica([broker], partition, delete=False)
-    return legal
-
-
-def plan_removals(state: ClusterState, broker: int, found: Mapping[TopicPartition, Leadership | None]) -> IsrRemovals:
-    """From what ZooKeeper says (None: no state znode)."""
-    plan = IsrRemovals(broker)
-    for partition, current in found.items():
-        if current is None:
-            plan.failed[partition] = "its state znode does not exist"
-        elif current.controller_epoch > state.controller_epoch:
-            plan.failed[partition] = f"its state was written by a later controller, epoch {current.controller_epoch}"
-        elif broker in current.isr:
-            written = without_replica(current, broker)
-            plan.to_write[partition] = written._replace(controller_epoch=state.controller_epoch)
+        if partition in state.leader_and_isr and not state.being_deleted(partition):
+            by_broker.setdefault(broker, []).append(partition)
         else:
-            plan.unchanged[partition] = current._replace(controller_epoch=state.controller_epoch)
-    return plan
+            state.replica_phases[replica] = ReplicaPhase.OFFLINE
+            batch.update_metadata([partition])
+    for broker, partitions in by_broker.items():
+        for some in slices(partitions, SLICE):
+            await _shrink(active, broker, some, batch)
+    await active.send(batch)
 
 
-def adopt_offline(state: ClusterState, replica: Replica, leadership: Leadership | None, batch: RequestBatch) -> None:
-    """ZooKeeper has it (None: there is no ISR to leave): the other replicas hear of the smaller ISR."""
+async def _shrink(
+    active: ActiveController, broker: int, partitions: Sequence[TopicPartition], batch: RequestBatch
+) -> None:
+    """Take one broker out of ISRs; one that is not in an ISR any more is offline without a write."""
+    state, why = active.state, f"OfflineReplica {broker}"
+    remaining = list(partitions)
+    while remaining:
+        found = await active.store.leader_and_isr(remaining)
+        remaining, chosen = [], {}
+        for partition, current in found.items():
+            if current is None:
+                active.log_failure(partition, why, "its state znode does not exist")
+            elif current.controller_epoch > state.controller_epoch:
+                later = f"its state was written by a later controller, epoch {current.controller_epoch}"
+                active.log_failure(partition, why, later)
+            elif broker in current.isr:
+                written = without_replica(current, broker)
+                chosen[partition] = written._replace(controller_epoch=state.controller_epoch)
+            else:
+                unchanged = current._replace(controller_epoch=state.controller_epoch)
+                _adopt_offline(state, Replica(partition, broker), unchanged, batch)
+        for partition, result in (await active.store.update_leader_and_isr(chosen)).items():
+            if isinstance(result, LeaderAndIsr):
+                _adopt_offline(state, Replica(partition, broker), result, batch)
+                active.log_change(partition, found[partition], result, why)
+            elif lost_race(result):
+                remaining.append(partition)
+            else:
+                active.log_failure(partition, why, str(result))
+
+
+def _adopt_offline(state: ClusterState, replica: Replica, written: LeaderAndIsr, batch: RequestBatch) -> None:
+    """ZooKeeper has it: the other replicas hear of the smaller ISR."""
     partition, broker = replica
     state.replica_phases[replica] = ReplicaPhase.OFFLINE
-    if leadership is None:
-        batch.update_metadata([partition])
-    else:
-        state.leaderships[partition] = leadership
-        batch.leader_and_isr([other for other in state.replicas(partition) if other != broker], partition)
-
-
-def initial_phase(state: ClusterState, replica: Replica) -> ReplicaPhase:
-    """At failover. One on a dead broker counts as having failed to be deleted, to be on the safe side."""
-    online = state.is_online(replica.broker, replica.partition)
-    return ReplicaPhase.ONLINE if online else ReplicaPhase.DELETION_INELIGIBLE
+    state.leader_and_isr[partition] = written
+    batch.leader_and_isr([other for other in state.replicas(partition) if other != broker], partition)

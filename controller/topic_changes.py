@@ -7,35 +7,40 @@ import logging
 import random
 from collections.abc import Iterable
 
+from odradek.controller import partition_machine, replica_machine
+from odradek.controller.active_controller import ActiveController
+from odradek.controller.cluster_state import PartitionPhase, Replica, ReplicaPhase, TopicPartition
+from odradek.controller.controller_store import Topic
 from odradek.controller.elections import Strategy
-from odradek.controller.failover import add_topic
-from odradek.controller.state import PartitionPhase, Replica, ReplicaPhase, TopicPartition
-from odradek.controller.tenure import Tenure
+from odradek.controller.events import DeletionsChanged
+from odradek.controller.topic_admin import new_topic_id
 
 log = logging.getLogger(__name__)
 
 
-async def look(tenure: Tenure, randomness: random.Random) -> None:
+async def look(active: ActiveController, randomness: random.Random) -> None:
     """New topics get their first leaders; ones that vanished without the controller are forgotten."""
-    state = tenure.state
-    topics = await tenure.store.topics()
+    state = active.state
+    topics = await active.store.topics()
     for topic in state.topics - topics:
         log.warning("topic %s was removed from ZooKeeper", topic)
         state.remove_topic(topic)
-    for topic, found in (await tenure.store.assignments(topics - state.topics)).items():
-        await add_topic(tenure, topic, found, randomness)
-        await _create(tenure, state.partitions_of(topic))
+    for topic, found in (await active.store.assignments(topics - state.topics)).items():
+        await _take_up(active, topic, found, randomness)
 
 
-async def look_at(tenure: Tenure, topic: str) -> None:
+async def look_at(active: ActiveController, topic: str, randomness: random.Random) -> None:
     """A topic's assignment was written: create the partitions that are not known yet.
 
     What is known is not changed by it: only a reassignment moves replicas. While the topic is being deleted, new
     partitions are taken out of ZooKeeper again.
     """
-    state = tenure.state
-    found = (await tenure.store.assignments([topic])).get(topic)
-    if found is None or topic not in state.topics:
+    state = active.state
+    found = (await active.store.assignments([topic])).get(topic)
+    if found is None:
+        return
+    if topic not in state.topics:  # it could not be read before
+        await _take_up(active, topic, found, randomness)
         return
     known = state.assignments[topic]
     added = {index: assignment for index, assignment in found.partitions.items() if index not in known}
@@ -43,17 +48,48 @@ async def look_at(tenure: Tenure, topic: str) -> None:
         return
     if topic in state.topics_to_delete:
         log.warning("topic %s is being deleted: no partitions are added", topic)
-        await tenure.store.set_assignment(topic, state.topic_ids.get(topic), known)
+        await active.store.change_assignment(topic, lambda now: _without_others(now, known))
         return
     known.update(added)
-    await _create(tenure, [TopicPartition(topic, index) for index in sorted(added)])
+    await _create(active, [TopicPartition(topic, index) for index in sorted(added)])
 
 
-async def _create(tenure: Tenure, partitions: Iterable[TopicPartition]) -> None:
+def _without_others(found: Topic, known: Iterable[int]) -> Topic:
+    wanted = set(known)
+    return found._replace(partitions={index: held for index, held in found.partitions.items() if index in wanted})
+
+
+async def add_topic(active: ActiveController, topic: str, found: Topic, randomness: random.Random) -> bool:
+    """Take a topic into the state; one without an id gets one first. False when it is gone meanwhile."""
+    if found.topic_id is None:
+        topic_id = new_topic_id(randomness)
+        named = await active.store.change_assignment(
+            topic, lambda now: now if now.topic_id is not None else now._replace(topic_id=topic_id)
+        )
+        if named is None:
+            return False
+        found = named
+    state = active.state
+    state.add_topic(topic, found.topic_id)
+    state.assignments[topic] = found.partitions
+    state.reassigning.update(
+        partition for partition in state.partitions_of(topic) if state.assignment(partition).reassigning
+    )
+    return True
+
+
+async def _take_up(active: ActiveController, topic: str, found: Topic, randomness: random.Random) -> None:
+    if await add_topic(active, topic, found, randomness):
+        await _create(active, active.state.partitions_of(topic))
+        # It may have been marked for deletion while it was unknown here.
+        active.soon(DeletionsChanged())
+
+
+async def _create(active: ActiveController, partitions: Iterable[TopicPartition]) -> None:
     """First leaders of partitions that are in the state but have no phase yet (onNewPartitionCreation)."""
     new = list(partitions)
-    replicas = [Replica(partition, broker) for partition in new for broker in tenure.state.replicas(partition)]
-    tenure.move_partitions(new, PartitionPhase.NEW)
-    await tenure.move_replicas(replicas, ReplicaPhase.NEW)
-    await tenure.bring_online(new, Strategy.OFFLINE_PARTITION)
-    await tenure.move_replicas(replicas, ReplicaPhase.ONLINE)
+    replicas = [Replica(partition, broker) for partition in new for broker in active.state.replicas(partition)]
+    partition_machine.move(active, new, PartitionPhase.NEW)
+    await replica_machine.move(active, replicas, ReplicaPhase.NEW)
+    await partition_machine.bring_online(active, new, Strategy.OFFLINE_PARTITION)
+    await replica_machine.move(active, replicas, ReplicaPhase.ONLINE)

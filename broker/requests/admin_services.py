@@ -7,7 +7,7 @@ from typing import Protocol
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.config import BrokerConfig
-from odradek.controller.loop import Controller
+from odradek.controller.controller import Controller
 from odradek.controller.topic_admin import Defaults
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.clock import Clock

@@ -1,4 +1,4 @@
-"""AlterPartition (key 56), versions 0 to 3: a leader proposes a new ISR to the controller (FEATURES C10)."""
+"""AlterPartition (key 56), versions 0 to 3: a leader proposes a new ISR to the controller."""
 
 from odradek.broker.requests.admin_services import AdminServices
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext

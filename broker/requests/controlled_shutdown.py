@@ -1,4 +1,4 @@
-"""ControlledShutdown (key 7), versions 0 to 3: a broker asks the controller to move its leaders (FEATURES C8)."""
+"""ControlledShutdown (key 7), versions 0 to 3: a broker asks the controller to move its leaders."""
 
 from odradek.broker.requests.admin_services import AdminServices
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext

@@ -1,16 +1,17 @@
 """ElectLeaders (key 43), versions 0 to 2: to the controller; answered when this broker knows the elected leaders.
 
 Null partitions mean all; those for which nothing was to be done are then left out of the answer. Version 0 knows
-preferred elections only.
+preferred elections only. An unknown type of election is answered by UNKNOWN_SERVER_ERROR, for each partition asked
+and for the whole, as Kafka's ElectLeadersRequest.getErrorResponse does.
 """
 
 from collections.abc import Mapping
 
 from odradek.broker.requests.admin_services import NO_LEADER, AdminServices, until_metadata
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.controller.cluster_state import TopicPartition
 from odradek.controller.preferred_election import PREFERRED, UNCLEAN
 from odradek.controller.preferred_election import Outcome as Election
-from odradek.controller.state import TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -24,15 +25,20 @@ VERSIONS = (0, 2)
 
 
 def handle(broker: AdminServices, request: ElectLeadersRequest, context: RequestContext) -> Outcome:
-    if request.election_type not in (PREFERRED, UNCLEAN):
-        return Reply(ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
-    return _elect(broker, request, context.api_version)
-
-
-async def _elect(broker: AdminServices, request: ElectLeadersRequest, version: int) -> Reply:
     asked = None
     if request.topic_partitions is not None:
         asked = [TopicPartition(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        unknown = ErrorCode.UNKNOWN_SERVER_ERROR
+        response = _response(dict.fromkeys(asked or (), (unknown, None)))
+        response.error_code = unknown
+        return Reply(response)
+    return _elect(broker, request, asked, context.api_version)
+
+
+async def _elect(
+    broker: AdminServices, request: ElectLeadersRequest, asked: list[TopicPartition] | None, version: int
+) -> Reply:
     try:
         outcomes = await broker.controller.elect_leaders(asked, request.election_type)
     except KafkaError as error:

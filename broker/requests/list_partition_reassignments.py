@@ -2,7 +2,7 @@
 
 from odradek.broker.requests.admin_services import AdminServices
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
-from odradek.controller.state import TopicPartition
+from odradek.controller.cluster_state import TopicPartition
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from odradek.broker.settings.cluster_settings import ControllerSettings
-from odradek.controller.channels import OnResponse
-from odradek.controller.loop import Controller
-from odradek.controller.state import TopicPartition
+from odradek.controller.channel_manager import OnResponse
+from odradek.controller.cluster_state import TopicPartition
+from odradek.controller.controller import Controller
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
+from odradek.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -30,6 +31,7 @@ from odradek.protocol.messages.update_metadata import UpdateMetadataRequest, Upd
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.world.tasks import Tasks
 from odradek.zk_schema.startup import create_topmost_paths
 from odradek.zk_schema.store import Create, Delete, NoNode, SetData
 from odradek.zk_schema.znodes.admin import delete_topic_path
@@ -142,7 +144,7 @@ class FakeChannels:
 
     def add_broker(self, broker_id: int, host: str, port: int) -> None:
         assert (host, port) == (f"host{broker_id}", 9092)
-        self._queues[broker_id] = []
+        self._queues.setdefault(broker_id, [])
 
     def remove_broker(self, broker_id: int) -> None:
         self._queues.pop(broker_id, None)
@@ -183,6 +185,7 @@ class Cluster:
         self._leader_of: dict[tuple[TopicPartition, int], int] = {}
         self._newest: dict[TopicPartition, PartitionState] = {}
         self._controller_epoch = 0
+        self.tasks = Tasks(clock, lambda why: None)
         self.commits: list[tuple[int, list[Any]]] = []
         """Transactions that changed something: session and operations."""
         self.before_commit: Callable[[list[Any], int], None] | None = None
@@ -274,6 +277,7 @@ class Cluster:
             ControllerSettings(**settings),
             channels,
             random.Random(broker_id),
+            self.tasks,
         )
         self.controllers[broker_id] = controller
         controller.start()
@@ -295,7 +299,7 @@ class Cluster:
 
     @property
     def active(self) -> Controller:
-        """The one controller that holds the office."""
+        """The one active controller."""
         (active,) = [c for broker_id, c in self.controllers.items() if c.is_active and self.holder() == broker_id]
         return active
 
@@ -322,6 +326,23 @@ class Cluster:
 
     async def delete_topic(self, topic: str) -> None:
         await self.admin.create(delete_topic_path(topic))
+        await self.settle()
+
+    async def put_in_isr(self, brokers: list[int], partition: int = 0) -> None:
+        """Propose an ISR of t as its leader does."""
+        state = self.state("t", partition)
+        data = PartitionData(
+            partition_index=partition,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=self.version("t", partition),
+            new_isr_with_epochs=[BrokerState(broker_id=b, broker_epoch=-1) for b in brokers],
+        )
+        assert self.active.state is not None
+        topics = [TopicData(topic_id=self.active.state.topic_ids["t"], partitions=[data])]
+        epoch = self.brokers[state.leader].epoch
+        request = AlterPartitionRequest(broker_id=state.leader, broker_epoch=epoch, topics=topics)
+        response = await self.active.alter_partition(request, 3)
+        assert response.topics[0].partitions[0].error_code == 0, response
         await self.settle()
 
     def state(self, topic: str, partition: int = 0) -> PartitionState:

@@ -5,11 +5,12 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from odradek.controller.channels import BrokerChannels
+from odradek.controller.channel_manager import BrokerChannels
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.world.tasks import Tasks
 
 
 class Wire:
@@ -46,7 +47,7 @@ def play(scenario: Callable[[VirtualClock, BrokerChannels, list[Wire]], Coroutin
             wires.append(Wire())
             return wires[-1]
 
-        channels = BrokerChannels(connect, clock, 30_000)
+        channels = BrokerChannels(connect, clock, 30_000, Tasks(clock, print))
         channels.add_broker(1, "host", 9092)
         await scenario(clock, channels, wires)
 
@@ -98,6 +99,48 @@ def test_a_request_is_repeated_until_answered_before_the_next_goes() -> None:
         wires[0].answer()
         await pass_time()
         assert answered == ["first", "second"]
+
+    play(scenario)
+
+
+def test_a_broker_at_another_address_gets_what_waits_for_it() -> None:
+    """A broker may change its listeners while it runs; what was sent to it and not answered is sent there."""
+
+    async def scenario(clock: VirtualClock, channels: BrokerChannels, wires: list[Wire]) -> None:
+        answered: list[int] = []
+        for number in range(2):
+            channels.send(1, UpdateMetadataRequest(controller_epoch=number), partial(note, answered, number))
+        await pass_time()
+        channels.add_broker(1, "host", 9092)
+        assert len(wires) == 1 and not wires[0].closed, "nothing has changed"
+        channels.add_broker(1, "host", 9093)
+        assert wires[0].closed and wires[0].waiting is not None
+        wires[0].fail()
+        await pass_time(200)
+        for number in range(2):
+            assert wires[1].asked[-1][0] == UpdateMetadataRequest(controller_epoch=number)
+            wires[1].answer()
+            await pass_time()
+        assert answered == [0, 1]
+
+    play(scenario)
+
+
+def test_a_channel_goes_on_after_a_bug() -> None:
+    async def scenario(clock: VirtualClock, channels: BrokerChannels, wires: list[Wire]) -> None:
+        def broken(_: Message) -> None:
+            raise AssertionError("a bug of ours")
+
+        answered: list[Message] = []
+        channels.send(1, LeaderAndIsrRequest(), broken)
+        channels.send(1, UpdateMetadataRequest(), answered.append)
+        await pass_time()
+        wires[0].answer()
+        await pass_time(1_500)
+        assert [type(message) for message, _ in wires[0].asked] == [LeaderAndIsrRequest, UpdateMetadataRequest]
+        wires[0].answer()
+        await pass_time()
+        assert len(answered) == 1
 
     play(scenario)
 

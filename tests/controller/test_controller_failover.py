@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from odradek.controller.requests import TYPE_FULL
+from odradek.controller.channel_manager import TYPE_FULL
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
@@ -306,10 +306,50 @@ def test_a_bug_gives_the_office_to_another_broker(play: Play) -> None:
         await cluster.create_topic("t", [2, 1])
         assert not cluster.controllers[0].is_active
         assert cluster.active.broker_id == 1
+        assert cluster.tasks.deaths == {"controller": 1}
+        cluster.check_agreement()
+        del cluster.channels[0].send
+        await cluster.settle(2_000)
+        assert cluster.controllers[0].controller_id == 1, "it looks again"
+        cluster.kill(1)
+        await cluster.settle()
+        assert cluster.active.broker_id == 0, "and stands again"
+        assert cluster.state("t").leader == 2
+
+    play(scenario)
+
+
+def test_the_only_controller_goes_on_after_a_bug(play: Play, caplog: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, controllers=[0])
+        send = cluster.channels[0].send
+
+        def broken(*_: Any) -> None:
+            cluster.channels[0].send = send
+            raise AssertionError("a bug of ours")
+
+        cluster.channels[0].send = broken
+        await cluster.create_topic("t", [0])
+        assert not cluster.controllers[0].is_active and cluster.controllers[0].controller_id == -1
+        await cluster.settle(2_000)
+        assert (cluster.active.broker_id, cluster.active.controller_epoch) == (0, 2)
+        assert cluster.state("t").leader == 0
         cluster.check_agreement()
 
-    with pytest.raises(AssertionError, match="a bug of ours"):
-        play(scenario)
+    play(scenario)
+    assert [r.levelname for r in caplog.records if "task controller has died" in r.getMessage()] == ["ERROR"]
+
+
+def test_a_request_that_meets_a_bug_is_not_taken_from_controller_to_controller(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, controllers=[0])
+        with pytest.raises(KafkaError) as refused:
+            await cluster.active.alter_reassignments(None)
+        assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        await cluster.settle(2_000)
+        assert cluster.active.controller_epoch == 2
+
+    play(scenario)
 
 
 def test_deleting_the_controller_znode_forces_an_election(play: Play) -> None:

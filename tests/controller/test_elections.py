@@ -6,19 +6,19 @@ import pytest
 
 from odradek.controller.elections import (
     NO_LEADER,
-    Leadership,
+    LeaderAndIsr,
     elect_for_shutdown,
     elect_offline,
     elect_preferred,
     elect_reassigned,
-    first_leadership,
+    first_leader_and_isr,
     is_unclean,
     without_replica,
 )
 
 
-def now(leader: int, isr: list[int], epoch: int = 5, *, recovering: bool = False) -> Leadership:
-    return Leadership(leader, epoch, tuple(isr), recovering, 1, 9)
+def now(leader: int, isr: list[int], epoch: int = 5, *, recovering: bool = False) -> LeaderAndIsr:
+    return LeaderAndIsr(leader, epoch, tuple(isr), recovering, 1, 9)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_controlled_shutdown(
 
 
 def test_first_leader_of_a_partition() -> None:
-    made = first_leadership([3, 1, 2], {1, 2}, 7)
-    assert made == Leadership(1, 0, (1, 2), False, 7, 0)
-    assert first_leadership([3], {1, 2}, 7) is None
+    made = first_leader_and_isr([3, 1, 2], {1, 2}, 7)
+    assert made == LeaderAndIsr(1, 0, (1, 2), False, 7, 0)
+    assert first_leader_and_isr([3], {1, 2}, 7) is None
 
 
 def test_leaving_the_isr() -> None:

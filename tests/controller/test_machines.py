@@ -1,13 +1,14 @@
 """The tables of legal transitions, and requests merged per broker."""
 
+from collections.abc import Awaitable, Callable
 from itertools import product
+from typing import Any
 
 import pytest
 
 from odradek.controller import partition_machine, replica_machine
-from odradek.controller.elections import Leadership, Strategy
-from odradek.controller.requests import RequestBatch
-from odradek.controller.state import (
+from odradek.controller.channel_manager import RequestBatch
+from odradek.controller.cluster_state import (
     Assignment,
     Broker,
     ClusterState,
@@ -16,11 +17,13 @@ from odradek.controller.state import (
     ReplicaPhase,
     TopicPartition,
 )
+from odradek.controller.elections import LeaderAndIsr, Strategy
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 
+Play = Callable[[Callable[[Any], Awaitable[None]]], None]
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -51,26 +54,36 @@ def test_replica_transitions_are_kafkas() -> None:
         assert (before in replica_machine.VALID_PREVIOUS[after]) == ((before, after) in legal)
 
 
-def test_an_illegal_transition_changes_nothing(state: ClusterState) -> None:
-    assert partition_machine.move(state, [T0], PartitionPhase.OFFLINE) == [T0]
-    assert state.phase(T0) is PartitionPhase.NON_EXISTENT
-    replica = Replica(T0, 1)
-    batch = RequestBatch(state, "INTERNAL")
-    assert replica_machine.move(state, [replica], ReplicaPhase.DELETION_STARTED, batch) == [replica]
-    assert not batch.messages()
+def test_an_illegal_transition_changes_nothing(play: Play, caplog: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0])
+        await cluster.create_topic("t", [1])
+        active, replica = cluster.active._active, Replica(T0, 1)
+        told = len(cluster.brokers[1].received)
+        partition_machine.move(active, [T0], PartitionPhase.NON_EXISTENT)
+        await replica_machine.move(active, [replica], ReplicaPhase.DELETION_STARTED)
+        assert active.state.phase(T0) is PartitionPhase.ONLINE
+        assert active.state.replica_phase(replica) is ReplicaPhase.ONLINE
+        await cluster.settle()
+        assert len(cluster.brokers[1].received) == told
+
+    play(scenario)
+    failures = [record.getMessage().split(" ", 1)[1] for record in caplog.records if record.name == "state.change"]
+    assert failures == [
+        "controller t-0 failed NonExistent: it is Online",
+        "controller t-0 failed replica DeletionStarted: the replica on broker 1 is Online",
+    ]
 
 
 def test_a_state_of_a_later_controller_is_left_alone(state: ClusterState) -> None:
-    later = Leadership(1, 3, (1, 2), False, 6, 4)
-    plan = partition_machine.plan_elections(state, Strategy.OFFLINE_PARTITION, {T0: later, T1: None})
-    assert not plan.to_write
-    assert "epoch 6" in plan.failed[T0]
-    assert "does not exist" in plan.failed[T1]
+    later = LeaderAndIsr(1, 3, (1, 2), False, 6, 4)
+    assert "epoch 6" in str(partition_machine.choose(state, Strategy.OFFLINE_PARTITION, T0, later))
+    assert "does not exist" in str(partition_machine.choose(state, Strategy.OFFLINE_PARTITION, T1, None))
 
 
 def test_requests_are_merged_per_broker(state: ClusterState) -> None:
-    state.leaderships[T0] = Leadership(1, 3, (1, 2), True, 5, 4)
-    state.leaderships[T1] = Leadership(2, 0, (2, 3), False, 4, 0)
+    state.leader_and_isr[T0] = LeaderAndIsr(1, 3, (1, 2), True, 5, 4)
+    state.leader_and_isr[T1] = LeaderAndIsr(2, 0, (2, 3), False, 4, 0)
     state.shutting_down.add(3)
     batch = RequestBatch(state, "INTERNAL")
     batch.leader_and_isr([1, 2], T0, is_new=True)
@@ -106,7 +119,7 @@ def test_requests_are_merged_per_broker(state: ClusterState) -> None:
 
 
 def test_of_a_topic_to_be_deleted_brokers_hear_the_end(state: ClusterState) -> None:
-    state.leaderships[T0] = Leadership(1, 3, (1, 2), False, 5, 4)
+    state.leader_and_isr[T0] = LeaderAndIsr(1, 3, (1, 2), False, 5, 4)
     state.topics_to_delete.add("t")
     batch = RequestBatch(state, "INTERNAL")
     batch.update_metadata([T0, T1])

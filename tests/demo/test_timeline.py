@@ -27,7 +27,7 @@ AT = datetime.fromisoformat("2025-03-01 13:44:17.383").timestamp() * 1000
             "INFO odradek.controller.broker_changes: brokers: new [], dead [1], bounced [], updated []",
             BrokersChanged(AT, dead=(1,), new=()),
         ),
-        ("INFO odradek.controller.loop: broker 0 is the controller, epoch 2", ControllerElected(AT, 0, 2)),
+        ("INFO odradek.controller.controller: broker 0 is the controller, epoch 2", ControllerElected(AT, 0, 2)),
         (
             "INFO state.change: 1795182257383 controller flights-2 leader 1->2 leader_epoch 0->1 isr 1,2,0->2,0"
             " partition_epoch 1 controller_epoch 1 OfflinePartition",

@@ -26,8 +26,8 @@ from odradek.broker.requests.outcome import RequestContext
 from odradek.broker.settings.catalog import TOPIC_SETTINGS
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.broker.settings.layers import Source
-from odradek.controller.channels import OnResponse
-from odradek.controller.loop import Controller
+from odradek.controller.channel_manager import OnResponse
+from odradek.controller.controller import Controller
 from odradek.controller.topic_admin import Defaults, auto_create_topic
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.errors import ErrorCode
@@ -60,6 +60,7 @@ from odradek.protocol.messages.update_metadata import UpdateMetadataRequest, Upd
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.world.tasks import Tasks
 from odradek.zk_schema.startup import create_topmost_paths
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint, broker_path
 from odradek.zk_schema.znodes.configs import decode_config, topic_config_path
@@ -123,7 +124,7 @@ async def start(clock: VirtualClock, brokers: int = 3, *, active: bool = True, *
         await store.create(broker_path(broker_id), registration.encode(), ephemeral=True)
     metadata = MetadataCache()
     channels = Obedient(clock, metadata)
-    controller = Controller(store, clock, 0, ControllerSettings(), channels, random.Random(1))
+    controller = Controller(store, clock, 0, ControllerSettings(), channels, random.Random(1), Tasks(clock, print))
     if active:
         controller.start()
         while not metadata.brokers:
@@ -352,6 +353,10 @@ def test_elections_and_moves() -> None:
         assert codes == [ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         answer = await ask(elect_leaders, broker, ElectLeadersRequest(topic_partitions=None))
         assert not answer.replica_election_results, "null: only what had to be done"
+        answer = await ask(elect_leaders, broker, ElectLeadersRequest(election_type=7, topic_partitions=asked))
+        assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        results = [p for topic in answer.replica_election_results for p in topic.partition_result]
+        assert [p.error_code for p in results] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
         state = broker.metadata.partition("t", 0)
         assert state is not None
         (other,) = {0, 1, 2} - set(state.replicas)

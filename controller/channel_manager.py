@@ -1,14 +1,22 @@
-"""Requests of one step, merged: at most one LeaderAndIsr, UpdateMetadata and StopReplica per broker (FEATURES C9).
+"""From the controller to the brokers (Kafka's ControllerChannelManager): what is sent, and how it gets there.
 
-Kafka's ControllerBrokerRequestBatch. What is collected are names of partitions; the values are taken from the state
-when the step is over, and the state holds only what ZooKeeper has accepted.
+`RequestBatch` collects what one step of a flow wants brokers to know: at most one LeaderAndIsr, UpdateMetadata and
+StopReplica per broker. What is collected are names of partitions; the values are taken from the state when the step is
+over, and the state holds only what ZooKeeper has accepted.
+
+`BrokerChannels` has a queue per broker, one request in flight, in order, until the broker is removed. A request is
+repeated until it is answered: the broker's fences (controller epoch, broker epoch, leader epoch) make that harmless,
+and order is what the receivers rely on.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+import asyncio
+import logging
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
+from odradek.controller.cluster_state import Broker, ClusterState, TopicPartition
 from odradek.controller.elections import FIRST_LEADER_EPOCH
-from odradek.controller.state import Broker, ClusterState, TopicPartition
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -29,7 +37,11 @@ from odradek.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from odradek.protocol.primitives import ZERO_UUID
+from odradek.world.clock import Clock
+from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.znodes.brokers import SECURITY_PROTOCOLS
+
+log = logging.getLogger(__name__)
 
 LEADER_DURING_DELETE = -2
 """In UpdateMetadata: the partition is to be forgotten."""
@@ -39,6 +51,11 @@ EPOCH_DURING_DELETE = -2
 """In StopReplica: obeyed whatever epoch the broker has."""
 NO_EPOCH = -1
 PARTS_BEFORE_PAUSE = 200
+VERSIONS: dict[int, int] = {4: 7, 5: 4, 6: 8}
+"""Versions sent, by API key: those of inter.broker.protocol.version 3.9 (LeaderAndIsr, StopReplica, UpdateMetadata)."""
+RETRY_BACKOFF_MS = 100.0
+QUEUED_REQUESTS_MAX = 100_000
+"""Per broker. One that does not take its requests for so long is cut off and caught up when it registers anew."""
 
 
 class RequestBatch:
@@ -76,7 +93,7 @@ class RequestBatch:
 
     def update_all_metadata(self, brokers: Iterable[int] | None = None) -> None:
         """Tell brokers (None: all) everything: what they know beside it is gone."""
-        self.update_metadata(self._state.leaderships, brokers)
+        self.update_metadata(self._state.leader_and_isr, brokers)
         self._metadata_type = TYPE_FULL
 
     def build(self) -> Iterator[None]:
@@ -86,7 +103,7 @@ class RequestBatch:
         """
         wanted = dict.fromkeys(self._metadata_partitions)
         for number, partition in enumerate(wanted):
-            if partition in self._state.leaderships:
+            if partition in self._state.leader_and_isr:
                 self._metadata_part(partition)
                 for is_new in {brokers[partition] for brokers in self._leader_and_isr.values() if partition in brokers}:
                     self._leader_and_isr_part(partition, is_new)
@@ -128,7 +145,7 @@ class RequestBatch:
             if topic is None:
                 topic = topics[name] = LeaderAndIsrTopicState(topic_name=name, topic_id=self._topic_id(name))
             topic.partition_states.append(self._leader_and_isr_part(partition, is_new))
-            leaders.add(self._state.leaderships[partition].leader)
+            leaders.add(self._state.leader_and_isr[partition].leader)
         return LeaderAndIsrRequest(
             controller_id=self._state.controller_id,
             controller_epoch=self._state.controller_epoch,
@@ -146,21 +163,21 @@ class RequestBatch:
         return part
 
     def _leader_and_isr_state(self, partition: TopicPartition, is_new: bool) -> LeaderAndIsrPartitionState:
-        leadership = self._state.leaderships[partition]
+        leader_and_isr = self._state.leader_and_isr[partition]
         assignment = self._state.assignment(partition)
         return LeaderAndIsrPartitionState(
             topic_name=partition.topic,
             partition_index=partition.partition,
-            controller_epoch=leadership.controller_epoch,
-            leader=leadership.leader,
-            leader_epoch=leadership.leader_epoch,
-            isr=list(leadership.isr),
-            partition_epoch=leadership.partition_epoch,
+            controller_epoch=leader_and_isr.controller_epoch,
+            leader=leader_and_isr.leader,
+            leader_epoch=leader_and_isr.leader_epoch,
+            isr=list(leader_and_isr.isr),
+            partition_epoch=leader_and_isr.partition_epoch,
             replicas=list(assignment.replicas),
             adding_replicas=list(assignment.adding),
             removing_replicas=list(assignment.removing),
             is_new=is_new,
-            leader_recovery_state=int(leadership.recovering),
+            leader_recovery_state=int(leader_and_isr.recovering),
         )
 
     def _live_leaders(self, leaders: set[int]) -> list[LeaderAndIsrLiveLeader]:
@@ -199,7 +216,7 @@ class RequestBatch:
     def _metadata_topics(self) -> list[UpdateMetadataTopicState]:
         topics: dict[str, UpdateMetadataTopicState] = {}
         for partition in self._metadata_partitions:
-            if partition not in self._state.leaderships:
+            if partition not in self._state.leader_and_isr:
                 continue
             name = partition.topic
             topic = topics.get(name)
@@ -215,19 +232,19 @@ class RequestBatch:
         return part
 
     def _metadata_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState:
-        leadership, replicas = self._state.leaderships[partition], self._state.replicas(partition)
+        leader_and_isr, replicas = self._state.leader_and_isr[partition], self._state.replicas(partition)
         if self._state.being_deleted(partition):
-            leadership = leadership._replace(
+            leader_and_isr = leader_and_isr._replace(
                 leader=LEADER_DURING_DELETE, leader_epoch=FIRST_LEADER_EPOCH, partition_epoch=0
             )
         return UpdateMetadataPartitionState(
             topic_name=partition.topic,
             partition_index=partition.partition,
-            controller_epoch=leadership.controller_epoch,
-            leader=leadership.leader,
-            leader_epoch=leadership.leader_epoch,
-            isr=list(leadership.isr),
-            zk_version=leadership.partition_epoch,
+            controller_epoch=leader_and_isr.controller_epoch,
+            leader=leader_and_isr.leader,
+            leader_epoch=leader_and_isr.leader_epoch,
+            isr=list(leader_and_isr.isr),
+            zk_version=leader_and_isr.partition_epoch,
             replicas=list(replicas),
             offline_replicas=[broker for broker in replicas if not self._state.is_online(broker, partition)],
         )
@@ -273,5 +290,130 @@ class RequestBatch:
     def _stop_epoch(self, partition: TopicPartition) -> int:
         if self._state.being_deleted(partition):
             return EPOCH_DURING_DELETE
-        leadership = self._state.leaderships.get(partition)
-        return NO_EPOCH if leadership is None else leadership.leader_epoch
+        leader_and_isr = self._state.leader_and_isr.get(partition)
+        return NO_EPOCH if leader_and_isr is None else leader_and_isr.leader_epoch
+
+
+OnResponse = Callable[[Message], None]
+
+
+class Channels(Protocol):
+    """What the controller asks of the network. `send` to an unknown broker does nothing."""
+
+    def add_broker(self, broker_id: int, host: str, port: int) -> None:
+        """Open a channel; one that is there goes on with all that waits in it, at this address."""
+
+    def remove_broker(self, broker_id: int) -> None:
+        """Forget its queue and the request in flight; harmless for an unknown one."""
+
+    def send(self, broker_id: int, message: Message, on_response: OnResponse) -> None:
+        """`on_response` is called at most once, on the loop, never from within `send`."""
+
+
+class Connection(Protocol):
+    """What is needed of odradek.broker.cluster.peer.Peer."""
+
+    async def request(self, message: Message, version: int, timeout_ms: float) -> Message:
+        """Raises OSError when the broker cannot be reached or does not answer in time."""
+
+    def close(self) -> None: ...
+
+
+Connect = Callable[[str, int], Connection]
+
+
+class BrokerChannels:
+    """`Channels` over connections that `connect` makes."""
+
+    def __init__(self, connect: Connect, clock: Clock, request_timeout_ms: float, tasks: Tasks) -> None:
+        """`request_timeout_ms`: controller.socket.timeout.ms. `tasks` supervises the task of each channel."""
+        self._connect, self._clock, self._request_timeout_ms, self._tasks = connect, clock, request_timeout_ms, tasks
+        self._channels: dict[int, BrokerChannel] = {}
+
+    def add_broker(self, broker_id: int, host: str, port: int) -> None:
+        channel = self._channels.get(broker_id)
+        if channel is None:
+            channel = self._channels[broker_id] = BrokerChannel(
+                broker_id, self._connect, self._clock, self._request_timeout_ms
+            )
+            channel.go_to(host, port)
+            channel.start(self._tasks)
+        else:
+            channel.go_to(host, port)
+
+    def remove_broker(self, broker_id: int) -> None:
+        channel = self._channels.pop(broker_id, None)
+        if channel is not None:
+            channel.close()
+
+    def send(self, broker_id: int, message: Message, on_response: OnResponse) -> None:
+        channel = self._channels.get(broker_id)
+        if channel is not None and not channel.send(message, on_response):
+            log.error("broker %d has not taken %d requests: cut off", broker_id, QUEUED_REQUESTS_MAX)
+            self.remove_broker(broker_id)
+
+    def queued(self) -> int:
+        """Requests that wait, over all brokers."""
+        return sum(channel.queued for channel in self._channels.values())
+
+
+class BrokerChannel:
+    """The queue of one broker and the task that empties it."""
+
+    def __init__(self, broker_id: int, connect: Connect, clock: Clock, request_timeout_ms: float) -> None:
+        self._broker_id, self._connect = broker_id, connect
+        self._clock, self._request_timeout_ms = clock, request_timeout_ms
+        self._address: tuple[str, int] | None = None
+        self._connection: Connection
+        self._queue: deque[tuple[Message, OnResponse]] = deque()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def queued(self) -> int:
+        return len(self._queue)
+
+    def start(self, tasks: Tasks) -> None:
+        """Begin to send. What is not answered yet stays in the queue, so the task may be begun anew."""
+        self._task = tasks.spawn(f"controller-to-{self._broker_id}", self._run, OnDeath.RESTART)
+
+    def go_to(self, host: str, port: int) -> None:
+        """Send to this address from now on. A request in flight to another one fails, and is repeated here."""
+        if self._address != (host, port):
+            if self._address is not None:
+                self._connection.close()
+            self._address, self._connection = (host, port), self._connect(host, port)
+
+    def send(self, message: Message, on_response: OnResponse) -> bool:
+        """False when the queue is full."""
+        if len(self._queue) >= QUEUED_REQUESTS_MAX:
+            return False
+        self._queue.append((message, on_response))
+        self._wake.set()
+        return True
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._connection.close()
+
+    async def _run(self) -> None:
+        while True:
+            while self._queue:
+                message, on_response = self._queue[0]
+                response = await self._until_answered(message)
+                self._queue.popleft()
+                on_response(response)
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _until_answered(self, message: Message) -> Message:
+        version = VERSIONS[message.API_KEY]
+        while True:
+            try:
+                return await self._connection.request(message, version, self._request_timeout_ms)
+            except OSError as error:
+                log.warning("broker %d did not take %s: %s", self._broker_id, type(message).__name__, error)
+            rested = asyncio.Event()
+            self._clock.call_later(RETRY_BACKOFF_MS, rested.set)
+            await rested.wait()

@@ -1,6 +1,6 @@
 """AllocateProducerIds: blocks of producer ids, each handed out once in the cluster's life (KIP-730)."""
 
-from odradek.controller.tenure import Tenure
+from odradek.controller.active_controller import ActiveController
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.zk_schema.store import BadVersion, ConnectionLost, Create, MultiFailed, NoNode, SetData
 from odradek.zk_schema.znodes.cluster import PRODUCER_ID_BLOCK_PATH, ProducerIdBlock
@@ -10,21 +10,21 @@ BLOCK_SIZE = 1000
 LAST_PRODUCER_ID = 2**63 - 1
 
 
-async def allocate(tenure: Tenure, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
+async def allocate(active: ActiveController, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
     """The next block, written to ZooKeeper before anybody may use it. After a lost answer a block stays unused.
 
     Raises KafkaError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH, UNKNOWN_SERVER_ERROR when there are none left.
     """
-    broker = tenure.state.brokers.get(broker_id)
+    broker = active.state.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
     if broker.epoch != broker_epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {broker.epoch} now")
-    znodes = tenure.store.znodes
+    store = active.store
     while True:
-        znode = await znodes.get(PRODUCER_ID_BLOCK_PATH)
+        znode = await store.get(PRODUCER_ID_BLOCK_PATH)
         if znode is None:
-            await znodes.settle(Create(PRODUCER_ID_BLOCK_PATH))
+            await store.write_until_done(Create(PRODUCER_ID_BLOCK_PATH))
             continue
         try:
             last = ProducerIdBlock.decode(znode[0])
@@ -35,7 +35,7 @@ async def allocate(tenure: Tenure, broker_id: int, broker_epoch: int) -> Produce
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids have been handed out")
         block = ProducerIdBlock(broker_id, first, first + BLOCK_SIZE - 1)
         try:
-            await znodes.write([SetData(PRODUCER_ID_BLOCK_PATH, block.encode(), znode[1].version)])
+            await store.write([SetData(PRODUCER_ID_BLOCK_PATH, block.encode(), znode[1].version)])
         except ConnectionLost:
             continue
         except MultiFailed as failed:

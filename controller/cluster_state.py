@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from odradek.controller.elections import Leadership
+from odradek.controller.elections import LeaderAndIsr
 from odradek.zk_schema.znodes.brokers import BrokerRegistration
 
 
@@ -111,7 +111,7 @@ class ClusterState:
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     topic_names: dict[bytes, str] = field(default_factory=dict)
     assignments: dict[str, dict[int, Assignment]] = field(default_factory=lambda: defaultdict(dict))
-    leaderships: dict[TopicPartition, Leadership] = field(default_factory=dict)
+    leader_and_isr: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     partition_phases: dict[TopicPartition, PartitionPhase] = field(default_factory=dict)
     replica_phases: dict[Replica, ReplicaPhase] = field(default_factory=dict)
     offline_directories: dict[int, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))
@@ -154,7 +154,7 @@ class ClusterState:
     def remove_topic(self, topic: str) -> None:
         """Forget everything of it."""
         for partition in list(self.partitions_of(topic)):
-            self.leaderships.pop(partition, None)
+            self.leader_and_isr.pop(partition, None)
             self.partition_phases.pop(partition, None)
             self.reassigning.discard(partition)
         for replica in [replica for replica in self.replica_phases if replica.partition.topic == topic]:
@@ -190,7 +190,14 @@ class ClusterState:
 
     def replicas_on(self, brokers: Iterable[int]) -> list[Replica]:
         wanted = set(brokers)
-        return [replica for replica in self.all_replicas() if replica.broker in wanted]
+        return [
+            Replica(TopicPartition(topic, index), broker)
+            for topic, partitions in self.assignments.items()
+            for index, assignment in partitions.items()
+            if not wanted.isdisjoint(assignment.replicas)
+            for broker in assignment.replicas
+            if broker in wanted
+        ]
 
     def all_replicas(self) -> Iterator[Replica]:
         for partition in self.partitions():
@@ -213,26 +220,11 @@ class ClusterState:
         """Partitions whose leader is not online, those of topics to be deleted left out."""
         return [
             partition
-            for partition, leadership in self.leaderships.items()
-            if not self.being_deleted(partition) and not self.is_online(leadership.leader, partition)
+            for partition, current in self.leader_and_isr.items()
+            if not self.being_deleted(partition) and not self.is_online(current.leader, partition)
         ]
 
     def led_by(self, broker: int) -> list[TopicPartition]:
-        return [partition for partition, leadership in self.leaderships.items() if leadership.leader == broker]
-
-    # For metrics.
-
-    def offline_partition_count(self) -> int:
-        """Kafka's OfflinePartitionsCount."""
-        return sum(
-            phase is PartitionPhase.OFFLINE and not self.being_deleted(partition)
-            for partition, phase in self.partition_phases.items()
-        )
-
-    def preferred_replica_imbalance_count(self) -> int:
-        """Kafka's PreferredReplicaImbalanceCount."""
-        return sum(
-            leadership.leader != self.replicas(partition)[0]
-            for partition, leadership in self.leaderships.items()
-            if self.replicas(partition) and not self.being_deleted(partition)
-        )
+        return [
+            partition for partition, leader_and_isr in self.leader_and_isr.items() if leader_and_isr.leader == broker
+        ]

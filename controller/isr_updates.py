@@ -1,4 +1,4 @@
-"""AlterPartition (KIP-497, 841, 903): a leader proposes an ISR, the controller checks and writes it (FEATURES C10).
+"""AlterPartition (KIP-497, 841, 903): a leader proposes an ISR, the controller checks and writes it.
 
 Compare-and-set twice: the proposal must be of the leader's present epoch and made from the present version of the state
 znode, and the write expects that version. A repeated proposal that is the present state already is answered as the
@@ -8,10 +8,11 @@ first one was. The new state goes out by UpdateMetadata; the leader itself learn
 import logging
 from typing import NamedTuple
 
-from odradek.controller import reassignment, state_log
-from odradek.controller.elections import Leadership
-from odradek.controller.state import ClusterState, TopicPartition
-from odradek.controller.tenure import Tenure, lost_race
+from odradek.controller import reassignment
+from odradek.controller.active_controller import ActiveController
+from odradek.controller.cluster_state import ClusterState, TopicPartition
+from odradek.controller.controller_store import lost_race
+from odradek.controller.elections import LeaderAndIsr
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -42,13 +43,16 @@ class Proposal(NamedTuple):
         return tuple(broker for broker, _ in self.isr)
 
 
-Verdict = Leadership | ErrorCode
+Verdict = LeaderAndIsr | ErrorCode
 """The partition's state after (or before and after) the proposal, or why it was refused."""
 
 
 def judge(state: ClusterState, partition: TopicPartition, proposal: Proposal, version: int) -> tuple[bool, Verdict]:
-    """Whether to write, and what: (True, new state), (False, present state or error). `version` of the request."""
-    current = state.leaderships.get(partition)
+    """Decide whether to write, and what: (True, new state), (False, present state or error). `version`: the request's.
+
+    An ISR keeps its order, and who joins comes last (Kafka's Partition.scala adds to an ordered set).
+    """
+    current = state.leader_and_isr.get(partition)
     if current is None:
         return False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if proposal.leader_epoch > current.leader_epoch or proposal.partition_epoch > current.partition_epoch:
@@ -68,12 +72,14 @@ def judge(state: ClusterState, partition: TopicPartition, proposal: Proposal, ve
     if ineligible:
         log.info("%s: brokers %s may not be in the ISR", partition, ineligible)
         return False, ErrorCode.INELIGIBLE_REPLICA if version > 1 else ErrorCode.OPERATION_NOT_ATTEMPTED
+    stay = tuple(broker for broker in current.isr if broker in proposal.brokers)
+    join = tuple(broker for broker in proposal.brokers if broker not in current.isr)
     return True, current._replace(
-        isr=proposal.brokers, recovering=proposal.recovering, controller_epoch=state.controller_epoch
+        isr=stay + join, recovering=proposal.recovering, controller_epoch=state.controller_epoch
     )
 
 
-def _sound(state: ClusterState, partition: TopicPartition, current: Leadership, proposal: Proposal) -> bool:
+def _sound(state: ClusterState, partition: TopicPartition, current: LeaderAndIsr, proposal: Proposal) -> bool:
     brokers = proposal.brokers
     if len(set(brokers)) != len(brokers) or proposal.leader not in brokers:
         return False
@@ -89,9 +95,9 @@ def _eligible(state: ClusterState, broker: int, epoch: int) -> bool:
     return state.is_live(broker) and epoch in (UNKNOWN_BROKER_EPOCH, state.brokers[broker].epoch)
 
 
-async def alter(tenure: Tenure, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+async def alter(active: ActiveController, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
     """Decide on all partitions of a request."""
-    state = tenure.state
+    state = active.state
     broker = state.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
@@ -99,48 +105,50 @@ async def alter(tenure: Tenure, request: AlterPartitionRequest, version: int) ->
     verdicts: dict[TopicPartition, Verdict] = {}
     remaining = set(proposals)
     while remaining:
-        to_write: dict[TopicPartition, Leadership] = {}
+        to_write: dict[TopicPartition, LeaderAndIsr] = {}
         for partition in sorted(remaining):
             write, verdict = judge(state, partition, proposals[partition], version)
             verdicts[partition] = verdict
             if write:
-                assert isinstance(verdict, Leadership), verdict
+                assert isinstance(verdict, LeaderAndIsr), verdict
                 to_write[partition] = verdict
-        remaining = await _write(tenure, to_write, verdicts)
-    await tenure.tell(proposals)
+        remaining = await _write(active, to_write, verdicts)
+    await active.tell(proposals)
     _fill(state, response, verdicts, version)
     for partition, verdict in verdicts.items():
-        if isinstance(verdict, Leadership) and partition in state.reassigning:
-            await reassignment.complete_if_caught_up(tenure, partition)
+        if isinstance(verdict, LeaderAndIsr) and partition in state.reassigning:
+            await reassignment.complete_if_caught_up(active, partition)
     return response
 
 
 async def _write(
-    tenure: Tenure, to_write: dict[TopicPartition, Leadership], verdicts: dict[TopicPartition, Verdict]
+    active: ActiveController, to_write: dict[TopicPartition, LeaderAndIsr], verdicts: dict[TopicPartition, Verdict]
 ) -> set[TopicPartition]:
     """Sets the verdicts; returns the partitions whose write lost a race: to be judged by what ZooKeeper says now."""
     lost = set()
-    for partition, result in (await tenure.store.update_leaderships(to_write)).items():
-        if isinstance(result, Leadership):
-            before = tenure.state.leaderships[partition]
-            tenure.state.leaderships[partition] = result
-            state_log.leadership_changed(tenure.clock, tenure.state, partition, before, result, "AlterPartition")
+    for partition, result in (await active.store.update_leader_and_isr(to_write)).items():
+        if isinstance(result, LeaderAndIsr):
+            before = active.state.leader_and_isr[partition]
+            active.state.leader_and_isr[partition] = result
+            active.log_change(partition, before, result, "AlterPartition")
             verdicts[partition] = result
         elif lost_race(result):
             lost.add(partition)
         else:
             gone = isinstance(result, NoNode)
             verdicts[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if gone else ErrorCode.UNKNOWN_SERVER_ERROR
-    return {partition for partition in sorted(lost) if await _read_again(tenure, partition, verdicts)}
+    return {partition for partition in sorted(lost) if await _read_again(active, partition, verdicts)}
 
 
-async def _read_again(tenure: Tenure, partition: TopicPartition, verdicts: dict[TopicPartition, Verdict]) -> bool:
+async def _read_again(
+    active: ActiveController, partition: TopicPartition, verdicts: dict[TopicPartition, Verdict]
+) -> bool:
     """Take over what ZooKeeper says; whether the proposal can be judged again."""
-    found = (await tenure.store.leaderships([partition]))[partition]
-    if found is None or found.controller_epoch > tenure.state.controller_epoch:
+    found = (await active.store.leader_and_isr([partition]))[partition]
+    if found is None or found.controller_epoch > active.state.controller_epoch:
         verdicts[partition] = ErrorCode.INVALID_UPDATE_VERSION
         return False
-    tenure.state.leaderships[partition] = found
+    active.state.leader_and_isr[partition] = found
     return True
 
 

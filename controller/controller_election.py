@@ -1,9 +1,10 @@
 """Who is the controller: the first to create `/controller`, who increments `/controller_epoch` in the same transaction.
 
-Kafka's registerControllerAndIncrementControllerEpoch (FEATURES C4).
+Kafka's registerControllerAndIncrementControllerEpoch (KafkaZkClient.scala).
 """
 
 import logging
+from contextlib import suppress
 from typing import NamedTuple
 
 from odradek.world.clock import Clock
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 NO_CONTROLLER = -1
 
 
-class Holder(NamedTuple):
+class CurrentController(NamedTuple):
     """What `/controller` says."""
 
     broker_id: int
@@ -41,30 +42,32 @@ class Holder(NamedTuple):
     """The session that it lives with; 0 when it is missing."""
 
 
-class Won(NamedTuple):
+class Elected(NamedTuple):
+    """An election that was won."""
+
     epoch: int
     epoch_version: int
     """Version of `/controller_epoch`: what every write of this controller checks."""
 
 
-async def holder(store: Store) -> Holder:
+async def current_controller(store: Store) -> CurrentController:
     """Read `/controller` and watch it, whether it is there or not."""
     while True:
         if await store.exists(CONTROLLER_PATH, watch=True) is None:
-            return Holder(NO_CONTROLLER, 0)
+            return CurrentController(NO_CONTROLLER, 0)
         try:
             data, stat = await store.get(CONTROLLER_PATH)
         except NoNode:
             continue
         try:
-            return Holder(ControllerRegistration.decode(data).broker_id, stat.ephemeral_owner)
+            return CurrentController(ControllerRegistration.decode(data).broker_id, stat.ephemeral_owner)
         except BadZnode as bad:
             log.error("who is the controller? %s", bad)
-            return Holder(NO_CONTROLLER, stat.ephemeral_owner)
+            return CurrentController(NO_CONTROLLER, stat.ephemeral_owner)
 
 
-async def stand(store: Store, clock: Clock, broker_id: int) -> Won | None:
-    """Try once; None when somebody else holds the office, or was quicker.
+async def elect(store: Store, clock: Clock, broker_id: int) -> Elected | None:
+    """Try once; None when somebody else is the controller, or was quicker.
 
     Raises ConnectionLost when the outcome is unknown: `recognize` tells it later. Raises BadZnode when
     `/controller_epoch` cannot be read, for then no epoch would be safe.
@@ -84,20 +87,29 @@ async def stand(store: Store, clock: Clock, broker_id: int) -> Won | None:
         log.info("broker %d was not elected: %s", broker_id, failed)
         return None
     assert isinstance(stat, Stat), stat
-    return Won(epoch + 1, stat.version)
+    return Elected(epoch + 1, stat.version)
 
 
-async def recognize(store: Store, last_epoch: int) -> Won | None:
-    """`/controller` is of our own session though we are not the controller: was an answer lost, or did we resign?
+async def recognize(store: Store, last_epoch: int) -> Elected | None:
+    """Look why `/controller` is of our own session though we are not the controller: a lost answer, or a resignation?
 
     An epoch later than `last_epoch`, the last one that we were elected in, can only be ours, for nobody increments it
     without creating `/controller`. Otherwise the znode is a left-over: it is deleted, and None returned.
     """
     epoch, version = await read_epoch(store)
     if epoch > last_epoch:
-        return Won(epoch, version)
-    await store.delete(CONTROLLER_PATH)
+        return Elected(epoch, version)
+    with suppress(NoNode):
+        await store.delete(CONTROLLER_PATH)
     return None
+
+
+async def delete_if_ours(store: Store) -> None:
+    """Delete `/controller` if it lives with this session. Raises StoreError."""
+    current = await current_controller(store)
+    if current.session_id == store.session_id:
+        with suppress(NoNode):
+            await store.delete(CONTROLLER_PATH)
 
 
 async def read_epoch(store: Store) -> tuple[int, int]:

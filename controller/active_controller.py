@@ -1,0 +1,213 @@
+"""The active controller: what it knows, its ZooKeeper, its channels to the brokers, its timers.
+
+Made when an election is won, closed when the controller resigns. Flows (broker_changes, topic_changes, reassignment, …)
+take it as their first argument and work on it, one event at a time. A step of a flow reads ZooKeeper, decides, writes,
+takes in what was accepted, and sends what brokers must hear, in that order: no broker hears of a leader that ZooKeeper
+does not know. When a flow is cut short by ControllerMoved, nothing is half true: the state says what ZooKeeper
+accepted, and the next controller begins from ZooKeeper.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Generic, TypeVar
+
+from odradek.broker.settings.cluster_settings import ControllerSettings
+from odradek.controller.channel_manager import Channels, RequestBatch
+from odradek.controller.cluster_state import Broker, ClusterState, TopicPartition
+from odradek.controller.controller_store import ControllerMoved, ControllerStore
+from odradek.controller.elections import NO_LEADER, LeaderAndIsr, is_unclean
+from odradek.controller.events import Event, LeaderAndIsrAnswered, StopReplicaAnswered
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from odradek.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from odradek.world.clock import Clock, Timer
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+state_change = logging.getLogger("state.change")
+"""One line for each change of a partition's leader or ISR:
+
+    1700000000123 controller orders-3 leader 1->2 leader_epoch 4->5 isr 1,2,3->2,3 partition_epoch 9
+        controller_epoch 7 ControlledShutdown                                       (all in one line)
+
+Time is in milliseconds since 1970, taken after ZooKeeper accepted the change and before any broker hears of it. A
+leader of -1 is none; `unclean` at the end says that the leader was elected outside the ISR.
+"""
+
+
+class ActiveController:
+    """One epoch of being the controller."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        store: ControllerStore,
+        channels: Channels,
+        config: Callable[[], ControllerSettings],
+        clock: Clock,
+        enqueue: Callable[[Event], None],
+    ) -> None:
+        """`enqueue` puts an event into the controller's queue, unless an equal one waits there."""
+        self.state, self.store = state, store
+        self._channels, self._config, self._clock, self._enqueue = channels, config, clock, enqueue
+        self._timers: dict[Event, Timer] = {}
+        self._closed = False
+
+    @property
+    def config(self) -> ControllerSettings:
+        return self._config()
+
+    def close(self) -> None:
+        """Forget the brokers and the timers; every further ZooKeeper call or request raises ControllerMoved."""
+        self._closed = True
+        self.store.revoke()
+        for timer in self._timers.values():
+            timer.cancel()
+        for broker_id in self.state.brokers:
+            self._channels.remove_broker(broker_id)
+
+    def later(self, delay_ms: float, event: Event) -> None:
+        """Queue an event after a while; at most one of a kind waits."""
+        if event in self._timers:
+            self._timers[event].cancel()
+        self._timers[event] = self._clock.call_later(delay_ms, lambda: self._enqueue(event))
+
+    def soon(self, event: Event) -> None:
+        """Queue an event behind what waits already."""
+        self._enqueue(event)
+
+    async def breathe(self) -> None:
+        """Let others have their turn, between slices of long work. Raises ControllerMoved after a resignation."""
+        await asyncio.sleep(0)
+        if self._closed:
+            raise ControllerMoved("resigned")
+
+    # Brokers.
+
+    def connect(self, broker_id: int, broker: Broker) -> None:
+        """Take a broker into the state, and open a channel to it.
+
+        A broker that is there already keeps its channel, with all that waits in it: only its address may change.
+        """
+        self.state.brokers[broker_id] = broker
+        at = broker.registration.endpoint(self.config.inter_broker_listener_name)
+        if at is None:
+            log.error("broker %d has no listener %s", broker_id, self.config.inter_broker_listener_name)
+            return
+        self._channels.add_broker(broker_id, at.host, at.port)
+
+    def disconnect(self, broker_id: int) -> None:
+        """Forget a broker that is gone, and its channel with what waits in it."""
+        del self.state.brokers[broker_id]
+        self._channels.remove_broker(broker_id)
+
+    # Requests.
+
+    def batch(self) -> RequestBatch:
+        return RequestBatch(self.state, self.config.inter_broker_listener_name)
+
+    async def send(self, batch: RequestBatch) -> None:
+        """Queue everything collected, in order per broker. Answers that matter come back as events."""
+        for _ in batch.build():
+            await self.breathe()
+        for broker_id, message in batch.messages():
+            self._channels.send(broker_id, message, self._answer_to(broker_id, message))
+
+    async def tell(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
+        """Send only metadata, of some partitions and all live brokers, to all brokers or to some."""
+        batch = self.batch()
+        batch.update_metadata(partitions, brokers)
+        await self.send(batch)
+
+    async def tell_everything(self, brokers: Iterable[int] | None = None) -> None:
+        """Send all metadata there is, to all brokers or to some, which forget whatever else they know."""
+        batch = self.batch()
+        batch.update_all_metadata(brokers)
+        await self.send(batch)
+
+    def _answer_to(self, broker_id: int, message: Message) -> Callable[[Message], None]:
+        def answered(response: Message) -> None:
+            if self._closed:
+                return
+            if isinstance(response, LeaderAndIsrResponse):
+                self._enqueue(LeaderAndIsrAnswered(broker_id, response))
+            elif isinstance(response, StopReplicaResponse):
+                assert isinstance(message, StopReplicaRequest), message
+                self._enqueue(StopReplicaAnswered(broker_id, message, response))
+
+        return answered
+
+    # The state-change log.
+
+    def log_change(self, partition: TopicPartition, before: LeaderAndIsr | None, after: LeaderAndIsr, why: str) -> None:
+        """Say that ZooKeeper has `after` now; an unclean election is counted, and logged as a warning."""
+        unclean = before is not None and is_unclean(before, after)
+        if unclean:
+            self.state.unclean_elections += 1
+        level = logging.WARNING if unclean else logging.INFO
+        if not state_change.isEnabledFor(level):
+            return
+        state_change.log(
+            level,
+            "%d controller %s leader %d->%d leader_epoch %d->%d isr %s->%s partition_epoch %d controller_epoch %d %s%s",
+            self._clock.now_ms(),
+            partition,
+            NO_LEADER if before is None else before.leader,
+            after.leader,
+            -1 if before is None else before.leader_epoch,
+            after.leader_epoch,
+            "" if before is None else _joined(before.isr),
+            _joined(after.isr),
+            after.partition_epoch,
+            after.controller_epoch,
+            why,
+            " unclean" if unclean else "",
+        )
+
+    def log_failure(self, partition: TopicPartition, what: str, reason: str) -> None:
+        """Say that a partition stays as it was."""
+        state_change.error("%d controller %s failed %s: %s", self._clock.now_ms(), partition, what, reason)
+
+
+class Call(Generic[T]):
+    """A request that waits for its turn; whoever asked awaits `answer`."""
+
+    def __init__(self, work: Callable[[ActiveController], Awaitable[T]]) -> None:
+        self.work = work
+        self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def refuse(self, error: KafkaError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    async def carry_out(self, active: ActiveController) -> None:
+        """Answer in any case: NOT_CONTROLLER when ControllerMoved is raised or the controller stops.
+
+        An exception that nobody foresaw is raised on, but answered by UNKNOWN_SERVER_ERROR: with NOT_CONTROLLER the
+        client would take its request to the next controller, and the next.
+        """
+        try:
+            result = await self.work(active)
+        except KafkaError as error:
+            self.refuse(error)
+        except ControllerMoved:
+            raise
+        except Exception as error:
+            self.refuse(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller failed: {type(error).__name__}"))
+            raise
+        else:
+            if not self.answer.done():
+                self.answer.set_result(result)
+        finally:
+            self.refuse(not_controller())
+
+
+def not_controller() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+
+
+def _joined(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers))

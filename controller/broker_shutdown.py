@@ -1,0 +1,48 @@
+"""A broker asks to stop: its leaders move first, then it is told to stop its followers.
+
+Kafka's doControlledShutdown. The moves are written together, and each new leader is told in the same step, so between
+the old leader's last and the new leader's first entry lies one round trip to ZooKeeper.
+"""
+
+import logging
+
+from odradek.controller import partition_machine, replica_machine
+from odradek.controller.active_controller import ActiveController
+from odradek.controller.cluster_state import Replica, TopicPartition
+from odradek.controller.elections import Strategy
+from odradek.protocol.errors import ErrorCode, KafkaError
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_BROKER_EPOCH = -1
+
+
+async def shut_down(active: ActiveController, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+    """The partitions that it still leads: it asks again while there are any.
+
+    Raises KafkaError: BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
+    """
+    state = active.state
+    broker = state.brokers.get(broker_id)
+    if broker is None:
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not registered")
+    if broker_epoch != UNKNOWN_BROKER_EPOCH and broker_epoch < broker.epoch:
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {broker.epoch} now, not {broker_epoch}"
+        )
+    log.info("broker %d is shutting down", broker_id)
+    state.shutting_down.add(broker_id)
+    movable = [p for p in state.partitions_on(broker_id) if _movable(active, p)]
+    led = [partition for partition in movable if state.leader_and_isr[partition].leader == broker_id]
+    followed = [partition for partition in movable if state.leader_and_isr[partition].leader != broker_id]
+    await partition_machine.bring_online(active, led, Strategy.CONTROLLED_SHUTDOWN)
+    await replica_machine.take_offline(active, [Replica(partition, broker_id) for partition in followed])
+    return [partition for partition in led if state.leader_and_isr[partition].leader == broker_id]
+
+
+def _movable(active: ActiveController, partition: TopicPartition) -> bool:
+    """Whether somebody else could lead it at all."""
+    state = active.state
+    return (
+        len(state.replicas(partition)) > 1 and partition in state.leader_and_isr and not state.being_deleted(partition)
+    )

@@ -1,0 +1,371 @@
+"""The controller of one broker: a queue of events, handled one at a time (Kafka's KafkaController).
+
+Every broker runs one; the one whose broker holds `/controller` is active and has an ActiveController. Events come from
+watches, from answers of brokers, from timers and from requests; ZooKeeper is read when an event is handled, not when it
+is queued. Whoever is not the controller any more (deposed, or the session is gone) closes its ActiveController at once,
+whatever is under way: its next step raises ControllerMoved.
+
+    controller = Controller(store, clock, broker_id, config, channels, random.Random(), tasks)
+    controller.start()             # after the broker has registered itself
+    await controller.stop()        # then close the store, with which `/controller` goes
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from odradek.broker.settings.cluster_settings import ControllerSettings
+from odradek.controller import (
+    broker_changes,
+    broker_shutdown,
+    controller_election,
+    failover,
+    isr_updates,
+    notifications,
+    partition_machine,
+    preferred_election,
+    producer_id_blocks,
+    reassignment,
+    topic_changes,
+    topic_deletion,
+)
+from odradek.controller.active_controller import ActiveController, Call, not_controller
+from odradek.controller.channel_manager import Channels
+from odradek.controller.cluster_state import Assignment, ClusterState, TopicPartition
+from odradek.controller.controller_election import NO_CONTROLLER, Elected
+from odradek.controller.controller_store import ControllerMoved, ControllerStore
+from odradek.controller.events import (
+    AssignmentChanged,
+    BrokersChanged,
+    ControllerChanged,
+    DeletionsChanged,
+    Event,
+    IsrChangeNotified,
+    LeaderAndIsrAnswered,
+    LeadersToBalance,
+    LogDirectoryFailed,
+    PreferredElectionAsked,
+    ReassignmentAsked,
+    StopReplicaAnswered,
+    TopicsChanged,
+    UncleanElectionEnabled,
+    event_of,
+)
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from odradek.world.clock import Clock
+from odradek.world.tasks import OnDeath, Tasks
+from odradek.zk_schema.store import (
+    Connected,
+    ConnectionLost,
+    Expired,
+    SessionExpired,
+    Store,
+    StoreError,
+    StoreEvent,
+    WatchFired,
+)
+from odradek.zk_schema.znodes.cluster import ProducerIdBlock
+from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
+from odradek.zk_schema.znodes.json_data import BadZnode
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CALLS_QUEUED_MAX = 10_000
+"""Requests that wait for the controller; further ones are told to come back (REQUEST_TIMED_OUT)."""
+
+
+class Controller:
+    """Stands for election, is the controller for a while, and resigns."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        broker_id: int,
+        config: ControllerSettings,
+        channels: Channels,
+        randomness: random.Random,
+        tasks: Tasks,
+        *,
+        on_controller: Callable[[int], object] | None = None,
+    ) -> None:
+        """`on_controller` is told the id of the active controller whenever it changes, here or elsewhere
+        (NO_CONTROLLER when there is none). `tasks` supervises the task that handles events.
+        """
+        self.broker_id, self.config = broker_id, config
+        self.controller_id = NO_CONTROLLER
+        """The broker that holds `/controller`, as far as is known here."""
+        self._store, self._clock, self._channels, self._randomness = store, clock, channels, randomness
+        self._tasks, self._on_controller = tasks, on_controller
+        self._active: ActiveController | None = None
+        self._last_epoch = -1
+        self._queue: deque[Event | Call[object]] = deque()
+        self._waiting: set[Event] = set()
+        self._calls_queued = 0
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._started = False
+        self._busy = False
+        store.subscribe(self._on_store_event)
+
+    # Life.
+
+    def start(self) -> None:
+        """Begin to watch `/controller` and to stand. The store is connected, the broker registered."""
+        self._started = True
+        self._task = self._tasks.spawn("controller", self._run, OnDeath.RESTART)
+
+    async def stop(self) -> None:
+        """Resign; harmless twice. `/controller` goes with the session, which the owner of the store ends next."""
+        self._started = False
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+        self._resign("the broker stops")
+
+    def configure(self, config: ControllerSettings) -> None:
+        """Take over changed settings. Unclean elections that are allowed now are held, balancing that is wanted now
+        begins."""
+        before, self.config = self.config, config
+        if self._active is None:
+            return
+        if config.unclean_leader_election_enable and not before.unclean_leader_election_enable:
+            self.unclean_election_enabled(None)
+        if config.auto_leader_rebalance_enable and not before.auto_leader_rebalance_enable:
+            self._enqueue(LeadersToBalance())
+
+    @property
+    def is_active(self) -> bool:
+        return self._active is not None
+
+    @property
+    def controller_epoch(self) -> int:
+        """The epoch of the active controller; -1 elsewhere."""
+        return -1 if self._active is None else self._active.state.controller_epoch
+
+    @property
+    def state(self) -> ClusterState | None:
+        """To look at, for metrics and tests; None when not active."""
+        return None if self._active is None else self._active.state
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits and nothing is under way: for tests."""
+        return not self._queue and not self._busy
+
+    # What request handlers ask of it. Each raises KafkaError(NOT_CONTROLLER) when this broker is not the controller.
+
+    async def alter_partition(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        return await self._call(lambda active: isr_updates.alter(active, request, version))
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """The partitions that the broker still leads. Also raises BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH."""
+        return await self._call(lambda active: broker_shutdown.shut_down(active, broker_id, broker_epoch))
+
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition] | None, election_type: int
+    ) -> dict[TopicPartition, preferred_election.Outcome]:
+        """None: all partitions. `election_type` as on the wire: 0 preferred, 1 unclean."""
+        return await self._call(lambda active: preferred_election.elect(active, partitions, election_type))
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
+        """Also raises BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH."""
+        return await self._call(lambda active: producer_id_blocks.allocate(active, broker_id, broker_epoch))
+
+    async def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, reassignment.Outcome]:
+        """None as a target cancels."""
+        return await self._call(lambda active: reassignment.reassign(active, targets))
+
+    async def list_reassignments(self, partitions: Sequence[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
+        async def listed(active: ActiveController) -> dict[TopicPartition, Assignment]:
+            return reassignment.under_way(active, partitions)
+
+        return await self._call(listed)
+
+    def unclean_election_enabled(self, topic: str | None) -> None:
+        """Settings changed so that a topic (None: all that do not say otherwise) may elect outside the ISR."""
+        if self._active is not None:
+            self._enqueue(UncleanElectionEnabled(topic))
+
+    async def _call(self, work: Callable[[ActiveController], Awaitable[T]]) -> T:
+        if self._active is None:
+            raise not_controller()
+        if self._calls_queued >= CALLS_QUEUED_MAX:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many requests wait for the controller")
+        call = Call(work)
+        self._calls_queued += 1
+        self._queue.append(call)  # type: ignore[arg-type]  # of whatever type: only `answer` knows it
+        self._wake.set()
+        return await call.answer
+
+    # The queue.
+
+    def _enqueue(self, event: Event) -> None:
+        if event not in self._waiting:
+            self._waiting.add(event)
+            self._queue.append(event)
+            self._wake.set()
+
+    def _on_store_event(self, event: StoreEvent) -> None:
+        if not self._started:
+            return
+        if isinstance(event, WatchFired):
+            meant = event_of(event)
+            if meant is not None and (self._active is not None or isinstance(meant, ControllerChanged)):
+                self._enqueue(meant)
+        elif isinstance(event, Expired):
+            self._resign("the ZooKeeper session is gone")
+            self._learn_controller(NO_CONTROLLER)
+        elif isinstance(event, Connected):
+            if self._active is not None:
+                self._active.store.connection_changed()
+            # What was lost with the connection (an answer, the whole session) is found by looking.
+            self._enqueue(ControllerChanged())
+
+    async def _run(self) -> None:
+        """Handle events for ever.
+
+        After an exception that nobody foresaw, what is known here may be wrong: resign at once, so that another broker
+        may be elected. The task is begun anew after a pause, and this one stands again; whoever is elected begins from
+        ZooKeeper. (Kafka goes on with the next event, on what it has.)
+        """
+        self._enqueue(ControllerChanged())
+        try:
+            while True:
+                while self._queue:
+                    event = self._queue.popleft()
+                    self._busy = True
+                    await self._handle(event)
+                    self._busy = False
+                self._wake.clear()
+                await self._wake.wait()
+        except Exception:
+            self._busy = False
+            if self._active is not None:
+                self._resign("it failed")
+                self._learn_controller(NO_CONTROLLER)
+                await self._delete_own_znode()
+            raise
+
+    async def _handle(self, event: Event | Call[object]) -> None:
+        if isinstance(event, Event):
+            self._waiting.discard(event)
+        else:
+            self._calls_queued -= 1
+        active = self._active
+        try:
+            if isinstance(event, ControllerChanged):
+                await self._look_who_is_controller()
+            elif active is None:
+                if isinstance(event, Call):
+                    event.refuse(not_controller())
+            elif isinstance(event, Call):
+                await event.carry_out(active)
+            else:
+                await self._dispatch(active, event)
+        except ControllerMoved as moved:
+            self._resign(str(moved), active)
+            self._enqueue(ControllerChanged())
+
+    async def _dispatch(self, active: ActiveController, event: Event) -> None:
+        """Handle one event of the active controller, whole. Raises ControllerMoved."""
+        match event:
+            case BrokersChanged():
+                await broker_changes.look(active)
+            case TopicsChanged():
+                await topic_changes.look(active, self._randomness)
+            case AssignmentChanged(topic):
+                await topic_changes.look_at(active, topic, self._randomness)
+            case DeletionsChanged():
+                await topic_deletion.look(active)
+            case StopReplicaAnswered():
+                await topic_deletion.answered(active, event)
+            case LeaderAndIsrAnswered():
+                await notifications.leader_and_isr_answered(active, event)
+            case IsrChangeNotified():
+                await notifications.isr_changes(active)
+            case LogDirectoryFailed():
+                await notifications.log_directories_changed(active)
+            case PreferredElectionAsked():
+                await preferred_election.obey_znode(active)
+            case LeadersToBalance():
+                await preferred_election.balance(active)
+            case ReassignmentAsked():
+                await reassignment.obey_znode(active)
+            case UncleanElectionEnabled(topic):
+                await partition_machine.elect_where_needed(active, topic)
+            case _:
+                raise AssertionError(event)
+
+    # Who is the controller?
+
+    async def _look_who_is_controller(self) -> None:
+        """Resign if it is somebody else; stand if it is nobody."""
+        try:
+            current = await controller_election.current_controller(self._store)
+            ours = current.session_id != 0 and current.session_id == self._store.session_id
+            if self._active is not None and not ours:
+                self._resign("somebody else is the controller, or nobody")
+            self._learn_controller(current.broker_id)
+            if self._active is not None:
+                return
+            if ours:
+                elected = await controller_election.recognize(self._store, self._last_epoch)
+            elif current.broker_id == NO_CONTROLLER:
+                elected = await controller_election.elect(self._store, self._clock, self.broker_id)
+            else:
+                return
+        except (ConnectionLost, SessionExpired) as lost:
+            log.info("no election now: %s", lost)  # Connected brings us back here
+            return
+        except BadZnode as bad:
+            log.error("no election: %s", bad)
+            return
+        if elected is not None:
+            await self._become_controller(elected)
+
+    async def _become_controller(self, elected: Elected) -> None:
+        log.info("broker %d is the controller, epoch %d", self.broker_id, elected.epoch)
+        self._last_epoch = elected.epoch
+        store = ControllerStore(self._store, CONTROLLER_EPOCH_PATH, elected.epoch_version)
+        state = ClusterState(self.broker_id, elected.epoch)
+        active = ActiveController(state, store, self._channels, lambda: self.config, self._clock, self._enqueue)
+        self._active = active
+        self._learn_controller(self.broker_id)
+        await failover.take_over(active, self._randomness)
+
+    def _resign(self, why: str, active: ActiveController | None = None) -> None:
+        """Stop everything of `active` (None: of the present one) at once; what waits for the controller is refused."""
+        if self._active is None or active not in (None, self._active):
+            return
+        log.info("broker %d is not the controller any more: %s", self.broker_id, why)
+        self._active.close()
+        self._active = None
+        for waiting in self._queue:
+            if isinstance(waiting, Call):
+                waiting.refuse(not_controller())
+        self._queue = deque(event for event in self._queue if isinstance(event, ControllerChanged))
+        self._waiting = {ControllerChanged()} if self._queue else set()
+        self._calls_queued = 0
+
+    async def _delete_own_znode(self) -> None:
+        """Delete `/controller` if it is ours; if that fails too, it is found when this broker stands again."""
+        try:
+            await controller_election.delete_if_ours(self._store)
+        except StoreError as error:
+            log.error("/controller is not deleted: %s", error)
+
+    def _learn_controller(self, broker_id: int) -> None:
+        if broker_id != self.controller_id:
+            self.controller_id = broker_id
+            if self._on_controller is not None:
+                self._on_controller(broker_id)

@@ -1,0 +1,408 @@
+"""ZooKeeper as the active controller uses it: typed reads, and writes that check that nobody else was elected.
+
+Every write is a multi whose first operation checks the version of `/controller_epoch`, so a deposed controller changes
+nothing (Kafka's KafkaZkClient.retryRequestsUntilConnected with expectedControllerEpochZkVersion). Every write of data
+expects a version. Calls outlive a lost connection: they wait for the session to come back, and raise ControllerMoved
+when it does not. A write whose answer was lost counts as a lost race: whoever asked reads again and decides again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from odradek.controller.cluster_state import Assignment, Broker, TopicPartition
+from odradek.controller.elections import LeaderAndIsr
+from odradek.zk_schema.store import (
+    ANY_VERSION,
+    BadVersion,
+    Check,
+    ConnectionLost,
+    Create,
+    Delete,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Operation,
+    OperationResult,
+    SessionExpired,
+    SetData,
+    Stat,
+    Store,
+    StoreError,
+)
+from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH, delete_topic_path
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_path
+from odradek.zk_schema.znodes.configs import decode_config, topic_config_path
+from odradek.zk_schema.znodes.json_data import BadZnode
+from odradek.zk_schema.znodes.topics import (
+    LEADER_RECOVERED,
+    LEADER_RECOVERING,
+    TOPICS_PATH,
+    PartitionReplicas,
+    PartitionState,
+    TopicAssignment,
+    partition_path,
+    partitions_path,
+    state_path,
+    topic_path,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+OPERATIONS_PER_MULTI = 100
+"""A state is some 150 bytes and ZooKeeper's limit for a transaction is 1 MB; more gains little and delays others."""
+CALLS_IN_FLIGHT = 256
+DELETE_ATTEMPTS_MAX = 10
+
+
+class ControllerMoved(Exception):  # noqa: N818 (it is news, not an error)
+    """This broker is not the controller any more: its session is gone, or `/controller_epoch` has another version."""
+
+
+class Topic(NamedTuple):
+    """`/brokers/topics/[topic]`."""
+
+    topic_id: bytes | None
+    """None: it is older than topic ids."""
+    partitions: dict[int, Assignment]
+
+
+class ControllerStore:
+    """One controller epoch's access to ZooKeeper."""
+
+    def __init__(self, store: Store, epoch_path: str, epoch_version: int) -> None:
+        """To be made in the session that won the election."""
+        self._store = store
+        self._fence = Check(epoch_path, epoch_version)
+        self._session_id = store.session_id
+        self._revoked = False
+        self._news = asyncio.Event()
+
+    def connection_changed(self) -> None:
+        """Look again whether there is a connection: whoever subscribes to the store tells of Connected."""
+        self._news.set()
+
+    def revoke(self) -> None:
+        """From now on every call raises ControllerMoved."""
+        self._revoked = True
+        self._news.set()
+
+    # Brokers.
+
+    async def brokers(self, known: Mapping[int, Broker]) -> dict[int, Broker]:
+        """The registered ones; watches who comes, goes, and changes its registration.
+
+        One whose registration cannot be read is the one in `known` as long as that has the same epoch: only ZooKeeper
+        says that a broker is gone, and it has not.
+        """
+        names = [name for name in await self.children(BROKER_IDS_PATH, watch=True) if name.isdigit()]
+        ids = sorted(int(name) for name in names)
+        found = await self.get_all([broker_path(broker_id) for broker_id in ids], watch=True)
+        brokers = {}
+        for broker_id, znode in zip(ids, found, strict=True):
+            if znode is None:
+                continue
+            epoch = znode[1].czxid
+            try:
+                brokers[broker_id] = Broker(epoch, BrokerRegistration.decode(broker_id, znode[0]))
+            except BadZnode as bad:
+                log.error("broker %d cannot be read: %s", broker_id, bad)
+                if broker_id in known and known[broker_id].epoch == epoch:
+                    brokers[broker_id] = known[broker_id]
+        return brokers
+
+    # Topics.
+
+    async def topics(self) -> set[str]:
+        """The names; watches which topics there are."""
+        return set(await self.children(TOPICS_PATH, watch=True))
+
+    async def assignments(self, topics: Iterable[str]) -> dict[str, Topic]:
+        """Those of the topics that exist and can be read; watches each."""
+        wanted = sorted(topics)
+        found = await self.get_all([topic_path(topic) for topic in wanted], watch=True)
+        decoded = {
+            topic: None if znode is None else _topic(topic, znode[0])
+            for topic, znode in zip(wanted, found, strict=True)
+        }
+        return {topic: held for topic, held in decoded.items() if held is not None}
+
+    async def change_assignment(self, topic: str, change: Callable[[Topic], Topic | None]) -> Topic | None:
+        """Compare-and-set a topic's znode: `change` makes what it is to be of what it is, or None to leave it.
+
+        Called again when somebody else was quicker (CreatePartitions, say), so it must say all that it wants. Returns
+        what ZooKeeper has now; None when the topic is gone, cannot be read, or `change` left it.
+        """
+        path = topic_path(topic)
+        while True:
+            znode = await self.get(path)
+            found = None if znode is None else _topic(topic, znode[0])
+            wanted = None if found is None else change(found)
+            if znode is None or found is None or wanted is None or wanted == found:
+                return wanted
+            held = {index: PartitionReplicas(*assignment) for index, assignment in wanted.partitions.items()}
+            data = TopicAssignment(held, wanted.topic_id).encode()
+            (result,) = await self.write_each([SetData(path, data, znode[1].version)])
+            if isinstance(result, Stat):
+                return wanted
+            assert isinstance(result, StoreError), result
+            if not lost_race(result) and not isinstance(result, NoNode):
+                raise result
+
+    async def allows_unclean_election(self, topics: Sequence[str], *, default: bool) -> set[str]:
+        """The topics whose settings, or the broker's default, allow a leader from outside the ISR."""
+        paths = [topic_config_path(topic) for topic in topics]
+        allowed = set()
+        for topic, path, znode in zip(topics, paths, await self.get_all(paths), strict=True):
+            try:
+                settings = {} if znode is None else decode_config(path, znode[0])
+            except BadZnode as bad:
+                log.error("no unclean election of %s: %s", topic, bad)
+                continue
+            if settings.get("unclean.leader.election.enable", str(default)).lower() == "true":
+                allowed.add(topic)
+        return allowed
+
+    # Partition states.
+
+    async def leader_and_isr(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr | None]:
+        """None: there is no readable state znode."""
+        states: dict[TopicPartition, LeaderAndIsr | None] = {}
+        for some in slices(partitions, CALLS_IN_FLIGHT):
+            found = await self.get_all([state_path(*partition) for partition in some])
+            for partition, znode in zip(some, found, strict=True):
+                states[partition] = None if znode is None else _leader_and_isr(partition, *znode)
+        return states
+
+    async def update_leader_and_isr(
+        self, chosen: Mapping[TopicPartition, LeaderAndIsr]
+    ) -> dict[TopicPartition, LeaderAndIsr | StoreError]:
+        """Compare-and-set on each partition epoch; answers with the version written, or what prevented it."""
+        operations = [
+            SetData(state_path(*partition), _state_data(wanted), wanted.partition_epoch)
+            for partition, wanted in chosen.items()
+        ]
+        written: dict[TopicPartition, LeaderAndIsr | StoreError] = {}
+        results = await self.write_each(operations)
+        for (partition, wanted), result in zip(chosen.items(), results, strict=True):
+            if isinstance(result, Stat):
+                written[partition] = wanted._replace(partition_epoch=result.version)
+            else:
+                assert isinstance(result, StoreError), result
+                written[partition] = result
+        return written
+
+    async def create_leader_and_isr(
+        self, chosen: Mapping[TopicPartition, LeaderAndIsr]
+    ) -> dict[TopicPartition, LeaderAndIsr | StoreError]:
+        """First states of new partitions, with the znodes above them. ConnectionLost: perhaps it was written."""
+        for path_of in (
+            lambda partition: partitions_path(partition.topic),
+            lambda partition: partition_path(*partition),
+        ):
+            await self._create_missing(list(dict.fromkeys(map(path_of, chosen))))
+        operations = [Create(state_path(*partition), _state_data(wanted)) for partition, wanted in chosen.items()]
+        results = await self.write_each(operations)
+        return {
+            partition: result if isinstance(result, StoreError) else wanted
+            for (partition, wanted), result in zip(chosen.items(), results, strict=True)
+        }
+
+    async def _create_missing(self, paths: Sequence[str]) -> None:
+        lost = True
+        while lost:
+            found = await self.get_all(paths)
+            missing = [path for path, znode in zip(paths, found, strict=True) if znode is None]
+            results = await self.write_each([Create(path) for path in missing])
+            lost = any(isinstance(result, ConnectionLost) for result in results)
+
+    # Deletion.
+
+    async def topics_to_delete(self) -> set[str]:
+        """The names under `/admin/delete_topics`; watches for more."""
+        return set(await self.children(DELETE_TOPICS_PATH, watch=True))
+
+    async def forget_deletion(self, topics: Iterable[str]) -> None:
+        """Remove marks that mean nothing."""
+        for topic in sorted(topics):
+            await self.write_until_done(Delete(delete_topic_path(topic)))
+
+    async def delete_topic(self, topic: str, topic_id: bytes | None) -> bool:
+        """Delete the partitions, then topic, settings and mark in one transaction: a half-done one is resumed whole.
+
+        Each write asks that the mark is still there: without it the deletion was done, its answer lost, and what has
+        the name now is another topic. False when it does not work out: somebody else keeps putting znodes there.
+        """
+        mark = delete_topic_path(topic)
+        for _ in range(DELETE_ATTEMPTS_MAX):
+            if not await self.exists(mark):
+                znode = await self.get(topic_path(topic))
+                found = None if znode is None else _topic(topic, znode[0])
+                if found is None or found.topic_id != topic_id:
+                    return True
+                await self.write_until_done(Create(mark))  # somebody took it away, when the replicas were gone
+            names = await self.children(partitions_path(topic))
+            marked = Check(mark, ANY_VERSION)
+            for paths in (
+                [f"{partitions_path(topic)}/{name}/state" for name in names],
+                [f"{partitions_path(topic)}/{name}" for name in names],
+                [partitions_path(topic)],
+            ):
+                await self.write_each([Delete(path) for path in paths], given=[marked])
+            there = [path for path in (topic_path(topic), topic_config_path(topic)) if await self.exists(path)]
+            try:
+                await self.write([Delete(path) for path in (*there, mark)])
+            except (ConnectionLost, MultiFailed) as again:
+                log.info("deleting topic %s once more: %s", topic, again)
+            else:
+                return True
+        return False
+
+    async def delete_all(self, paths: Sequence[str]) -> None:
+        """Delete those that exist. What a lost connection leaves there is found by the next reader."""
+        await self.write_each([Delete(path) for path in paths])
+
+    # Any znode: reads.
+
+    async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat] | None:
+        """None when there is no such znode; then no watch is left."""
+        try:
+            return await self._answered(lambda: self._store.get(path, watch=watch))
+        except NoNode:
+            return None
+
+    async def get_all(self, paths: Sequence[str], *, watch: bool = False) -> list[tuple[bytes, Stat] | None]:
+        """Pipelined, in the order of `paths`."""
+        found: list[tuple[bytes, Stat] | None] = []
+        for some in slices(paths, CALLS_IN_FLIGHT):
+            found += await asyncio.gather(*(self.get(path, watch=watch) for path in some))
+        return found
+
+    async def children(self, path: str, *, watch: bool = False) -> list[str]:
+        """Empty when there is no such znode; then no watch is left."""
+        try:
+            return await self._answered(lambda: self._store.children(path, watch=watch))
+        except NoNode:
+            return []
+
+    async def exists(self, path: str, *, watch: bool = False) -> bool:
+        return await self._answered(lambda: self._store.exists(path, watch=watch)) is not None
+
+    # Any znode: writes.
+
+    async def write_each(
+        self, operations: Sequence[Operation], given: Sequence[Check] = ()
+    ) -> list[OperationResult | StoreError]:
+        """Independent writes, many in one transaction; of each its result or why it was refused.
+
+        None is done of a transaction unless all of `given` holds. ConnectionLost as a result: the outcome is unknown.
+        """
+        groups = slices(operations, OPERATIONS_PER_MULTI)
+        results = await asyncio.gather(*(self._write_group(some, given) for some in groups))
+        return [result for group in results for result in group]
+
+    async def write(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        """One transaction. Raises MultiFailed (index into `operations`) and ConnectionLost (outcome unknown)."""
+        await self._ready()
+        try:
+            return (await self._store.multi([self._fence, *operations]))[1:]
+        except SessionExpired as gone:
+            raise ControllerMoved(str(gone)) from gone
+        except MultiFailed as failed:
+            if failed.index == 0:
+                raise ControllerMoved(str(failed)) from failed
+            raise MultiFailed(failed.index - 1, failed.cause) from failed
+
+    async def _write_group(
+        self, operations: Sequence[Operation], given: Sequence[Check] = ()
+    ) -> list[OperationResult | StoreError]:
+        try:
+            return list((await self.write([*given, *operations]))[len(given) :])
+        except ConnectionLost as lost:
+            return [lost] * len(operations)
+        except MultiFailed as failed:
+            if len(operations) == 1 or failed.index < len(given):
+                return [failed.cause] * len(operations)
+        alone = await asyncio.gather(*(self._write_group([operation], given) for operation in operations))
+        return [result for results in alone for result in results]
+
+    async def write_until_done(self, operation: Operation) -> None:
+        """Repeat a write, for which that is harmless, until it is done; so is NoNode (deleted), NodeExists (created).
+
+        BadVersion ends it as well: somebody else wrote, whose watch brings the caller back.
+        """
+        while True:
+            (result,) = await self._write_group([operation])
+            if isinstance(result, ConnectionLost):
+                continue
+            if isinstance(result, StoreError) and not isinstance(result, NoNode | NodeExists | BadVersion):
+                raise result
+            return
+
+    async def _answered(self, call: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            await self._ready()
+            try:
+                return await call()
+            except ConnectionLost:
+                continue
+            except SessionExpired as gone:
+                raise ControllerMoved(str(gone)) from gone
+
+    async def _ready(self) -> None:
+        while not self._revoked and not self._store.connected:
+            self._news.clear()
+            await self._news.wait()
+        if self._revoked or self._store.session_id != self._session_id:
+            raise ControllerMoved("the session in which this broker was elected is gone")
+
+
+def slices(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    """`items` in order, at most `size` in each."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def lost_race(error: StoreError) -> bool:
+    """Whether a conditional write is to be decided again from what ZooKeeper says now."""
+    return isinstance(error, BadVersion | ConnectionLost)
+
+
+def _topic(topic: str, data: bytes) -> Topic | None:
+    try:
+        decoded = TopicAssignment.decode(topic, data)
+    except BadZnode as bad:
+        log.error("topic %s cannot be read: %s", topic, bad)
+        return None
+    held = decoded.partitions.items()
+    return Topic(
+        decoded.topic_id, {index: Assignment(some.replicas, some.adding, some.removing) for index, some in held}
+    )
+
+
+def _leader_and_isr(partition: TopicPartition, data: bytes, stat: Stat) -> LeaderAndIsr | None:
+    try:
+        state = PartitionState.decode(partition.topic, partition.partition, data)
+    except BadZnode as bad:
+        log.error("no state of %s: %s", partition, bad)
+        return None
+    return LeaderAndIsr(
+        state.leader,
+        state.leader_epoch,
+        state.isr,
+        state.leader_recovery_state == LEADER_RECOVERING,
+        state.controller_epoch,
+        stat.version,
+    )
+
+
+def _state_data(wanted: LeaderAndIsr) -> bytes:
+    return PartitionState(
+        leader=wanted.leader,
+        leader_epoch=wanted.leader_epoch,
+        isr=wanted.isr,
+        controller_epoch=wanted.controller_epoch,
+        leader_recovery_state=LEADER_RECOVERING if wanted.recovering else LEADER_RECOVERED,
+    ).encode()

@@ -1,0 +1,185 @@
+"""Moves of replicas: by request and by znode, resumed, cancelled, beside other writers of the same znodes."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from odradek.controller.cluster_state import TopicPartition
+from odradek.protocol.errors import ErrorCode
+from odradek.zk_schema.store import SetData
+from odradek.zk_schema.znodes.admin import REASSIGN_PARTITIONS_PATH, encode_reassignment
+from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, topic_path
+
+Play = Callable[[Callable[[Any], Awaitable[None]]], None]
+T0 = TopicPartition("t", 0)
+
+
+NOTHING_TO_CANCEL = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+
+
+def assignment(cluster: Any) -> PartitionReplicas:
+    return TopicAssignment.decode("t", cluster.zookeeper.data(topic_path("t"))).partitions[0]
+
+
+def test_a_move_adds_first_and_removes_when_caught_up(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        assert await cluster.active.alter_reassignments({T0: [3, 2]}) == {T0: (ErrorCode.NONE, None)}
+        await cluster.settle()
+        assert assignment(cluster) == PartitionReplicas((3, 2, 1), (3,), (1,))
+        assert cluster.brokers[3].replicas[T0].is_new
+        assert cluster.state("t").leader == 1
+        (moving,) = (await cluster.active.list_reassignments(None)).values()
+        assert (moving.adding, moving.removing) == ((3,), (1,))
+        await cluster.put_in_isr([1, 2, 3])
+        assert assignment(cluster) == PartitionReplicas((3, 2))
+        assert (cluster.state("t").leader, set(cluster.state("t").isr)) == (3, {2, 3})
+        assert cluster.brokers[1].deleted == [T0]
+        assert not await cluster.active.list_reassignments(None)
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_a_move_is_resumed_by_the_next_controller_and_can_be_cancelled(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.add_controller(2)
+        await cluster.create_topic("t", [1, 2])
+        await cluster.active.alter_reassignments({T0: [3, 2]})
+        cluster.kill(0)
+        await cluster.settle()
+        assert list(await cluster.active.list_reassignments([T0])) == [T0]
+        outcomes = await cluster.active.alter_reassignments({T0: None, TopicPartition("t", 9): None})
+        assert outcomes[T0] == (ErrorCode.NONE, None)
+        assert outcomes[TopicPartition("t", 9)] == NOTHING_TO_CANCEL
+        await cluster.settle()
+        assert assignment(cluster) == PartitionReplicas((2, 1)), "in the order of the target, as in Kafka"
+        assert cluster.brokers[3].deleted == [T0]
+        assert (await cluster.active.alter_reassignments({T0: None}))[T0] == NOTHING_TO_CANCEL
+        unknown = TopicPartition("unknown", 0)
+        assert (await cluster.active.alter_reassignments({unknown: None}))[unknown] == NOTHING_TO_CANCEL
+        outcome = (await cluster.active.alter_reassignments({unknown: [1]}))[unknown]
+        assert outcome == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+        for target in ([], [1, 1], [-1], [9]):
+            outcome = (await cluster.active.alter_reassignments({T0: target}))[T0]
+            assert outcome[0] is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_a_move_asked_for_by_znode(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1])
+        asked = encode_reassignment({("t", 0): [2], ("unknown", 0): [1]})
+        await cluster.admin.create(REASSIGN_PARTITIONS_PATH, asked)
+        await cluster.settle()
+        assert assignment(cluster) == PartitionReplicas((2, 1), (2,), (1,))
+        epoch = cluster.state("t").leader_epoch
+        assert epoch == 1, "told once"
+        await cluster.put_in_isr([1, 2])
+        assert assignment(cluster) == PartitionReplicas((2,))
+        assert not cluster.exists(REASSIGN_PARTITIONS_PATH)
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_partitions_that_are_added_during_a_move_are_kept(play: Play) -> None:
+    """CreatePartitions writes the same znode, and the controller has not heard of it yet."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+
+        def add_partition(operations: list[Any], _: int) -> None:
+            if any(isinstance(operation, SetData) and operation.path == topic_path("t") for operation in operations):
+                cluster.before_commit = None
+                old = TopicAssignment.decode("t", cluster.zookeeper.data(topic_path("t")))
+                more = TopicAssignment({**old.partitions, 1: PartitionReplicas((2, 3))}, old.topic_id)
+                cluster.zookeeper.commit([SetData(topic_path("t"), more.encode())], cluster.admin.session_id)
+
+        cluster.before_commit = add_partition
+        assert await cluster.active.alter_reassignments({T0: [3, 2]}) == {T0: (ErrorCode.NONE, None)}
+        await cluster.settle()
+        held = TopicAssignment.decode("t", cluster.zookeeper.data(topic_path("t"))).partitions
+        assert held == {0: PartitionReplicas((3, 2, 1), (3,), (1,)), 1: PartitionReplicas((2, 3))}
+        assert cluster.state("t", 1).leader == 2
+        await cluster.put_in_isr([1, 2, 3])
+        assert assignment(cluster) == PartitionReplicas((3, 2))
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_partitions_that_a_tool_adds_to_its_order_are_not_forgotten(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1], [1])
+
+        def add_to_order(operations: list[Any], _: int) -> None:
+            if any(operation.path == REASSIGN_PARTITIONS_PATH for operation in operations[1:]):
+                cluster.before_commit = None
+                both = encode_reassignment({("t", 0): [2], ("t", 1): [2]})
+                cluster.zookeeper.commit([SetData(REASSIGN_PARTITIONS_PATH, both)], cluster.admin.session_id)
+
+        await cluster.admin.create(REASSIGN_PARTITIONS_PATH, encode_reassignment({("t", 0): [2]}))
+        await cluster.settle()
+        cluster.before_commit = add_to_order
+        await cluster.put_in_isr([1, 2])
+        await cluster.settle()
+        assert assignment(cluster) == PartitionReplicas((2,))
+        held = TopicAssignment.decode("t", cluster.zookeeper.data(topic_path("t"))).partitions
+        assert held[1] == PartitionReplicas((2, 1), (2,), (1,))
+
+    play(scenario)
+
+
+def test_a_replica_whose_removal_the_controller_took_to_its_grave_is_deleted(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.add_controller(3)
+        await cluster.create_topic("t", [1, 2])
+        await cluster.active.alter_reassignments({T0: [2, 3]})
+        await cluster.settle()
+        cluster.brokers[1].answers = False
+        await cluster.put_in_isr([1, 2, 3])
+        assert assignment(cluster) == PartitionReplicas((2, 3))
+        cluster.kill(0)
+        cluster.brokers[1].answers = True
+        await cluster.settle()
+        assert cluster.brokers[1].deleted == [T0]
+
+    play(scenario)
+
+
+def test_an_isr_keeps_its_order_and_who_joins_comes_last(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [3, 1])
+        await cluster.active.alter_reassignments({T0: [3, 1, 2]})
+        await cluster.put_in_isr([1, 2, 3])
+        assert cluster.state("t").isr == (3, 1, 2)
+
+    play(scenario)
+
+
+def test_leaders_are_not_balanced_while_a_move_is_under_way(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0], leader_imbalance_check_interval_seconds=10)
+        await cluster.create_topic("t", [1, 2], [1, 2])
+        cluster.kill(1)
+        await cluster.settle()
+        await cluster.add_broker(1)
+        await cluster.settle()
+        await cluster.put_in_isr([2, 1], 0)
+        await cluster.active.alter_reassignments({TopicPartition("t", 1): [1, 2, 3]})
+        await cluster.settle(30_000)
+        assert cluster.state("t").leader == 2
+        await cluster.active.alter_reassignments({TopicPartition("t", 1): None})
+        await cluster.settle(30_000)
+        assert cluster.state("t").leader == 1
+
+    play(scenario)

@@ -1,0 +1,163 @@
+"""Deletion of topics: in phases, halted and resumed, against full disks, new topics and lost answers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from odradek.controller.cluster_state import TopicPartition
+from odradek.protocol.messages.stop_replica import StopReplicaRequest
+from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH, delete_topic_path
+from odradek.zk_schema.znodes.notifications import LOG_DIR_EVENT_PREFIX, encode_log_dir_event
+from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, topic_path
+
+Play = Callable[[Callable[[Any], Awaitable[None]]], None]
+T0 = TopicPartition("t", 0)
+
+
+def test_deletion_stops_everything_then_removes_the_znodes(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2], [2, 1])
+        await cluster.delete_topic("t")
+        for path in (topic_path("t"), "/config/topics/t", f"{DELETE_TOPICS_PATH}/t"):
+            assert not cluster.exists(path)
+        for broker_id in (1, 2):
+            broker = cluster.brokers[broker_id]
+            assert sorted(broker.deleted) == [T0, TopicPartition("t", 1)]
+            assert not broker.metadata
+            stops = [p for r in broker.of(StopReplicaRequest) for t in r.topic_states for p in t.partition_states]
+            assert [p.delete_partition for p in stops] == [False, False, True, True]
+            assert {p.leader_epoch for p in stops} == {-2}
+        assert not cluster.active.state.replica_phases
+        await cluster.create_topic("t", [2])
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_deletion_waits_for_a_dead_broker(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        cluster.kill(2)
+        await cluster.settle()
+        await cluster.delete_topic("t")
+        assert cluster.exists(topic_path("t"))
+        back = await cluster.add_broker(2)
+        await cluster.settle()
+        assert not cluster.exists(topic_path("t"))
+        assert back.deleted == [T0]
+
+    play(scenario)
+
+
+def test_deletion_halts_at_a_broken_disk(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        cluster.brokers[2].storage_errors = {T0}
+        await cluster.delete_topic("t")
+        assert cluster.exists(topic_path("t"))
+        cluster.kill(2)
+        await cluster.settle()
+        cluster.brokers[2].storage_errors = set()
+        await cluster.add_broker(2)
+        await cluster.settle()
+        assert not cluster.exists(topic_path("t"))
+
+    play(scenario)
+
+
+def test_deletion_disabled_or_of_an_unknown_topic_only_removes_the_mark(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0], delete_topic_enable=False)
+        await cluster.create_topic("t", [1])
+        await cluster.delete_topic("t")
+        await cluster.delete_topic("unknown")
+        assert cluster.exists(topic_path("t"))
+        assert not await cluster.admin.children(DELETE_TOPICS_PATH)
+
+    play(scenario)
+
+
+def test_a_deletion_that_a_full_disk_halted_goes_on_when_there_is_room(play: Play) -> None:
+    """The disk was full when the replica was made, so the controller counts it as offline. (The simulator's seed
+    700002.)"""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        cluster.brokers[2].storage_errors = {T0}
+        await cluster.create_topic("t", [1, 2])
+        await cluster.delete_topic("t")
+        assert cluster.exists(topic_path("t"))
+        cluster.brokers[2].storage_errors = set()
+        await cluster.admin.create(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(2), sequential=True)
+        await cluster.settle()
+        assert not cluster.exists(topic_path("t"))
+        assert cluster.brokers[2].deleted == [T0]
+
+    play(scenario)
+
+
+def test_a_deletion_asked_for_before_the_controller_has_seen_the_topic_is_carried_out(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("old", [1, 2])
+        busy = asyncio.Event()
+
+        async def keep_busy(_: Any) -> None:
+            await busy.wait()
+
+        asking = asyncio.ensure_future(cluster.active._call(keep_busy))
+        await cluster.delete_topic("old")  # this is what makes the controller look at the marks
+        await cluster.create_topic("t", [1, 2])
+        await cluster.delete_topic("t")
+        busy.set()
+        await asking
+        await cluster.settle()
+        for topic in ("old", "t"):
+            assert not cluster.exists(topic_path(topic))
+            assert not cluster.exists(delete_topic_path(topic))
+
+    play(scenario)
+
+
+def test_a_topic_made_anew_is_not_deleted_over_a_lost_answer(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        anew = TopicAssignment({0: PartitionReplicas((2, 1))}, b"n" * 16)
+
+        def before(operations: list[Any], _: int) -> None:
+            if any(operation.path == delete_topic_path("t") for operation in operations[1:]) and len(operations) > 2:
+                cluster.brokers[0].store.lose_next_answer()
+
+        def after(operations: list[Any], _: int) -> None:
+            if any(operation.path == topic_path("t") for operation in operations):
+                cluster.after_commit = cluster.before_commit = None
+                asyncio.ensure_future(cluster.admin.create(topic_path("t"), anew.encode()))  # noqa: RUF006
+
+        await cluster.admin.create(delete_topic_path("t"))
+        cluster.before_commit, cluster.after_commit = before, after
+        await cluster.settle(2_000)
+        assert TopicAssignment.decode("t", cluster.zookeeper.data(topic_path("t"))).topic_id == b"n" * 16
+        assert cluster.state("t").leader == 2
+        assert not cluster.exists(delete_topic_path("t"))
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_a_mark_that_somebody_takes_away_does_not_stop_a_deletion_half_way(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        cluster.brokers[1].answers = False
+        await cluster.delete_topic("t")
+        await cluster.admin.delete(delete_topic_path("t"))
+        cluster.brokers[1].answers = True
+        await cluster.settle()
+        assert not cluster.exists(topic_path("t"))
+        assert not cluster.exists(delete_topic_path("t"))
+
+    play(scenario)
