@@ -18,6 +18,7 @@ from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -256,3 +257,73 @@ def test_a_committed_transaction_gets_its_markers_when_all_brokers_were_killed_b
             assert await client.committed_values(index) == (2, 2, [0])
 
     with_brokers(brokers, scenario)
+
+
+def test_offsets_that_come_after_their_transaction_has_ended_are_refused() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create([[0]])
+        producer = Producer(client, "id")
+        await producer.begin()
+        await producer.add_offsets()
+        assert await producer.commit_offset(5) == ErrorCode.NONE
+        await producer.end()
+
+        async def is_stable() -> bool:
+            return await committed_offset(client) == (5, ErrorCode.NONE)
+
+        await until(10_000, client, is_stable)
+        assert await producer.commit_offset(6) == ErrorCode.INVALID_TXN_STATE  # sent again by a client that timed out
+        assert await is_stable()
+        [broker] = client.cluster.brokers
+        for index, partition in broker.server.services.replicas.partitions.items():
+            assert partition.last_stable_offset == partition.high_watermark, index
+
+    with_brokers(1, scenario)
+
+
+async def committed_offset(client: Client) -> tuple[int, int]:
+    """Offset and error of an OffsetFetch that requires stable offsets."""
+    topic = OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])
+    request = OffsetFetchRequest(group_id=GROUP, topics=[topic], require_stable=True)
+    response = await client.ask_coordinator(GROUP, GROUPS, request, 7)
+    partition = response.topics[0].partitions[0]
+    return partition.committed_offset, partition.error_code
+
+
+def test_a_hanging_follower_holds_up_the_transactions_of_its_partitions_alone() -> None:
+    async def scenario(client: Client) -> None:
+        stuck, healthy = Producer(client, "stuck"), Producer(client, "healthy")
+        leader = (await client.coordinator("stuck", TRANSACTIONS)).broker_id
+        hanging, other = {0, 1, 2} - {leader}
+        await client.create([[leader, hanging], [leader, other]])
+        for producer, index in ((stuck, 0), (healthy, 1)):
+            await producer.begin()
+            await producer.add(index)
+            await producer.send(index)
+        client.cluster.network.cut(f"broker-{leader}", f"broker-{hanging}")
+        await stuck.end()
+        await asyncio.sleep(1)
+        await healthy.end()
+
+        async def complete() -> bool:
+            return await healthy.state() == "CompleteCommit"
+
+        await until(3_000, client, complete)
+        assert await stuck.state() == "PrepareCommit"
+        client.cluster.network.heal()
+
+    with_brokers(3, scenario, transaction_state_log_num_partitions="1", replica_lag_time_max_ms="60000")
+
+
+def test_a_producer_that_begins_again_uses_up_no_producer_ids() -> None:
+    async def scenario(client: Client) -> None:
+        producer, another = Producer(client, "id"), Producer(client, "another")
+        await producer.begin()
+        first = producer.id
+        for epoch in range(1, 4):
+            await producer.begin()
+            assert (producer.id, producer.epoch) == (first, epoch)
+        await another.begin()
+        assert another.id == first + 1
+
+    with_brokers(1, scenario)

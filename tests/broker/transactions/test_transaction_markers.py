@@ -1,0 +1,183 @@
+"""Markers on their way: what becomes of them when answers are odd, requests fail, or we have a bug."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.broker.transactions.transaction_markers import (
+    LANES,
+    RETRY_AFTER_A_BUG_MS,
+    RETRY_BACKOFF_MS,
+    PendingMarkers,
+    TransactionMarkers,
+)
+from odradek.broker.transactions.transaction_state import ProducerIdentity
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.update_metadata import UpdateMetadataPartitionState
+from odradek.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.world.tasks import Tasks
+
+LEADER = 3
+T0, T1 = ("t", 0), ("t", 1)
+
+
+class Metadata:
+    """Knows the leaders that it is told of, and what has been deleted."""
+
+    def __init__(self) -> None:
+        self.leaders = {T0: LEADER, T1: LEADER}
+        self.deleted: set[tuple[str, int]] = set()
+
+    def partition(self, topic: str, index: int) -> UpdateMetadataPartitionState | None:
+        leader = self.leaders.get((topic, index))
+        return None if leader is None else UpdateMetadataPartitionState(partition_index=index, leader=leader)
+
+    def is_alive(self, broker_id: int) -> bool:
+        return broker_id == LEADER
+
+    def is_deleted(self, topic: str, index: int) -> bool:
+        return (topic, index) in self.deleted
+
+
+class Leader:
+    """Answers with the next of `outcomes`: an error for all partitions, or an exception; NONE when none is left."""
+
+    def __init__(self, *outcomes: int | Exception) -> None:
+        self.outcomes = list(outcomes)
+        self.requests: list[WriteTxnMarkersRequest] = []
+
+    async def to_broker(self, broker_id: int, request: WriteTxnMarkersRequest, *_: object) -> WriteTxnMarkersResponse:
+        assert broker_id == LEADER
+        self.requests.append(request)
+        outcome = self.outcomes.pop(0) if self.outcomes else ErrorCode.NONE
+        if isinstance(outcome, Exception):
+            raise outcome
+        return WriteTxnMarkersResponse(
+            markers=[
+                WritableTxnMarkerResult(
+                    producer_id=marker.producer_id,
+                    topics=[
+                        WritableTxnMarkerTopicResult(
+                            name=topic.name,
+                            partitions=[
+                                WritableTxnMarkerPartitionResult(partition_index=index, error_code=outcome)
+                                for index in topic.partition_indexes
+                            ],
+                        )
+                        for topic in marker.topics
+                    ],
+                )
+                for marker in request.markers
+            ]
+        )
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class World:
+    def __init__(self, clock: VirtualClock, leader: Leader) -> None:
+        self.clock, self.leader = clock, leader
+        self.metadata: Any = Metadata()
+        self.tasks = Tasks(clock, lambda line: None)
+        stand_in: Any = leader
+        self.markers = TransactionMarkers(0, self.metadata, clock, lambda client_id: stand_in, self.tasks, 30_000)
+        self.done: list[None] = []
+        self.pending = PendingMarkers(ProducerIdentity(7, 0), True, 1, {T0}, lambda: self.done.append(None))
+
+    async def pass_time(self, duration_ms: float) -> None:
+        passed = asyncio.Event()
+        self.clock.call_later(duration_ms, passed.set)
+        await passed.wait()
+
+
+def in_world(leader: Leader, test: Callable[[World], Any]) -> None:
+    async def main(clock: VirtualClock) -> None:
+        world = World(clock, leader)
+        await test(world)
+        world.markers.close()
+        world.tasks.close()
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT, 9_999, OSError("unreachable")],
+    ids=["moved", "not replicated", "a code that is newer than we", "unreachable"],
+)
+def test_what_is_not_written_is_sent_again(outcome: int | Exception) -> None:
+    async def test(world: World) -> None:
+        world.markers.send(world.pending)
+        await world.pass_time(1)
+        assert world.done == []
+        await world.pass_time(RETRY_BACKOFF_MS + 1)
+        assert world.done == [None] and not world.tasks.deaths
+
+    in_world(Leader(outcome), test)
+
+
+def test_a_bug_is_counted_and_its_markers_are_sent_again() -> None:
+    async def test(world: World) -> None:
+        world.markers.send(world.pending)
+        await world.pass_time(1)
+        assert sum(world.tasks.deaths.values()) == 1
+        await world.pass_time(RETRY_AFTER_A_BUG_MS + 1)
+        assert world.done == [None]
+
+    in_world(Leader(ZeroDivisionError("a bug of ours")), test)
+
+
+def test_a_partition_that_nobody_has_told_of_yet_is_not_taken_for_deleted() -> None:
+    async def test(world: World) -> None:
+        del world.metadata.leaders[T0]
+        world.markers.send(world.pending)
+        await world.pass_time(10 * RETRY_BACKOFF_MS)
+        assert world.done == [] and world.leader.requests == []
+        world.metadata.leaders[T0] = LEADER
+        await world.pass_time(RETRY_BACKOFF_MS + 1)
+        assert world.done == [None] and len(world.leader.requests) == 1
+
+    in_world(Leader(), test)
+
+
+def test_a_partition_that_is_deleted_needs_no_marker() -> None:
+    async def test(world: World) -> None:
+        world.metadata.leaders[T0] = -1
+        world.markers.send(world.pending)
+        del world.metadata.leaders[T0]
+        world.metadata.deleted.add(T0)
+        await world.pass_time(RETRY_BACKOFF_MS + 1)
+        assert world.done == [None] and world.leader.requests == []
+
+    in_world(Leader(), test)
+
+
+def test_a_newer_coordinator_is_left_to_see_to_it() -> None:
+    async def test(world: World) -> None:
+        world.markers.send(world.pending)
+        await world.pass_time(10 * RETRY_BACKOFF_MS)
+        assert world.pending.cancelled and world.done == [] and len(world.leader.requests) == 1
+
+    in_world(Leader(ErrorCode.TRANSACTION_COORDINATOR_FENCED), test)
+
+
+def test_markers_that_wait_together_go_together_by_lane() -> None:
+    async def test(world: World) -> None:
+        partitions = {("t", index) for index in range(2 * LANES)}
+        world.metadata.leaders = dict.fromkeys(partitions, LEADER)
+        world.pending.remaining = set(partitions)
+        world.markers.send(world.pending)
+        await world.pass_time(1)
+        assert world.done == [None] and len(world.leader.requests) == LANES
+
+    in_world(Leader(), test)
