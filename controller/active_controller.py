@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 state_change = logging.getLogger("state.change")
-"""One line for each change of a partition's leader or ISR:
+"""Logger of changes of partitions' leaders and ISRs, one line for each:
 
     1700000000123 controller orders-3 leader 1->2 leader_epoch 4->5 isr 1,2,3->2,3 partition_epoch 9
         controller_epoch 7 ControlledShutdown                                       (all in one line)
@@ -39,7 +39,7 @@ leader of -1 is none; `unclean` at the end says that the leader was elected outs
 
 
 class ActiveController:
-    """One epoch of being the controller."""
+    """The controller's knowledge and means for as long as it is in one epoch."""
 
     def __init__(
         self,
@@ -115,6 +115,7 @@ class ActiveController:
             await self.breathe()
         for broker_id, message in batch.messages():
             self._channels.send(broker_id, message, self._answer_to(broker_id, message))
+            await self.breathe()
 
     async def tell(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
         """Send only metadata, of some partitions and all live brokers, to all brokers or to some."""

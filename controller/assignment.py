@@ -1,4 +1,4 @@
-"""Which brokers hold the replicas of new partitions (Kafka's AdminUtils.assignReplicasToBrokers).
+"""The choice of brokers for the replicas of new partitions (Kafka's AdminUtils.assignReplicasToBrokers).
 
 Leaders go round the brokers; the second replicas of one broker's partitions are spread over the others, by a shift that
 grows with each round. With racks, no rack holds two replicas of a partition while another holds none.
@@ -91,7 +91,7 @@ def check_assignment(
     replication_factor: int | None = None,
     known: Sequence[int] | None = None,
 ) -> None:
-    """Of an assignment that a client gives; `replication_factor` and `known` brokers when partitions are added.
+    """Check an assignment that a client gives; `replication_factor` and `known` brokers when partitions are added.
 
     Raises KafkaError: INVALID_REPLICA_ASSIGNMENT.
     """

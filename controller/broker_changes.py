@@ -48,7 +48,7 @@ async def look(active: ActiveController) -> None:
 
 
 async def _started(active: ActiveController, brokers: list[int]) -> None:
-    """They learn the whole cluster and their replicas; offline partitions may have a leader again."""
+    """Tell new brokers the whole cluster and their replicas; offline partitions may have a leader again."""
     state = active.state
     for broker_id in brokers:
         state.offline_directories.pop(broker_id, None)

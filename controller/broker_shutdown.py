@@ -41,7 +41,7 @@ async def shut_down(active: ActiveController, broker_id: int, broker_epoch: int)
 
 
 def _movable(active: ActiveController, partition: TopicPartition) -> bool:
-    """Whether somebody else could lead it at all."""
+    """True when somebody else could lead it at all."""
     state = active.state
     return (
         len(state.replicas(partition)) > 1 and partition in state.leader_and_isr and not state.being_deleted(partition)

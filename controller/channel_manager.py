@@ -1,4 +1,4 @@
-"""From the controller to the brokers (Kafka's ControllerChannelManager): what is sent, and how it gets there.
+"""Requests from the controller to the brokers, and their way there (Kafka's ControllerChannelManager).
 
 `RequestBatch` collects what one step of a flow wants brokers to know: at most one LeaderAndIsr, UpdateMetadata and
 StopReplica per broker. What is collected are names of partitions; the values are taken from the state when the step is
@@ -44,11 +44,11 @@ from odradek.zk_schema.znodes.brokers import SECURITY_PROTOCOLS
 log = logging.getLogger(__name__)
 
 LEADER_DURING_DELETE = -2
-"""In UpdateMetadata: the partition is to be forgotten."""
+"""Leader in an UpdateMetadata that says: forget the partition."""
 TYPE_FULL = 2
-"""In UpdateMetadata: there are no other partitions. Kafka's brokers take no notice of it here (KIP-866)."""
+"""Type of an UpdateMetadata that holds all partitions. Kafka's brokers do not look at it here (KIP-866)."""
 EPOCH_DURING_DELETE = -2
-"""In StopReplica: obeyed whatever epoch the broker has."""
+"""Leader epoch of a StopReplica that is obeyed whatever epoch the broker has."""
 NO_EPOCH = -1
 PARTS_BEFORE_PAUSE = 200
 VERSIONS: dict[int, int] = {4: 7, 5: 4, 6: 8}
@@ -97,7 +97,7 @@ class RequestBatch:
         self._metadata_type = TYPE_FULL
 
     def build(self) -> Iterator[None]:
-        """Make the parts of the requests; yields now and then so that the caller can let others have their turn.
+        """Make the parts of the requests, which all brokers share; yields now and then for others to have their turn.
 
         Optional: `messages` makes what is not made yet.
         """
@@ -110,13 +110,16 @@ class RequestBatch:
             if number % PARTS_BEFORE_PAUSE == PARTS_BEFORE_PAUSE - 1:
                 yield
 
-    def messages(self) -> list[tuple[int, Message]]:
-        """In Kafka's order: LeaderAndIsr to each broker, then UpdateMetadata, then StopReplica."""
-        messages = [
-            *((broker, self._leader_and_isr_request(b, p)) for broker, b, p in self._registered(self._leader_and_isr)),
-            *self._update_metadata_requests(),
-            *((broker, self._stop_replica_request(b, p)) for broker, b, p in self._registered(self._stop_replica)),
-        ]
+    def messages(self) -> Iterator[tuple[int, Message]]:
+        """Make the requests, each when it is asked for: LeaderAndIsr to each broker, UpdateMetadata, StopReplica.
+
+        That is Kafka's order. When all have been made, nothing is left of what was collected.
+        """
+        for broker_id, broker, partitions in self._registered(self._leader_and_isr):
+            yield broker_id, self._leader_and_isr_request(broker, partitions)
+        yield from self._update_metadata_requests()
+        for broker_id, broker, partitions in self._registered(self._stop_replica):
+            yield broker_id, self._stop_replica_request(broker, partitions)
         self._leader_and_isr.clear()
         self._stop_replica.clear()
         self._metadata_type = 0
@@ -124,7 +127,6 @@ class RequestBatch:
         self._metadata_partitions.clear()
         self._metadata_parts.clear()
         self._leader_and_isr_parts.clear()
-        return messages
 
     def _registered(
         self, wanted: dict[int, dict[TopicPartition, bool]]
@@ -155,7 +157,7 @@ class RequestBatch:
         )
 
     def _leader_and_isr_part(self, partition: TopicPartition, is_new: bool) -> LeaderAndIsrPartitionState:
-        """All brokers are told the same."""
+        """Make a part once: all brokers are told the same."""
         part = self._leader_and_isr_parts.get((partition, is_new))
         if part is None:
             part = self._leader_and_isr_state(partition, is_new)
@@ -193,13 +195,12 @@ class RequestBatch:
 
     # UpdateMetadata.
 
-    def _update_metadata_requests(self) -> list[tuple[int, Message]]:
+    def _update_metadata_requests(self) -> Iterator[tuple[int, Message]]:
         told = sorted(self._metadata_brokers & self._state.brokers.keys())
-        if not told:
-            return []
-        topics, brokers = self._metadata_topics(), self._metadata_live_brokers()
-        return [
-            (
+        topics = self._metadata_topics() if told else []
+        brokers = self._metadata_live_brokers() if told else []
+        for broker_id in told:
+            yield (
                 broker_id,
                 UpdateMetadataRequest(
                     type=self._metadata_type,
@@ -210,8 +211,6 @@ class RequestBatch:
                     live_brokers=brokers,
                 ),
             )
-            for broker_id in told
-        ]
 
     def _metadata_topics(self) -> list[UpdateMetadataTopicState]:
         topics: dict[str, UpdateMetadataTopicState] = {}
@@ -298,7 +297,7 @@ OnResponse = Callable[[Message], None]
 
 
 class Channels(Protocol):
-    """What the controller asks of the network. `send` to an unknown broker does nothing."""
+    """The network as the controller uses it. `send` to an unknown broker does nothing."""
 
     def add_broker(self, broker_id: int, host: str, port: int) -> None:
         """Open a channel; one that is there goes on with all that waits in it, at this address."""
@@ -311,7 +310,7 @@ class Channels(Protocol):
 
 
 class Connection(Protocol):
-    """What is needed of odradek.broker.cluster.peer.Peer."""
+    """The part of odradek.broker.cluster.peer.Peer that a channel needs."""
 
     async def request(self, message: Message, version: int, timeout_ms: float) -> Message:
         """Raises OSError when the broker cannot be reached or does not answer in time."""

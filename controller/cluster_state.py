@@ -1,4 +1,4 @@
-"""What the active controller knows of the cluster (Kafka's ControllerContext). Filled from ZooKeeper at failover.
+"""The cluster as the active controller knows it (Kafka's ControllerContext). Filled from ZooKeeper at failover.
 
 Only the controller's own event loop reads and changes it; each change follows a successful ZooKeeper write or a read.
 """
@@ -40,7 +40,7 @@ class Broker(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """Which brokers hold a partition; while it is being reassigned (KIP-455), `replicas` are old and new ones."""
+    """The brokers that hold a partition; while it is being reassigned (KIP-455), `replicas` are old and new ones."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -100,7 +100,7 @@ class ReplicaPhase(Enum):
 
 @dataclass(slots=True)
 class ClusterState:
-    """One controller epoch's view."""
+    """The cluster as seen in one controller epoch."""
 
     controller_id: int
     controller_epoch: int
@@ -134,7 +134,7 @@ class ClusterState:
         return set(self.brokers) - self.shutting_down
 
     def is_online(self, broker: int, partition: TopicPartition, *, or_shutting_down: bool = False) -> bool:
-        """Whether a replica can serve: its broker lives and its log directory is not known to be broken."""
+        """True when a replica can serve: its broker lives and its log directory is not known to be broken."""
         there = broker in self.brokers if or_shutting_down else self.is_live(broker)
         return there and partition not in self.offline_directories.get(broker, ())
 
@@ -222,9 +222,4 @@ class ClusterState:
             partition
             for partition, current in self.leader_and_isr.items()
             if not self.being_deleted(partition) and not self.is_online(current.leader, partition)
-        ]
-
-    def led_by(self, broker: int) -> list[TopicPartition]:
-        return [
-            partition for partition, leader_and_isr in self.leader_and_isr.items() if leader_and_isr.leader == broker
         ]

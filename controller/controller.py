@@ -152,12 +152,12 @@ class Controller:
 
     @property
     def state(self) -> ClusterState | None:
-        """To look at, for metrics and tests; None when not active."""
+        """The state to look at, for metrics and tests; None when not active."""
         return None if self._active is None else self._active.state
 
     @property
     def idle(self) -> bool:
-        """Nothing waits and nothing is under way: for tests."""
+        """True when nothing waits and nothing is under way: for tests."""
         return not self._queue and not self._busy
 
     # What request handlers ask of it. Each raises KafkaError(NOT_CONTROLLER) when this broker is not the controller.
@@ -172,7 +172,7 @@ class Controller:
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition] | None, election_type: int
     ) -> dict[TopicPartition, preferred_election.Outcome]:
-        """None: all partitions. `election_type` as on the wire: 0 preferred, 1 unclean."""
+        """Elect for some partitions (None: all). `election_type` as on the wire: 0 preferred, 1 unclean."""
         return await self._call(lambda active: preferred_election.elect(active, partitions, election_type))
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
@@ -182,7 +182,7 @@ class Controller:
     async def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, reassignment.Outcome]:
-        """None as a target cancels."""
+        """Begin to move partitions; None as a target cancels."""
         return await self._call(lambda active: reassignment.reassign(active, targets))
 
     async def list_reassignments(self, partitions: Sequence[TopicPartition] | None) -> dict[TopicPartition, Assignment]:

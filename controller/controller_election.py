@@ -1,4 +1,4 @@
-"""Who is the controller: the first to create `/controller`, who increments `/controller_epoch` in the same transaction.
+"""Election of the controller: the first to create `/controller`, who increments `/controller_epoch` with it.
 
 Kafka's registerControllerAndIncrementControllerEpoch (KafkaZkClient.scala).
 """
@@ -34,7 +34,7 @@ NO_CONTROLLER = -1
 
 
 class CurrentController(NamedTuple):
-    """What `/controller` says."""
+    """The content of `/controller`."""
 
     broker_id: int
     """NO_CONTROLLER when the znode is missing or cannot be read."""

@@ -66,15 +66,15 @@ class Topic(NamedTuple):
     """`/brokers/topics/[topic]`."""
 
     topic_id: bytes | None
-    """None: it is older than topic ids."""
+    """None for one that is older than topic ids."""
     partitions: dict[int, Assignment]
 
 
 class ControllerStore:
-    """One controller epoch's access to ZooKeeper."""
+    """Access to ZooKeeper in one controller epoch."""
 
     def __init__(self, store: Store, epoch_path: str, epoch_version: int) -> None:
-        """To be made in the session that won the election."""
+        """Make it in the session that won the election."""
         self._store = store
         self._fence = Check(epoch_path, epoch_version)
         self._session_id = store.session_id
@@ -86,7 +86,7 @@ class ControllerStore:
         self._news.set()
 
     def revoke(self) -> None:
-        """From now on every call raises ControllerMoved."""
+        """Have every call raise ControllerMoved from now on."""
         self._revoked = True
         self._news.set()
 
@@ -121,7 +121,7 @@ class ControllerStore:
         return set(await self.children(TOPICS_PATH, watch=True))
 
     async def assignments(self, topics: Iterable[str]) -> dict[str, Topic]:
-        """Those of the topics that exist and can be read; watches each."""
+        """Read those topics that exist and can be read; watches each."""
         wanted = sorted(topics)
         found = await self.get_all([topic_path(topic) for topic in wanted], watch=True)
         decoded = {
@@ -169,7 +169,7 @@ class ControllerStore:
     # Partition states.
 
     async def leader_and_isr(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr | None]:
-        """None: there is no readable state znode."""
+        """Read partitions' states; None where there is no readable znode."""
         states: dict[TopicPartition, LeaderAndIsr | None] = {}
         for some in slices(partitions, CALLS_IN_FLIGHT):
             found = await self.get_all([state_path(*partition) for partition in some])
@@ -268,7 +268,7 @@ class ControllerStore:
     # Any znode: reads.
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat] | None:
-        """None when there is no such znode; then no watch is left."""
+        """Read data and stat; None when there is no such znode, and then no watch is left."""
         try:
             return await self._answered(lambda: self._store.get(path, watch=watch))
         except NoNode:
@@ -282,7 +282,7 @@ class ControllerStore:
         return found
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
-        """Empty when there is no such znode; then no watch is left."""
+        """Read the names below; none when there is no such znode, and then no watch is left."""
         try:
             return await self._answered(lambda: self._store.children(path, watch=watch))
         except NoNode:
@@ -305,7 +305,7 @@ class ControllerStore:
         return [result for group in results for result in group]
 
     async def write(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """One transaction. Raises MultiFailed (index into `operations`) and ConnectionLost (outcome unknown)."""
+        """Carry out one transaction. Raises MultiFailed (index into `operations`), ConnectionLost (outcome unknown)."""
         await self._ready()
         try:
             return (await self._store.multi([self._fence, *operations]))[1:]
@@ -366,7 +366,7 @@ def slices(items: Sequence[T], size: int) -> list[Sequence[T]]:
 
 
 def lost_race(error: StoreError) -> bool:
-    """Whether a conditional write is to be decided again from what ZooKeeper says now."""
+    """True when a conditional write is to be decided again from what ZooKeeper says now."""
     return isinstance(error, BadVersion | ConnectionLost)
 
 

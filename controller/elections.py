@@ -1,4 +1,4 @@
-"""Who leads a partition: Kafka's four strategies on plain collections (Kafka's Election.scala).
+"""Election of partition leaders: Kafka's four strategies on plain collections (Kafka's Election.scala).
 
 Each takes what ZooKeeper says now and what is known of the brokers, and answers with the next state of the partition,
 or None when nobody may lead it. Nothing here knows of ZooKeeper or of requests.
@@ -22,7 +22,7 @@ class Strategy(Enum):
 
 
 class LeaderAndIsr(NamedTuple):
-    """Who leads a partition and who is in sync: the data and the version of its state znode."""
+    """A partition's leader and in-sync replicas: the data and the version of its state znode."""
 
     leader: int
     """Broker id, or NO_LEADER."""
@@ -96,7 +96,7 @@ def elect_for_shutdown(
 
 
 def is_unclean(before: LeaderAndIsr, after: LeaderAndIsr) -> bool:
-    """Whether the leader was elected outside the ISR."""
+    """True when the leader was elected outside the ISR."""
     return after.leader != NO_LEADER and after.leader not in before.isr
 
 

@@ -1,4 +1,4 @@
-"""What happens to a controller. Events wait in one queue and are handled one at a time (controller/controller.py).
+"""Events of a controller. They wait in one queue and are handled one at a time (controller/controller.py).
 
 An event from a watch carries no data: ZooKeeper is read when it is handled. One that is already waiting is not queued
 again, so the queue cannot grow without end from watches.
@@ -55,12 +55,12 @@ class DeletionsChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class PreferredElectionAsked(Event):
-    """By `/admin/preferred_replica_election`."""
+    """A tool wrote `/admin/preferred_replica_election`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentAsked(Event):
-    """By `/admin/reassign_partitions`."""
+    """A tool wrote `/admin/reassign_partitions`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 class Proposal(NamedTuple):
-    """One partition of a request of any version."""
+    """A partition of a request of any version."""
 
     leader: int
     leader_epoch: int

@@ -1,4 +1,4 @@
-"""What brokers tell the controller: by znodes that older brokers create, and by their answers to LeaderAndIsr."""
+"""News from brokers to the controller: by znodes that older brokers create, and by their answers to LeaderAndIsr."""
 
 import logging
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 async def isr_changes(active: ActiveController) -> None:
-    """Leaders on brokers before 2.7 wrote ISRs themselves: read them and tell everybody."""
+    """Read the ISRs that leaders on brokers before 2.7 wrote themselves, and tell everybody."""
     names, notes = await _read_all(active, ISR_CHANGE_PATH)
     changed: set[TopicPartition] = set()
     for data in notes:

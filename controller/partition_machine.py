@@ -40,7 +40,7 @@ def may_become(state: ClusterState, partition: TopicPartition, target: Partition
 
 
 async def start(active: ActiveController) -> None:
-    """At failover: give each partition the phase that follows from its state and the live brokers, elect what lacks
+    """Give each partition, at failover, the phase that follows from its state and the live brokers; elect what lacks
     a leader."""
     state = active.state
     for partition in state.partitions():
@@ -209,7 +209,7 @@ async def _unclean_topics(
     found: Mapping[TopicPartition, LeaderAndIsr | None],
     unclean: bool,
 ) -> set[str]:
-    """Of partitions without a live replica in the ISR, the topics that allow a leader from outside it."""
+    """Find the topics that allow a leader from outside the ISR, among those with no live replica in one."""
     if strategy is not Strategy.OFFLINE_PARTITION:
         return set()
     hopeless = {

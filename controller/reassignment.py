@@ -138,7 +138,7 @@ async def _delete_left_overs(active: ActiveController) -> None:
 
 
 async def resume_with(active: ActiveController, brokers: Iterable[int]) -> None:
-    """Brokers came: what waits for one of them goes on."""
+    """Go on with what waits for one of some brokers, which came."""
     there = set(brokers)
     for partition in sorted(active.state.reassigning):
         assignment = active.state.assignment(partition)
@@ -147,7 +147,7 @@ async def resume_with(active: ActiveController, brokers: Iterable[int]) -> None:
 
 
 async def complete_if_caught_up(active: ActiveController, partition: TopicPartition) -> None:
-    """The ISR of a partition being moved has changed."""
+    """Look, when the ISR of a partition has changed, whether its move can be completed."""
     assignment = active.state.assignment(partition)
     if assignment.reassigning and _caught_up(active, partition, assignment):
         await _advance(active, partition, assignment)
@@ -192,7 +192,7 @@ async def _write_down(active: ActiveController, partition: TopicPartition, assig
 
 
 async def _begin(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> None:
-    """All replicas, old and new, hear of the assignment under a new leader epoch; the new ones start to copy."""
+    """Tell all replicas, old and new, the assignment under a new leader epoch; the new ones start to copy."""
     await _tell_under_new_epoch(active, partition, assignment)
     new = [
         replica
@@ -203,7 +203,7 @@ async def _begin(active: ActiveController, partition: TopicPartition, assignment
 
 
 async def _complete(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> None:
-    """The target replicas are in sync: the others go, after the leadership has left them."""
+    """Remove the other replicas, now that the target ones are in sync, after the leadership has left them."""
     state = active.state
     await replica_machine.move(
         active, [Replica(partition, broker) for broker in assignment.adding], ReplicaPhase.ONLINE

@@ -34,7 +34,7 @@ def may_become(state: ClusterState, replica: Replica, target: ReplicaPhase) -> b
 
 
 async def start(active: ActiveController) -> None:
-    """At failover: tell live brokers their replicas, take the others out of the ISRs.
+    """Tell live brokers their replicas, at failover, and take the others out of the ISRs.
 
     A replica on a dead broker counts as having failed to be deleted, to be on the safe side.
     """

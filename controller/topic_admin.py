@@ -38,8 +38,8 @@ from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionReplicas, Topi
 BROKER_DEFAULT = -1
 NAME_LENGTH_MAX = 249
 NEW_PARTITIONS_MAX = 10_000
-"""Of one topic and request, as in KRaft (KAFKA-17870): the znode of a topic has to fit into ZooKeeper's megabyte, and
-whoever asks for two thousand million must not take the controller's memory."""
+"""The most for one topic and request, as in KRaft (KAFKA-17870): the znode of a topic has to fit into ZooKeeper's
+megabyte, and whoever asks for two thousand million must not take the controller's memory."""
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 Racks = Mapping[int, str | None]
@@ -52,18 +52,18 @@ CONSUMER_OFFSETS_SETTINGS = {
     "compression.type": "producer",
     "segment.bytes": "104857600",
 }
-"""Of __consumer_offsets, which must never lose a key's last record, and is loaded segment by segment."""
+"""Settings of __consumer_offsets, which must never lose a key's last record, and is loaded segment by segment."""
 TRANSACTION_STATE_SETTINGS = {
     "cleanup.policy": "compact",
     "compression.type": "uncompressed",
     "unclean.leader.election.enable": "false",
 }
-"""Of __transaction_state (TransactionLog.scala)."""
+"""Settings of __transaction_state (TransactionLog.scala)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """What is asked for."""
+    """A topic as it is asked for."""
 
     name: str
     partitions: int = BROKER_DEFAULT
@@ -96,7 +96,7 @@ def zookeeper_away() -> Iterator[None]:
 
 
 def name_fault(topic: str) -> str | None:
-    """What is wrong with a topic's name, in the words of Kafka's Topic.validate; None when it is legal."""
+    """Say what is wrong with a topic's name, in the words of Kafka's Topic.validate; None when it is legal."""
     if not topic:
         return "Topic name is invalid: the empty string is not allowed"
     if topic in (".", ".."):
@@ -255,7 +255,7 @@ async def auto_create_topic(
     randomness: random.Random,
     settings: Mapping[str, str] | None = None,
 ) -> ErrorCode:
-    """For Metadata and FindCoordinator: create a topic that somebody asked for, whoever is the controller.
+    """Create a topic that Metadata or FindCoordinator asked for, whoever is the controller.
 
     `defaults`, for internal topics offsets.topic.num.partitions and the like; `settings` are trusted. Answers with what
     the client is to be told: LEADER_NOT_AVAILABLE (come back) when the topic is made now, or was just before; else why

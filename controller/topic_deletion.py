@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 async def initialize(active: ActiveController) -> None:
-    """At failover, before the machines start: which topics are to go, and which of them must wait."""
+    """Find out, at failover and before the machines start, which topics are to go, and which of them must wait."""
     state = active.state
     marked = await _marked(active)
     state.topics_to_delete |= marked
@@ -29,7 +29,7 @@ async def initialize(active: ActiveController) -> None:
 
 
 async def look(active: ActiveController) -> None:
-    """Topics were marked."""
+    """Take up topics that were marked."""
     marked = await _marked(active)
     active.state.deletion_halted.update(topic for topic in marked if _reassigning(active, topic))
     active.state.topics_to_delete |= marked
@@ -56,7 +56,7 @@ def _reassigning(active: ActiveController, topic: str) -> bool:
 
 
 async def resume_topics(active: ActiveController, topics: Iterable[str]) -> None:
-    """What some of them waited for has happened."""
+    """Go on with topics of which some waited for what has happened now."""
     waiting = set(topics) & active.state.topics_to_delete
     if waiting:
         active.state.deletion_halted -= waiting
@@ -85,7 +85,7 @@ async def _finish(active: ActiveController, topic: str) -> None:
 
 
 async def _begin(active: ActiveController, topic: str) -> None:
-    """Or begin again, with the replicas that are left."""
+    """Begin, or begin again with the replicas that are left."""
     state = active.state
     partitions = list(state.partitions_of(topic))
     if topic not in state.deletion_begun:
@@ -106,7 +106,7 @@ async def _begin(active: ActiveController, topic: str) -> None:
 
 
 async def answered(active: ActiveController, event: StopReplicaAnswered) -> None:
-    """A broker has stopped replicas, or failed to."""
+    """Take note of what a broker has stopped, or failed to."""
     refused = event.response.error_code != ErrorCode.NONE
     errors = {(e.topic_name, e.partition_index): e.error_code for e in event.response.partition_errors}
     deleted, failed = [], []

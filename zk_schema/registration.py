@@ -1,4 +1,4 @@
-"""How a broker makes itself known: the ephemeral znode /brokers/ids/[id], one living holder for each id.
+"""Registration of a broker: the ephemeral znode /brokers/ids/[id], one living holder for each id.
 
 A znode that is in the way is one of three things (`judge`): made by this very session, its answer lost; left by an
 earlier session of the same broker, which ZooKeeper will remove when that session ends; or another living broker's.

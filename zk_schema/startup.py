@@ -1,4 +1,4 @@
-"""What a broker asks of ZooKeeper before it registers: the topmost znodes, the cluster's id, perhaps its own id."""
+"""Questions of a broker to ZooKeeper before it registers: the topmost znodes, the cluster's id, perhaps its own id."""
 
 import asyncio
 import random

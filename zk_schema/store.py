@@ -31,7 +31,7 @@ ANY_VERSION = -1
 
 
 class StoreError(Exception):
-    """What ZooKeeper refused, or why it could not be asked. `path` is the znode in question."""
+    """A refusal of ZooKeeper, or the reason why it could not be asked. `path` is the znode in question."""
 
     reason = "ZooKeeper error"
 
@@ -98,7 +98,7 @@ class MultiFailed(StoreError):
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper keeps beside a znode's data."""
+    """Facts that ZooKeeper keeps beside a znode's data."""
 
     version: int
     """Number of changes of the data: what conditional writes compare."""
@@ -114,7 +114,7 @@ class Stat(NamedTuple):
 
 
 class WatchKind(Enum):
-    """What happened to a watched znode. `get` and `exists` see the first three, `children` DELETED and CHILDREN."""
+    """Ways in which a znode changes. `get` and `exists` see the first three, `children` DELETED and CHILDREN."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -171,7 +171,7 @@ class Check(NamedTuple):
 
 Operation = Create | SetData | Delete | Check
 OperationResult = str | Stat | None
-"""Of a Create the path, of a SetData the new Stat, of the others None."""
+"""The path for a Create, the new Stat for a SetData, None for the others."""
 
 
 class Store(Protocol):
@@ -186,7 +186,7 @@ class Store(Protocol):
 
     @property
     def session_timeout_ms(self) -> int:
-        """What ZooKeeper granted; before the first connection, what was asked for."""
+        """The timeout that ZooKeeper granted; before the first connection, what was asked for."""
 
     @property
     def connected(self) -> bool:
@@ -205,7 +205,7 @@ class Store(Protocol):
         """Data (b"" for none). Raises NoNode, and then leaves no watch."""
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
-        """None when it does not exist; a watch then waits for its creation."""
+        """Read the stat, None when the znode does not exist; a watch then waits for its creation."""
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
         """Names, in no order. Raises NoNode, and then leaves no watch."""
@@ -225,7 +225,7 @@ class Store(Protocol):
         """Raises NoNode, BadVersion and NotEmpty."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """All of them in one transaction or none: raises MultiFailed."""
+        """Carry out all of them in one transaction, or none: raises MultiFailed."""
 
     def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
         """Tell it every event from now on. A listener is called on the loop and must not raise."""
@@ -251,7 +251,7 @@ async def create_parents(store: Store, path: str) -> None:
 
 
 def wake(waiting: "list[asyncio.Future[int]]", session_id: int | None) -> None:
-    """For stores: answer those who wait in `until_connected`; None when there will be no connection any more."""
+    """Answer, in a store, those who wait in `until_connected`; None when there will be no connection any more."""
     for future in waiting:
         if future.done():
             continue

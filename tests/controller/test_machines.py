@@ -91,7 +91,7 @@ def test_requests_are_merged_per_broker(state: ClusterState) -> None:
     batch.leader_and_isr([2, 3], T1)
     batch.stop_replica([2], T1, delete=True)
     batch.stop_replica([2, 9], T1, delete=False)
-    messages = batch.messages()
+    messages = list(batch.messages())
     kinds = [(broker, type(message)) for broker, message in messages]
     assert kinds == [
         *((broker, LeaderAndIsrRequest) for broker in (1, 2, 3)),
@@ -115,7 +115,7 @@ def test_requests_are_merged_per_broker(state: ClusterState) -> None:
     assert isinstance(stop, StopReplicaRequest)
     (stopped,) = stop.topic_states[0].partition_states
     assert (stopped.partition_index, stopped.leader_epoch, stopped.delete_partition) == (1, 0, True)
-    assert not batch.messages(), "told once"
+    assert not list(batch.messages()), "told once"
 
 
 def test_of_a_topic_to_be_deleted_brokers_hear_the_end(state: ClusterState) -> None:

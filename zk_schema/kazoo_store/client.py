@@ -22,7 +22,7 @@ HANDSHAKES_PER_SESSION = 3
 """How many Connect requests in a row may go unanswered before the session is gone."""
 
 PRIVATE_PARTS = ("_session_id", "_data_watchers", "_child_watchers", "_call", "last_zxid", "_connection")
-"""What is used of a KazooClient besides its documented methods; of its `_connection`, `_invoke`."""
+"""Attributes used of a KazooClient besides its documented methods; of its `_connection`, `_invoke`."""
 
 _log = logging.getLogger("odradek.zookeeper.kazoo")
 _log.setLevel(logging.CRITICAL)
@@ -41,7 +41,7 @@ class UnknownKazoo(StoreError):  # noqa: N818 (a sentence for a person)
 
 @dataclass
 class SessionTimeout:
-    """As asked for, and as granted from the first answer on."""
+    """The session's timeout as asked for, and as granted from the first answer on."""
 
     ms: float
 
@@ -82,7 +82,7 @@ def check_private_parts(client: Any) -> None:
 
 
 def _shaking_hands(invoke: Callable[..., Any], timeout: SessionTimeout) -> Callable[..., Any]:
-    """How kazoo sends its Connect request. It keeps the timeout that the server grants in its answer to itself."""
+    """Wrap how kazoo sends its Connect request. It keeps the timeout that the server grants in its answer to itself."""
 
     def shake(patience_s: float, request: Any, xid: int | None = None) -> Any:
         answer = invoke(min(patience_s, timeout.for_a_handshake()), request, xid)

@@ -1,4 +1,4 @@
-"""How kazoo's threads hand over to the asyncio loop: one queue, so that ZooKeeper's order is kept.
+"""Handing over from kazoo's threads to the asyncio loop: one queue, so that ZooKeeper's order is kept.
 
 kazoo's own handlers run answers and watch callbacks in two threads, and what a server sent in one order is then seen
 in another. Here both go through one queue, filled by kazoo's connection thread and emptied by the loop.

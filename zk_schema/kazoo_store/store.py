@@ -22,6 +22,7 @@ from typing import Any
 from kazoo.protocol.states import KazooState, WatchedEvent
 
 from odradek.world.clock import Clock, Timer
+from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.kazoo_store.client import SessionTimeout, new_client
 from odradek.zk_schema.kazoo_store.handler import LoopHandler, LoopQueue
 from odradek.zk_schema.kazoo_store.values import (
@@ -61,7 +62,7 @@ log = logging.getLogger("odradek.zookeeper")
 
 
 class KazooStore:
-    """One client; its session is renewed for ever until `close()`.
+    """A client whose session is renewed for ever until `close()`.
 
     `connect` is as in `zookeeper.connect`: `host:port,host:port/chroot`; the chroot is made when it is missing,
     unless not `make_chroot`.
@@ -87,6 +88,7 @@ class KazooStore:
         self._waiting: list[asyncio.Future[int]] = []
         self._watched = Watched()
         self._last_event: WatchedEvent | None = None
+        self._tasks = Tasks(clock, log.critical)
         self._renewal: asyncio.Task[None] | None = None
         self._silence_check: Timer | None = None
         self._client: Any = None
@@ -300,7 +302,7 @@ class KazooStore:
             self._started.set_result(None)
 
     def _make_chroot(self, session_id: int) -> None:
-        """All its parts at once: whichever exists already says so, and that is as good."""
+        """Make all its parts at once: whichever exists already says so, and that is as good."""
         names = self._chroot.strip("/").split("/")
         paths = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
         answers = [self._client.create_async(path) for path in paths]
@@ -350,10 +352,17 @@ class KazooStore:
         return self._handler.silence_ms() > self._timeout.ms
 
     def _renew(self) -> None:
-        """Close kazoo's session, if it can be, and begin another."""
-        if self._renewal is None or self._renewal.done():
-            self._renewal = self._loop.create_task(asyncio.to_thread(self._begin_again))
+        """Close kazoo's session, if it can be, and begin another; again after a pause if kazoo cannot do it now.
 
-    def _begin_again(self) -> None:
+        kazoo raises WriterNotClosedException when its thread is still busy with a server that does not answer.
+        """
+        if self._renewal is None or self._renewal.done():
+            self._renewal = self._tasks.spawn("zookeeper-renewal", self._begin_again, OnDeath.RESTART)
+
+    async def _begin_again(self) -> None:
+        if not self._closing:
+            await asyncio.to_thread(self._restart_client)
+
+    def _restart_client(self) -> None:
         self._client.stop()
         self._client.start_async()

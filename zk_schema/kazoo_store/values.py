@@ -53,7 +53,7 @@ ERRORS: dict[type[Exception], type[StoreError]] = {
 }
 
 NOT_THE_CAUSE = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
-"""What ZooKeeper answers for the operations of a multi that failed only because another one did."""
+"""Answers of ZooKeeper for the operations of a multi that failed only because another one did."""
 
 
 def split_connect(connect: str) -> tuple[str, str]:
@@ -63,7 +63,7 @@ def split_connect(connect: str) -> tuple[str, str]:
 
 
 def store_error(error: Exception, path: str) -> StoreError:
-    """What a call about `path` raises when kazoo has raised `error`."""
+    """Make the error that a call about `path` raises when kazoo has raised `error`."""
     return ERRORS.get(type(error), StoreError)(path)
 
 
@@ -73,7 +73,7 @@ def create_error(error: StoreError, path: str) -> StoreError:
 
 
 def stat_of(stat: Any) -> Stat:
-    """From kazoo's ZnodeStat."""
+    """Make a Stat of kazoo's ZnodeStat."""
     return Stat(
         version=stat.version,
         czxid=stat.czxid,
@@ -86,7 +86,7 @@ def stat_of(stat: Any) -> Stat:
 
 
 def multi_results(operations: Sequence[Operation], answers: Sequence[Any], chroot: str) -> list[OperationResult]:
-    """What each operation gave; raises MultiFailed when they were not done."""
+    """Translate what each operation gave; raises MultiFailed when they were not done."""
     for index, (operation, answer) in enumerate(zip(operations, answers, strict=True)):
         if isinstance(answer, Exception) and not isinstance(answer, NOT_THE_CAUSE):
             cause = store_error(answer, operation.path)
@@ -148,7 +148,7 @@ class Watched:
         return set(self._children)
 
     def requests(self, relative_zxid: int) -> Iterator[SetWatches]:
-        """What sets all of them again."""
+        """Make the requests that set all of them again."""
         for data in _slices(self._data):
             yield SetWatches(relative_zxid, data, [], [])
         for exist in _slices(self._exist):
