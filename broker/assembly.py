@@ -8,7 +8,7 @@ from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_
 from odradek.broker.cluster.peer import Peer
 from odradek.broker.cluster.topic_creation import TopicCreation
 from odradek.broker.config import BrokerConfig
-from odradek.broker.coordinator_partitions import CoordinatorElections, ReplicatedTopicStorage
+from odradek.broker.coordinator_partitions import CoordinatorElections, PartitionCount, ReplicatedTopicStorage
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
@@ -47,6 +47,8 @@ class Assembly:
     altering: AlterPartitionManager
     markers: TransactionMarkers
     sockets: SocketServer
+    partition_counts: tuple[PartitionCount, ...]
+    """Of the coordinators' topics; to be read before requests are served."""
 
 
 def assemble(
@@ -85,9 +87,11 @@ def assemble(
         replicas, logs, metadata, fetchers, elections, world.clock,
         lambda: identity.least_epoch, logs.checkpoints.read_high_watermarks(),
     )  # fmt: skip
-    groups = _group_coordinator(config, world, replicas, metadata)
+    group_partitions = PartitionCount(CONSUMER_OFFSETS, metadata, config.offsets_topic_num_partitions)
+    transaction_partitions = PartitionCount(TRANSACTION_STATE, metadata, config.transaction_state_log_num_partitions)
+    groups = _group_coordinator(config, world, replicas, group_partitions)
     markers = TransactionMarkers(identity.broker_id, metadata, world.clock, client, tasks, config.request_timeout_ms)
-    transactions = _transaction_coordinator(config, world, replicas, metadata, markers)
+    transactions = _transaction_coordinator(config, world, replicas, transaction_partitions, markers)
     elections.coordinators = {CONSUMER_OFFSETS: groups, TRANSACTION_STATE: transactions}
     creation = TopicCreation(store, metadata, lambda: dynamic.config, world.random)
     services = Services(
@@ -115,7 +119,8 @@ def assemble(
         learn_topic_settings=dynamic.learn,
         auto_create_topic=creation.create,
     )
-    return Assembly(services, client, fetchers, throttling, altering, markers, sockets)
+    counts = (group_partitions, transaction_partitions)
+    return Assembly(services, client, fetchers, throttling, altering, markers, sockets, counts)
 
 
 def make_sockets(config: BrokerConfig, world: World) -> SocketServer:
@@ -173,25 +178,29 @@ def set_rates(throttling: Throttling, config: BrokerConfig) -> None:
 
 
 def _group_coordinator(
-    config: BrokerConfig, world: World, replicas: ReplicaManager, metadata: MetadataCache
+    config: BrokerConfig, world: World, replicas: ReplicaManager, partition_count: PartitionCount
 ) -> GroupCoordinator:
     return GroupCoordinator(
         world.clock,
         world.random,
         ReplicatedTopicStorage(replicas, CONSUMER_OFFSETS, config.offsets_commit_required_acks),
         config,
-        lambda: metadata.partition_count(CONSUMER_OFFSETS) or config.offsets_topic_num_partitions,
+        partition_count,
     )
 
 
 def _transaction_coordinator(
-    config: BrokerConfig, world: World, replicas: ReplicaManager, metadata: MetadataCache, markers: TransactionMarkers
+    config: BrokerConfig,
+    world: World,
+    replicas: ReplicaManager,
+    partition_count: PartitionCount,
+    markers: TransactionMarkers,
 ) -> TransactionCoordinator:
     return TransactionCoordinator(
         world.clock,
         ReplicatedTopicStorage(replicas, TRANSACTION_STATE),
         config,
-        lambda: metadata.partition_count(TRANSACTION_STATE) or config.transaction_state_log_num_partitions,
+        partition_count,
         markers,
     )
 

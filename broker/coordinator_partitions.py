@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.log.log import Origin
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
@@ -19,6 +20,9 @@ from odradek.protocol.primitives import Buffer
 from odradek.world.clock import Clock
 from odradek.world.files import FileRange
 from odradek.world.time_slices import run_in_slices
+from odradek.zk_schema.store import NoNode, Store
+from odradek.zk_schema.znodes.json_data import BadZnode
+from odradek.zk_schema.znodes.topics import TopicAssignment, topic_path
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +49,33 @@ def partition_for(name: str, partition_count: int) -> int:
     the absolute value of the smallest number is 0 (GroupMetadataManager.partitionFor)."""
     value = java_hash(name)
     return (0 if value == -(1 << 31) else abs(value)) % partition_count
+
+
+class PartitionCount:
+    """Number of partitions of a coordinator's topic, which says where everything in it lives and must not change.
+
+    It is read from ZooKeeper when the broker starts, because the broker leads partitions before its metadata has come:
+    to guess by the setting would put a group where nobody looks for it. A topic that did not exist then has as many as
+    the metadata says since, and until it does the setting is what it is created with.
+    """
+
+    def __init__(self, topic: str, metadata: MetadataCache, setting: int) -> None:
+        self._topic, self._metadata, self._setting = topic, metadata, setting
+        self._read = 0
+
+    async def read(self, store: Store) -> None:
+        """Read what is there at the broker's start. Raises StoreError."""
+        try:
+            data, _ = await store.get(topic_path(self._topic))
+            self._read = len(TopicAssignment.decode(self._topic, data).partitions)
+        except NoNode:
+            return
+        except BadZnode as error:
+            log.error("how many partitions %s has cannot be read: %s", self._topic, error)
+
+    def __call__(self) -> int:
+        """Return the number."""
+        return self._read or self._metadata.partition_count(self._topic) or self._setting
 
 
 class TopicStorage(Protocol):

@@ -116,6 +116,8 @@ class BrokerServer:
         services = self._assembly.services
         self._directory_events = DirectoryEvents(store, self._world.clock, identity.broker_id)
         logs.protect_from(self._high_watermark_of)
+        for count in self._assembly.partition_counts:
+            await count.read(store)
         services.groups.start()
         services.transactions.start()
         await self._join(store, identity, endpoints)

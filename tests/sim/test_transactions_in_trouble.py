@@ -327,3 +327,19 @@ def test_a_producer_that_begins_again_uses_up_no_producer_ids() -> None:
         assert another.id == first + 1
 
     with_brokers(1, scenario)
+
+
+def test_a_broker_knows_where_things_live_before_anybody_has_told_it_of_topics() -> None:
+    async def scenario(client: Client) -> None:
+        cluster = client.cluster
+        [broker] = cluster.brokers
+        await Producer(client, "id").begin()
+        names = [f"id-{number}" for number in range(20)]
+        before = [broker.server.services.transactions.partition_for(name) for name in names]
+        await broker.stop()
+        cluster.overrides["transaction.state.log.num.partitions"] = "7"
+        await broker.start()
+        assert not broker.server.services.metadata.topics
+        assert [broker.server.services.transactions.partition_for(name) for name in names] == before
+
+    with_brokers(1, scenario)
