@@ -148,7 +148,7 @@ class ReplicatedTopicStorage:
 
 
 class Replay(Protocol[T]):
-    """What the batches of a partition amount to."""
+    """Result of reading the batches of a partition."""
 
     @property
     def next_offset(self) -> int:
@@ -188,7 +188,7 @@ class OwnedPartitions(Generic[U]):
 
     @property
     def is_loading(self) -> bool:
-        """Whether any partition is still being read."""
+        """True while any partition is being read."""
         return bool(self._loading)
 
     def check(self, partition: int) -> ErrorCode:

@@ -1,4 +1,4 @@
-"""One group that this broker coordinates: carries out what its rules ask for, with timers and the log.
+"""A group that this broker coordinates: carries out what its rules ask for, with timers and the log.
 
 The shell around `GroupStateMachine` and `OffsetTable`. Used on the loop only.
 """
@@ -79,7 +79,7 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorContext:
-    """What all groups of a coordinator share."""
+    """Clock, storage and settings that all groups of a coordinator share."""
 
     clock: Clock
     storage: TopicStorage
@@ -87,7 +87,7 @@ class CoordinatorContext:
 
 
 class Group:
-    """One group. `partition`: the partition of `__consumer_offsets` it lives in."""
+    """A group with its timers and appends. `partition`: the partition of `__consumer_offsets` it lives in."""
 
     def __init__(
         self, metadata: GroupMetadata, offsets: OffsetTable, partition: int, context: CoordinatorContext
@@ -102,7 +102,7 @@ class Group:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who is in it; for reading."""
+        """Members, state and generation, for reading."""
         return self.state_machine.group
 
     def run_effects(self) -> None:

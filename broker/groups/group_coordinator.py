@@ -230,7 +230,7 @@ class GroupCoordinator:
     # transactions
 
     def serves_partition(self, partition: int) -> bool:
-        """Whether the groups of that partition of `__consumer_offsets` are all loaded here."""
+        """Tell whether the groups of that partition of `__consumer_offsets` are all loaded here."""
         return self._active and self._partitions.check(partition) is ErrorCode.NONE
 
     def marker_appended(self, partition: int, producer_id: int, *, committed: bool) -> Callable[[ErrorCode], None]:
@@ -291,7 +291,7 @@ class GroupCoordinator:
     # inside
 
     def check(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """Whether requests for the group can be served here; the empty id is legal where it always was."""
+        """Check that requests for the group can be served here; the empty id is legal where it always was."""
         if len(group_id) > LONGEST_TEXT or not (group_id or may_be_empty):
             return ErrorCode.INVALID_GROUP_ID
         if not self._active:

@@ -53,7 +53,7 @@ NO_LEADER = ""
 
 
 class JoinedMember(NamedTuple):
-    """One member as the leader is told of it: the metadata of the chosen protocol is opaque bytes."""
+    """A member as the leader is told of it: the metadata of the chosen protocol is opaque bytes."""
 
     member_id: str
     instance_id: str | None

@@ -76,7 +76,7 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
 
 @dataclass(slots=True)
 class Member:
-    """One member. A callback that is not None is a request of this member that waits for its answer."""
+    """A member of a group. A callback that is not None is a request of this member that waits for its answer."""
 
     member_id: str
     instance_id: str | None
@@ -93,7 +93,7 @@ class Member:
     """It has not yet been answered a JoinGroup, so its client cannot send heartbeats."""
 
     def metadata(self, protocol: str) -> bytes:
-        """What it said for `protocol`, which it must support."""
+        """Return what it said for `protocol`, which it must support."""
         return next(metadata for name, metadata in self.protocols if name == protocol)
 
     def vote(self, candidates: frozenset[str]) -> str:
@@ -173,7 +173,7 @@ class GroupMetadata:
     def update_member(
         self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        """What a member says of itself when it joins again."""
+        """Take what a member says of itself when it joins again."""
         self._support.subtract({name for name, _ in member.protocols})
         self._support.update({name for name, _ in protocols})
         member.protocols = protocols
@@ -185,7 +185,7 @@ class GroupMetadata:
         return self._static.get(instance_id)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols may join: it shares a type and one protocol with all members."""
+        """Tell whether a member with these protocols may join: it shares a type and one protocol with all members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everyone = len(self.members)
@@ -218,7 +218,7 @@ class GroupMetadata:
         return True
 
     def all_joined(self) -> bool:
-        """Whether nobody has to be waited for."""
+        """Tell whether every member has joined, so that nobody has to be waited for."""
         return not self.pending and all(member.join_callback is not None for member in self.members.values())
 
     def joined_count(self) -> int:
@@ -230,13 +230,13 @@ class GroupMetadata:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def member_list(self) -> tuple[JoinedMember, ...]:
-        """What the leader of this generation is told."""
+        """List the members as the leader of this generation is told of them."""
         assert self.protocol_name is not None, (self.group_id, self.state)
         protocol = self.protocol_name
         return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(protocol)) for m in self.members.values())
 
     def reads(self, topic: str) -> bool:
-        """Whether a member is, or may be, subscribed to the topic."""
+        """Tell whether a member is, or may be, subscribed to the topic."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def refresh_subscribed_topics(self) -> None:

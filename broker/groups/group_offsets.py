@@ -21,7 +21,7 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """One committed position: the offset of the next record to read."""
+    """A committed position: the offset of the next record to read."""
 
     offset: int
     commit_timestamp_ms: int
@@ -32,7 +32,7 @@ class CommittedOffset:
 
 
 class FetchedOffset(NamedTuple):
-    """One partition in OffsetFetch; NO_OFFSET without an error when nothing is committed."""
+    """Answer about a partition in OffsetFetch; NO_OFFSET without an error when nothing is committed."""
 
     offset: int = NO_OFFSET
     leader_epoch: int = NO_EPOCH
@@ -50,16 +50,16 @@ TransactionOffsets = dict[TopicPartition, _Appended]
 
 
 class OffsetTable:
-    """One group's offsets. Pure bookkeeping: the shell appends, and says how it went."""
+    """Offsets of one group. Pure bookkeeping: the shell appends, and says how it went."""
 
     def __init__(self) -> None:
         self._visible: dict[TopicPartition, _Appended] = {}
         self._staged: dict[TopicPartition, set[int]] = {}
         """Sequence numbers of the appends under way; removal of a partition takes its appends out, too."""
         self._open_transactions: dict[int, TransactionOffsets] = {}
-        """What was appended since the producer's last marker, by producer id."""
+        """Commits appended since the producer's last marker, by producer id."""
         self._closed_transactions: list[TransactionOffsets] = []
-        """What stands before a marker that is in the leader's log, but not yet in those of all replicas in sync."""
+        """Commits before a marker that is in the leader's log, but not yet in those of all replicas in sync."""
         self._next_sequence = 0
 
     # commits
@@ -163,7 +163,7 @@ class OffsetTable:
     # reading
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
-        """What the group has committed for the partition."""
+        """Return what the group has committed for the partition."""
         appended = self._visible.get(partition)
         return None if appended is None else appended.committed
 
@@ -181,17 +181,17 @@ class OffsetTable:
         return [(partition, appended.committed) for partition, appended in self._visible.items()]
 
     def is_stable(self, partition: TopicPartition) -> bool:
-        """Whether no commit of the partition is under way or in an open transaction (KIP-447)."""
+        """Tell whether no commit of the partition is under way or in an open transaction (KIP-447)."""
         if partition in self._staged:
             return False
         return all(partition not in transaction for transaction in self._transactions())
 
     def is_staged(self, partition: TopicPartition) -> bool:
-        """Whether a commit of the partition is on its way into the log."""
+        """Tell whether a commit of the partition is on its way into the log."""
         return partition in self._staged
 
     def is_empty(self) -> bool:
-        """Whether nothing is, or may become, visible."""
+        """Tell whether nothing is, or may become, visible."""
         return not (self._visible or self._staged or any(self._transactions()))
 
     # removal

@@ -54,7 +54,7 @@ def batch_of(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> bytearray:
-    """One batch of at least one record, as the leader appends it (`offsets.topic.compression.codec`).
+    """Make one batch of at least one record, as the leader appends it (`offsets.topic.compression.codec`).
 
     With a producer, it is part of that one's transaction; as Kafka writes it, with sequence 0, which means nothing.
     """
@@ -123,7 +123,7 @@ def group_value(group: GroupMetadata, assignment: dict[str, bytes]) -> bytes:
 
 
 def read_key(data: Buffer) -> OffsetKey | GroupKey | None:
-    """What a key names; None for a version that is newer than this program. Raises MalformedMessage."""
+    """Return what a key names; None for a version that is newer than this program. Raises MalformedMessage."""
     version = version_of(data)
     if version <= OFFSET_KEY_VERSION:
         key = decode_versioned(OffsetCommitKey, data)[1]
@@ -180,7 +180,7 @@ RECORDS_PER_STEP = 100
 
 
 class GroupReplay:
-    """What the batches seen so far amount to. `next_offset`: of the first record not seen yet."""
+    """Groups and offsets that the batches seen so far amount to. `next_offset`: of the first record not seen yet."""
 
     def __init__(self, next_offset: int) -> None:
         self.next_offset = next_offset

@@ -40,7 +40,7 @@ LONGEST_TEXT = 8_000
 
 
 class GroupStateMachine:
-    """One group's rules over its `group`."""
+    """Rules of one group, over the facts in `group`."""
 
     def __init__(self, group: GroupMetadata, config: GroupSettings) -> None:
         self.group = group
@@ -100,7 +100,7 @@ class GroupStateMachine:
         return ErrorCode.NONE
 
     def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> ErrorCode:
-        """One entry of LeaveGroup; an instance id without a member id removes that static member (KIP-345)."""
+        """LeaveGroup, for one member; an instance id without a member id removes that static member (KIP-345)."""
         group = self.group
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -114,7 +114,7 @@ class GroupStateMachine:
         return ErrorCode.NONE
 
     def commit(self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool) -> ErrorCode:
-        """Whether a commit is legal now; when it comes from a member, it counts as its heartbeat."""
+        """Check whether a commit is legal now; when it comes from a member, it counts as its heartbeat."""
         check = check_commit_in_transaction if transactional else check_commit
         error = check(self.group, member_id, instance_id, generation)
         if error is ErrorCode.NONE and member_id in self.group.members:
@@ -135,7 +135,7 @@ class GroupStateMachine:
             self._session_expired(member_id, now_ms)
 
     def stored(self, write: Write, error: ErrorCode, now_ms: int) -> None:
-        """The append of a `StoreGroup` effect has ended; `error` is already one for clients (see `append_errors`)."""
+        """The append of a `StoreGroup` effect has ended; `error` is already one for clients (see `group_error`)."""
         if isinstance(write, AssignmentWrite):
             self._rebalance.assignment_stored(write, error, now_ms)
         elif isinstance(write, StaticMemberWrite):
@@ -239,7 +239,7 @@ class GroupStateMachine:
 
 
 def check_join(request: JoinRequest, config: GroupSettings) -> ErrorCode:
-    """What is wrong with a JoinGroup whatever the group is like."""
+    """Return what is wrong with a JoinGroup whatever the group is like."""
     shortest_ms, longest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     if not shortest_ms <= request.session_timeout_ms <= longest_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
@@ -261,7 +261,7 @@ def has_room_for(group: GroupMetadata, member_id: str, group_max_size: int) -> b
 
 
 def check_member(group: GroupMetadata, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Whether they name a member; a static member that another process has replaced is fenced (KIP-345)."""
+    """Check that the ids name a member; a static member that another process has replaced is fenced (KIP-345)."""
     if instance_id is not None:
         current = group.static_member_id(instance_id)
         if current is None:
@@ -272,7 +272,7 @@ def check_member(group: GroupMetadata, member_id: str, instance_id: str | None) 
 
 
 def check_generation(group: GroupMetadata, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """Whether they name a member of the generation in force."""
+    """Check that id and instance name a member of the generation in force."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = check_member(group, member_id, instance_id)

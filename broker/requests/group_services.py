@@ -1,4 +1,4 @@
-"""What the handlers of group requests use of the broker, and the answer that comes later."""
+"""The part of the broker that handlers of group requests use, and the answer that comes later."""
 
 import asyncio
 from collections.abc import Awaitable

@@ -26,7 +26,7 @@ VERSIONS = (0, 9)
 
 NOT_GIVEN = -1
 LAST_TIMESTAMP_MS = 2**63 - 1
-"""What a record of the offset can hold: who asks for a longer life than that gets this one."""
+"""Largest time that a record of the offset can hold: who asks for a longer life than that gets this one."""
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
@@ -90,7 +90,7 @@ def _committed(partition: OffsetCommitRequestPartition, now_ms: int, expire_ms: 
 
 
 def _response(request: OffsetCommitRequest, errors: Errors) -> OffsetCommitResponse:
-    """One entry for each partition asked, in the order asked; those without an error code of their own do not exist."""
+    """Make an entry for each partition asked, in their order; those without an error code of their own do not exist."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

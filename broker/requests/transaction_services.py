@@ -1,4 +1,4 @@
-"""What the handlers of a producer's transaction requests have in common."""
+"""Common parts of the handlers of a producer's transaction requests."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -11,7 +11,7 @@ from odradek.protocol.fields import Message
 M = TypeVar("M", bound=Message)
 
 FIRST_VERSION_WITH_FENCED = 2
-"""Of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn (KIP-588)."""
+"""Version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn that knows PRODUCER_FENCED (KIP-588)."""
 
 
 def known_to(error: ErrorCode, version: int, first_version_with_fenced: int = FIRST_VERSION_WITH_FENCED) -> ErrorCode:

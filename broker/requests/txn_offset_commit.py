@@ -75,7 +75,7 @@ def _commit(
 
 
 def _response(request: TxnOffsetCommitRequest, errors: dict[TopicPartition, ErrorCode]) -> TxnOffsetCommitResponse:
-    """One entry for each partition asked, in the order asked; those without an error code of their own do not exist."""
+    """Make an entry for each partition asked, in their order; those without an error code of their own do not exist."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return TxnOffsetCommitResponse(
         topics=[

@@ -38,7 +38,7 @@ class Written(NamedTuple):
     result: WritableTxnMarkerPartitionResult
     append: AwaitedAppend
     ended: Callable[[ErrorCode], None] | None
-    """What `__consumer_offsets` has to do when the outcome is known."""
+    """To be called with the outcome, of a marker in `__consumer_offsets`."""
 
 
 def handle(broker: Services, request: WriteTxnMarkersRequest, context: RequestContext) -> Outcome:

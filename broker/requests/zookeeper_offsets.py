@@ -7,7 +7,7 @@ from odradek.zk_schema.znodes.json_data import BadZnode
 
 
 def is_znode_name(group_id: str) -> bool:
-    """Whether a group's id can be the name of a znode."""
+    """Tell whether a group's id can be the name of a znode."""
     return group_id not in ("", ".", "..") and "/" not in group_id and "\0" not in group_id
 
 

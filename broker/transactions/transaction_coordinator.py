@@ -42,7 +42,7 @@ APPEND_ERRORS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""What a client is told when an append fails; anything else is UNKNOWN_SERVER_ERROR (TransactionStateManager.scala)."""
+"""Errors of an append and what clients are told; of others UNKNOWN_SERVER_ERROR (TransactionStateManager.scala)."""
 
 Answer = Callable[[ErrorCode], object]
 InitializeAnswer = Callable[[ErrorCode, ProducerIdentity], object]
@@ -115,7 +115,7 @@ class TransactionCoordinator:
         return partition_for(transactional_id, self._partition_count())
 
     def check(self, transactional_id: str) -> ErrorCode:
-        """Whether requests for the id can be served here."""
+        """Check that requests for the id can be served here."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         if not self._active:
@@ -123,7 +123,7 @@ class TransactionCoordinator:
         return self._partitions.check(self.partition_for(transactional_id))
 
     def needs_producer_id(self, transactional_id: str, expected: ProducerIdentity | None) -> bool:
-        """Whether `initialize` needs a producer id that nobody has."""
+        """Tell whether `initialize` needs a producer id that nobody has."""
         transaction = self._transactions.get(transactional_id)
         return transaction is None or transaction.needs_producer_id(expected)
 
@@ -175,7 +175,7 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition, not_in_it: ErrorCode
     ) -> ErrorCode:
-        """Whether the producer may write there now."""
+        """Check that the producer may write there now; `not_in_it` when the partition has not been added."""
         transaction = self._find(transactional_id)
         return transaction if isinstance(transaction, ErrorCode) else transaction.verify(producer, partition, not_in_it)
 
@@ -259,14 +259,14 @@ class TransactionCoordinator:
             pending.done()
 
     def _markers_written(self, transaction: TransactionMetadata) -> None:
-        """Everybody knows: the transaction is over. What stands in the way is tried again for as long as it is ours."""
+        """All partitions have their markers: the transaction is over. Written again while the id lives here."""
         transactional_id = transaction.transactional_id
         if self._transactions.get(transactional_id) is not transaction:
             return
         self._pending_markers.pop(transactional_id, None)
 
         def stored(error: ErrorCode) -> None:
-            if error not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
+            if error is not ErrorCode.NONE and self._transactions.get(transactional_id) is transaction:
                 self._clock.call_later(RETRY_BACKOFF_MS, partial(self._markers_written, transaction))
 
         self._store(transaction, transaction.markers_written(self._clock.now_ms()), stored)

@@ -85,7 +85,7 @@ Marker = tuple[PendingMarkers, TopicPartition]
 
 
 class TransactionMarkers:
-    """What waits for each broker, and what waits until a partition has a leader."""
+    """Sender of markers: to each broker what waits for it, and again what waits for a leader or was not written."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ VERSION = 0
 
 
 def batch_of(transactional_id: str, state: TxnState | None, now_ms: int) -> bytearray:
-    """One record; None is the tombstone that ends the id."""
+    """Make a batch of one record; None is the tombstone that ends the id."""
     value = None if state is None else value_of(state)
     return encode_batch(0, [now_ms], [key_of(transactional_id)], [value])
 
@@ -82,7 +82,7 @@ def read_value(data: Buffer) -> TxnState:
 
 
 class TransactionReplay:
-    """What the batches seen so far amount to. `next_offset`: of the first record not seen yet."""
+    """Transactional ids that the batches seen so far amount to. `next_offset`: of the first record not seen yet."""
 
     def __init__(self, next_offset: int) -> None:
         self.next_offset = next_offset

@@ -1,4 +1,4 @@
-"""One transactional id: what its producer may do now, and what is to be written before it is so.
+"""The rules of a transactional id: what its producer may do now, and what is to be written before it is so.
 
 A request is either refused with an error, or decided by the next `TxnState`, which is written to the log and becomes
 true (`complete`) when every replica in sync has it. Until then the transaction has a pending state, and all
@@ -85,7 +85,7 @@ class TransactionMetadata:
     # begin
 
     def needs_producer_id(self, expected: ProducerIdentity | None) -> bool:
-        """Whether `initialize` would give the producer another id: all epochs of its own are used up."""
+        """Tell whether `initialize` would give the producer another id: all epochs of its own are used up."""
         epoch = self.state.producer.epoch
         return is_exhausted(epoch) and (expected is None or expected.epoch == epoch)
 
@@ -146,7 +146,7 @@ class TransactionMetadata:
         )
 
     def verify(self, producer: ProducerIdentity, partition: TopicPartition, not_in_it: ErrorCode) -> ErrorCode:
-        """Whether the producer may write to the partition now (KIP-890); `not_in_it` when it has not been added.
+        """Check that the producer may write to the partition now (KIP-890); `not_in_it` when it has not been added.
 
         A change that is on its way does not matter: if it is the end, a marker will overtake what is written.
         """
@@ -197,12 +197,12 @@ class TransactionMetadata:
         self.pending = DEAD
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Whether it has been open for longer than its producer asked for."""
+        """Tell whether it has been open for longer than its producer asked for."""
         state = self.state
         return self.pending is None and state.status is ONGOING and state.started_ms + state.timeout_ms < now_ms
 
     def is_forgotten(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether nobody has used the id for so long."""
+        """Tell whether nobody has used the id for so long."""
         state = self.state
         return self.pending is None and state.status in EXPIRABLE and now_ms - state.updated_ms >= expiration_ms
 
@@ -232,5 +232,5 @@ class TransactionMetadata:
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Whether a producer id has no epoch left for its producer; the last one is for fencing."""
+    """Tell whether a producer id has no epoch left for its producer; the last one is for fencing."""
     return epoch >= LARGEST_EPOCH - 1

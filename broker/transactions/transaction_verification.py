@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 VERSION = 4
-"""What is not part of the transaction is INVALID_TXN_STATE."""
+"""A partition that is not part of the transaction is INVALID_TXN_STATE in this version."""
 
 PRODUCER_FIELDS = slice(9, 11)
 """Id and epoch, of the fields of a batch's header."""

@@ -269,12 +269,13 @@ def test_while_it_loads_clients_wait() -> None:
     in_world(scenario)
 
 
-def test_the_end_of_a_transaction_is_written_again_until_it_is() -> None:
+@pytest.mark.parametrize("error", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_the_end_of_a_transaction_is_written_again_until_it_is(error: ErrorCode) -> None:
     async def scenario(world: World) -> None:
         _, producer = world.begin()
         world.add(producer)
         world.end(producer)
-        world.log.error = ErrorCode.NOT_ENOUGH_REPLICAS
+        world.log.error = error
         world.write_markers()
         assert world.state.status is PREPARE_COMMIT
         world.log.error = NONE
