@@ -30,6 +30,7 @@ from odradek.world.background import ThreadBackground
 from odradek.world.children import ProcessChildren
 from odradek.world.clock import LoopClock
 from odradek.world.os_files import OsFiles
+from odradek.world.tasks import Tasks
 
 MEGABYTES, KEYS = 64, 50_000
 RECORDS_PER_BATCH = 100
@@ -98,7 +99,7 @@ async def _measure(directory: Path, megabytes: int, keys: int) -> Compacted:
     done = asyncio.Event()
     compaction = Compaction(
         storage.clock,
-        ProcessChildren(loop),
+        ProcessChildren(Tasks(LoopClock(loop), print)),
         CompactionSettings(),
         lambda: [dirty],
         lambda log: log.log_end_offset,

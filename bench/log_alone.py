@@ -31,6 +31,7 @@ from odradek.world.children import ProcessChildren
 from odradek.world.clock import LoopClock
 from odradek.world.files import FileRange
 from odradek.world.os_files import OsFiles
+from odradek.world.tasks import Tasks
 
 MB = 1_000_000
 PIECE_BYTES = 1 << 20
@@ -198,7 +199,7 @@ async def _open(directory: Path, processes: int) -> tuple[float, int]:
     background, ready = ThreadBackground(loop), asyncio.Event()
     manager = LogManager(
         OsFiles(), LoopClock(loop), background, random.Random(1), [str(directory)], lambda topic: CONFIG,
-        children=ProcessChildren(loop),
+        children=ProcessChildren(Tasks(LoopClock(loop), print)),
     )  # fmt: skip
     began = time.perf_counter()
     manager.open(US, ready.set, recovery_processes=processes)

@@ -66,10 +66,10 @@ def assemble(
     metadata = MetadataCache()
 
     def connect(node: Node, client_id: str) -> Peer:
-        return Peer(world.network, world.clock, node.host, node.port, client_id)
+        return Peer(world.network, world.clock, node.host, node.port, client_id, tasks)
 
     def client(client_id: str) -> BrokerClient:
-        return BrokerClient(world.network, world.clock, metadata, listener, client_id)
+        return BrokerClient(world.network, world.clock, tasks, metadata, listener, client_id)
 
     def broker_epoch() -> int:
         return identity.broker_epoch
@@ -123,10 +123,10 @@ def assemble(
     return Assembly(services, client, fetchers, throttling, altering, markers, sockets, counts)
 
 
-def make_sockets(config: BrokerConfig, world: World) -> SocketServer:
+def make_sockets(config: BrokerConfig, world: World, tasks: Tasks) -> SocketServer:
     """Timers, purgatory and acceptor; `dispatch` is put in when there is somebody to answer."""
     timers = TimingWheel(world.clock)
-    return SocketServer(world.network, world.clock, timers, Purgatory(timers), config)
+    return SocketServer(world.network, world.clock, tasks, timers, Purgatory(timers), config)
 
 
 def dispatcher(services: Services) -> Dispatcher:
@@ -209,7 +209,7 @@ def _controller(
     config: BrokerConfig, world: World, store: Store, identity: Identity, metadata: MetadataCache, tasks: Tasks
 ) -> Controller:
     channels = BrokerChannels(
-        lambda host, port: Peer(world.network, world.clock, host, port, f"controller-{identity.broker_id}"),
+        lambda host, port: Peer(world.network, world.clock, host, port, f"controller-{identity.broker_id}", tasks),
         world.clock,
         config.controller_socket_timeout_ms,
         tasks,

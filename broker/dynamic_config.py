@@ -18,6 +18,7 @@ from odradek.broker.settings.definition import BadValue
 from odradek.broker.settings.layers import KEEP_EVERYTHING, put_instead, readable
 from odradek.broker.settings.topic_config import log_config
 from odradek.world.clock import Clock
+from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.lost_answers import repeated
 from odradek.zk_schema.store import (
     Connected,
@@ -67,6 +68,7 @@ class DynamicConfig:
         broker_id: int,
         store: Store,
         clock: Clock,
+        tasks: Tasks,
         *,
         broker_changed: Callable[[BrokerConfig], object] = lambda config: None,
         topic_changed: Callable[[str], object] = lambda topic: None,
@@ -75,6 +77,7 @@ class DynamicConfig:
         self._broker_id = broker_id
         self._store = store
         self._clock = clock
+        self._tasks = tasks
         self._broker_changed = broker_changed
         self._topic_changed = topic_changed
         self._topics: dict[str, dict[str, str]] = {}
@@ -110,7 +113,7 @@ class DynamicConfig:
         """
         self._store.subscribe(self._on_event)
         await repeated(self._store, self._load)
-        self._task = asyncio.get_running_loop().create_task(self._follow(), name="dynamic config")
+        self._task = self._tasks.spawn("dynamic settings", self._follow, OnDeath.RESTART)
 
     def stop(self) -> None:
         """Follow no more."""
@@ -137,6 +140,10 @@ class DynamicConfig:
             except (ConnectionLost, SessionExpired) as error:
                 self._read_everything = True  # the next Connected begins again
                 log.warning("settings cannot be read: %s", error)
+            except Exception:
+                self._read_everything = True
+                self._due.set()
+                raise
 
     async def _load(self) -> None:
         """Watch for changes first and read second, so that none falls between."""

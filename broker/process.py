@@ -6,7 +6,6 @@ SIGINT shut it down in a controlled way; a second one ends it at once.
 
 import argparse
 import asyncio
-import contextlib
 import gc
 import logging
 import os
@@ -26,9 +25,12 @@ from odradek.world.children import ProcessChildren
 from odradek.world.clock import Clock, LoopClock
 from odradek.world.os_files import OsFiles
 from odradek.world.stderr_log import log_to_stderr
+from odradek.world.tasks import Tasks
 from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import Store, StoreError
+
+log = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_SECONDS = 5e-5
 """Another Python thread (kazoo's) may hold the interpreter no longer than this while the loop wants it."""
@@ -58,11 +60,28 @@ def _fail(error: Exception) -> int:
     return 1
 
 
+class _Signals:
+    """SIGTERM and SIGINT: the first one asks to stop, the second one ends the process."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.asked = asyncio.Event()
+        """To stop: by a signal, or by the broker itself, which cannot go on."""
+        self.on_signal: Callable[[], object] = self.asked.set
+        self._came = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._come)
+
+    def _come(self) -> None:
+        if self._came:
+            os._exit(130)
+        self._came = True
+        self.asked.set()
+        self.on_signal()
+
+
 async def _serve(config: BrokerConfig) -> int:
     loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _stop_or_leave, stop)
+    signals = _Signals(loop)
     clock, background = LoopClock(loop), ThreadBackground(loop, config.background_threads)
     world = World(
         clock=clock,
@@ -76,18 +95,16 @@ async def _serve(config: BrokerConfig) -> int:
         background=background,
         random=random.Random(),
         zookeeper=_zookeeper(clock),
-        children=ProcessChildren(loop),
+        children=ProcessChildren(Tasks(clock, log.critical)),
     )
-    server = BrokerServer(config, world)
+    server = BrokerServer(config, world, on_broken=signals.asked.set)
     try:
-        if not await _has_started(server, stop):
+        if not await _has_started(server, signals):
             await server.abort()
             return 0
         gc.collect()
         gc.freeze()
-        stopping = loop.create_task(stop.wait())
-        broken = loop.create_task(server.broken.wait())
-        await asyncio.wait({stopping, broken}, return_when=asyncio.FIRST_COMPLETED)
+        await signals.asked.wait()
     except (StartFailure, UnusableDirectory, StoreError, OSError) as error:
         await server.abort()
         return _fail(error)
@@ -96,17 +113,20 @@ async def _serve(config: BrokerConfig) -> int:
     return 1 if server.broken.is_set() else 0
 
 
-async def _has_started(server: BrokerServer, stop: asyncio.Event) -> bool:
+async def _has_started(server: BrokerServer, signals: _Signals) -> bool:
     """False when it was told to stop before that: nobody waits for a ZooKeeper that is away. Raises what start does."""
-    starting, stopping = asyncio.ensure_future(server.start()), asyncio.ensure_future(stop.wait())
-    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not starting.done():
-        starting.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await starting
+    here = asyncio.current_task()
+    assert here is not None
+    signals.on_signal = here.cancel
+    try:
+        await server.start()
+    except asyncio.CancelledError:
+        if not signals.asked.is_set():
+            raise
+        here.uncancel()
         return False
-    starting.result()
+    finally:
+        signals.on_signal = signals.asked.set
     return True
 
 
@@ -115,9 +135,3 @@ def _zookeeper(clock: Clock) -> Callable[[BrokerConfig], Store]:
         return KazooStore(config.zookeeper_connect, clock, session_timeout_ms=config.zookeeper_session_timeout_ms)
 
     return client
-
-
-def _stop_or_leave(stop: asyncio.Event) -> None:
-    if stop.is_set():
-        os._exit(130)
-    stop.set()

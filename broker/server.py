@@ -62,15 +62,18 @@ def compaction_settings(config: BrokerConfig) -> CompactionSettings:
 
 
 class BrokerServer:
-    """`start`, then `stop`; `abort` after a `start` that failed. `broken` is set when it cannot go on by itself."""
+    """One broker: `start`, then `stop`; `abort` after a `start` that failed."""
 
-    def __init__(self, config: BrokerConfig, world: World) -> None:
+    def __init__(self, config: BrokerConfig, world: World, on_broken: Callable[[], object] = lambda: None) -> None:
+        """`on_broken` is called when it cannot go on by itself and is to be stopped."""
         self.config, self._world = config, world
         self.broken = asyncio.Event()
+        """Set when it cannot go on by itself."""
+        self._on_broken = on_broken
         self.tasks = Tasks(world.clock, self._break)
         """All tasks of this broker."""
         self._live = LiveSettings()
-        self._sockets: SocketServer = make_sockets(config, world)
+        self._sockets: SocketServer = make_sockets(config, world, self.tasks)
         self._live.register("sockets", self._sockets.configure)
         self._store: Store | None = None
         self._logs: LogManager | None = None
@@ -106,6 +109,7 @@ class BrokerServer:
             identity.broker_id,
             store,
             self._world.clock,
+            self.tasks,
             broker_changed=self._settings_changed,
             topic_changed=self._topic_changed,
         )
@@ -114,7 +118,7 @@ class BrokerServer:
         self._assembly = assemble(self._dynamic, self._world, store, identity, logs, self._sockets, self.tasks)
         self._register_appliers(self._assembly)
         services = self._assembly.services
-        self._directory_events = DirectoryEvents(store, self._world.clock, identity.broker_id)
+        self._directory_events = DirectoryEvents(store, self._world.clock, self.tasks, identity.broker_id)
         logs.protect_from(self._high_watermark_of)
         for count in self._assembly.partition_counts:
             await count.read(store)
@@ -224,7 +228,9 @@ class BrokerServer:
         assert self._assembly is not None
         registration = BrokerRegistration(identity.broker_id, tuple(endpoints), rack=self.config.broker_rack)
         registrar = Registrar(store, self._world.clock, registration)
-        self._lifecycle = BrokerLifecycle(store, identity, self._assembly.services.control, registrar, self._break)
+        self._lifecycle = BrokerLifecycle(
+            store, self.tasks, identity, self._assembly.services.control, registrar, self._break
+        )
         assert self._logs is not None
         torn = [(one.topic, one.partition) for one in self._logs.all_logs() if one.clean_end_offset < 0]
         clock, timeout_ms = self._world.clock, self.config.zookeeper_session_timeout_ms
@@ -300,6 +306,7 @@ class BrokerServer:
     def _break(self, reason: object) -> None:
         log.critical("%s: stopping", reason)
         self.broken.set()
+        self._on_broken()
 
     # ---- stop
 
@@ -316,11 +323,6 @@ class BrokerServer:
         """Everything that was started, ended; harmless at any point of a start that failed."""
         for timer in self._timers.values():
             timer.cancel()
-        self.tasks.close()
-        if self._dynamic is not None:
-            self._dynamic.stop()
-        if self._directory_events is not None:
-            self._directory_events.stop()
         if self._lifecycle is not None:
             self._lifecycle.leave()
         self._sockets.stop_listening()
@@ -333,6 +335,7 @@ class BrokerServer:
             self._assembly.services.verification.close()
             self._assembly.services.producer_ids.close()
             await self._assembly.services.controller.stop()
+        self.tasks.close()
         self._sockets.close()
         if self._logs is not None and self._assembly is not None:
             self._checkpoint_watermarks()

@@ -12,6 +12,7 @@ from odradek.broker.cluster.peer import BrokerUnreachable, Peer
 from odradek.protocol.fields import Message
 from odradek.world.clock import Clock
 from odradek.world.network import Network
+from odradek.world.tasks import Tasks
 
 
 class BrokerClient:
@@ -22,9 +23,11 @@ class BrokerClient:
     there, or the request was given up. Whether the request was carried out is unknown then.
     """
 
-    def __init__(self, network: Network, clock: Clock, metadata: MetadataCache, listener: str, client_id: str) -> None:
+    def __init__(
+        self, network: Network, clock: Clock, tasks: Tasks, metadata: MetadataCache, listener: str, client_id: str
+    ) -> None:
         """`listener`: inter.broker.listener.name. `client_id` is what the other brokers see."""
-        self._network, self._clock, self._metadata = network, clock, metadata
+        self._network, self._clock, self._tasks, self._metadata = network, clock, tasks, metadata
         self._listener, self._client_id = listener, client_id
         self._brokers: dict[int, Peer] = {}
         self._controller: tuple[int, Peer] | None = None
@@ -61,7 +64,7 @@ class BrokerClient:
         node = self._metadata.node(broker_id, self._listener)
         if node is None:
             raise BrokerUnreachable(f"{what} has no address at listener {self._listener}")
-        return Peer(self._network, self._clock, node.host, node.port, self._client_id)
+        return Peer(self._network, self._clock, node.host, node.port, self._client_id, self._tasks)
 
     def _depose(self) -> None:
         former, self._controller = self._controller, None

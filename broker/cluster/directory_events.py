@@ -9,6 +9,7 @@ import asyncio
 import logging
 
 from odradek.world.clock import Clock, sleep
+from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.store import NotAuthorized, Store, StoreError
 from odradek.zk_schema.znodes.notifications import LOG_DIR_EVENT_PREFIX, encode_log_dir_event
 
@@ -18,36 +19,33 @@ RETRY_MS = 500.0
 
 
 class DirectoryEvents:
-    """One event says that something has changed; several at once are as good as one."""
+    """Tells of changes in the log directories; several at once are told as one."""
 
-    def __init__(self, store: Store, clock: Clock, broker_id: int) -> None:
-        self._store, self._clock, self._broker_id = store, clock, broker_id
-        self._untold = False
+    def __init__(self, store: Store, clock: Clock, tasks: Tasks, broker_id: int) -> None:
+        self._store, self._clock, self._tasks, self._broker_id = store, clock, tasks, broker_id
+        self._changes = self._told = 0
+        """How many changes there have been, and how many of them are told."""
         self._task: asyncio.Task[None] | None = None
 
     def changed(self) -> None:
-        """One of our directories has. May be called from anywhere on the loop."""
-        self._untold = True
+        """Tell of a change, as soon as ZooKeeper can be reached. May be called from anywhere on the loop."""
+        self._changes += 1
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._tell(), name="log-directory-events")
-
-    def stop(self) -> None:
-        """Harmless twice."""
-        if self._task is not None:
-            self._task.cancel()
+            self._task = self._tasks.spawn("log directory events", self._tell, OnDeath.RESTART)
 
     async def _tell(self) -> None:
-        while self._untold:
-            self._untold = False
+        while self._told < self._changes:
+            changes = self._changes
             try:
                 await self._store.until_connected()
                 event = encode_log_dir_event(self._broker_id)
                 path = await self._store.create(LOG_DIR_EVENT_PREFIX, event, sequential=True, parents=True)
             except NotAuthorized as error:
+                self._told = changes
                 log.error("the controller cannot be asked to look at our log directories: %s", error)
             except StoreError as error:
                 log.warning("the controller does not look at our log directories yet: %s", error)
-                self._untold = True
                 await sleep(self._clock, RETRY_MS)
             else:
+                self._told = changes
                 log.info("asked the controller to look at our log directories: %s", path)

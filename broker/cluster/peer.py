@@ -8,17 +8,19 @@ A large answer is received straight into a buffer of its own, which the message'
 """
 
 import asyncio
+import logging
 from collections import deque
 from functools import partial
 from struct import Struct
 
 from odradek.broker.network.boundary import Boundary, FrameSizeError
-from odradek.broker.network.output import Output
+from odradek.broker.network.buffers import Output
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import RequestHeader, decode_correlation_id, decode_response, encode_request
 from odradek.world.clock import Clock
 from odradek.world.network import Endpoint, Network
+from odradek.world.tasks import OnDeath, Tasks
 
 SIZE = Struct(">i")
 SIZE_BYTES = 4
@@ -29,6 +31,9 @@ RESPONSE_BYTES_MAX = 128 * 1024 * 1024
 REQUESTS_MAX = 1000
 """Requests that may be under way or wait for the connection at once; more are refused."""
 CORRELATION_IDS = 1 << 31
+
+
+log = logging.getLogger(__name__)
 
 
 class BrokerUnreachable(OSError):  # noqa: N818 - the state of a broker, as its users put it
@@ -150,10 +155,14 @@ class _Link:
 class Peer:
     """Requests to one address. Everything on the loop."""
 
-    def __init__(self, network: Network, clock: Clock, host: str, port: int, client_id: str) -> None:
+    def __init__(
+        self, network: Network, clock: Clock, host: str, port: int, client_id: str, tasks: Tasks | None = None
+    ) -> None:
+        """`tasks` are those of the broker that asks; whoever is none has none."""
         self.client_id = client_id
         self._network = network
         self._clock = clock
+        self._tasks = tasks or Tasks(clock, log.error)
         self.host = host
         self.port = port
         self._link: _Link | None = None
@@ -178,8 +187,7 @@ class Peer:
         under_way = len(self._unsent) + (len(self._link.sent) if self._link else 0)
         if self._closed or under_way >= REQUESTS_MAX:
             raise self._unreachable("closed here" if self._closed else f"{under_way} requests wait already")
-        loop = asyncio.get_running_loop()
-        request = _Request(message, version, loop.create_future())
+        request = _Request(message, version, asyncio.get_running_loop().create_future())
         timer = self._clock.call_later(timeout_ms, partial(self._give_up, request, timeout_ms))
         try:
             if self._link is not None:
@@ -187,7 +195,7 @@ class Peer:
             else:
                 self._unsent.append(request)
                 if self._connecting is None:
-                    self._connecting = loop.create_task(self._connect())
+                    self._connecting = self._tasks.spawn(f"connect to {self}", self._connect, OnDeath.REPORT)
             return await request.answer
         finally:
             timer.cancel()

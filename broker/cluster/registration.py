@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from odradek.broker.cluster.identity import Identity
 from odradek.broker.replication.controller_requests import ControllerRequests
+from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.store import Connected, Expired, Store, StoreEvent, Suspended
 
@@ -22,15 +23,16 @@ class BrokerLifecycle:
     def __init__(
         self,
         store: Store,
+        tasks: Tasks,
         identity: Identity,
         control: ControllerRequests,
         registrar: Registrar,
         lost: Callable[[BrokerIdInUse], object],
     ) -> None:
-        self._store, self._identity, self._control = store, identity, control
+        self._store, self._tasks, self._identity, self._control = store, tasks, identity, control
         self._registrar, self._lost = registrar, lost
         self._session_id = 0
-        self._joining: asyncio.Task[None] | None = None
+        self._rejoining: asyncio.Task[None] | None = None
         self._left = False
 
     async def join(self) -> None:
@@ -38,16 +40,11 @@ class BrokerLifecycle:
         await self._register()
         self._store.subscribe(self._on_event)
 
-    async def rejoined(self) -> None:
-        """Return when the broker is registered in the present session."""
-        if self._joining is not None:
-            await asyncio.shield(self._joining)
-
     def leave(self) -> None:
         """Do not register again: the broker is stopping."""
         self._left = True
-        if self._joining is not None:
-            self._joining.cancel()
+        if self._rejoining is not None:
+            self._rejoining.cancel()
 
     async def _register(self) -> None:
         while self._session_id == 0 or self._session_id != self._store.session_id:
@@ -68,8 +65,8 @@ class BrokerLifecycle:
         elif isinstance(event, Connected):
             if event.session_id == self._session_id:
                 log.warning("ZooKeeper is back, in the same session")
-            elif self._joining is None or self._joining.done():
-                self._joining = asyncio.get_running_loop().create_task(self._rejoin(), name="rejoin")
+            elif self._rejoining is None or self._rejoining.done():
+                self._rejoining = self._tasks.spawn("register again", self._rejoin, OnDeath.RESTART)
 
     async def _rejoin(self) -> None:
         try:

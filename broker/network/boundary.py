@@ -14,10 +14,13 @@ import logging
 from collections.abc import Callable
 from types import TracebackType
 
-from odradek.broker.requests.dispatch import UnsupportedRequestError
 from odradek.protocol.errors import MalformedMessage
 
 logger = logging.getLogger(__name__)
+
+
+class UnsupportedRequestError(Exception):
+    """An API or a version that is not served. As in Kafka the only answer is to close the connection."""
 
 
 class FrameSizeError(Exception):

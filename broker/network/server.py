@@ -1,20 +1,20 @@
 """All listeners and connections of one broker: who is let in, and what is shared."""
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
+from odradek.broker.network.answers import Answer, Client
+from odradek.broker.network.buffers import ReceiveBuffer
 from odradek.broker.network.connection import Connection, Dispatch
 from odradek.broker.network.limits import BUFFER_REVIEW_MS, RECEIVE_BUFFER_BYTES
-from odradek.broker.network.receive_buffer import ReceiveBuffer
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
-from odradek.broker.requests.dispatch import Answer, Client
 from odradek.broker.settings.network_settings import ConnectionSettings
 from odradek.world.clock import Clock
 from odradek.world.network import Endpoint, Listener, Network
+from odradek.world.tasks import OnDeath, Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +32,7 @@ class SocketServer:
         self,
         network: Network,
         clock: Clock,
+        tasks: Tasks,
         timers: TimingWheel,
         purgatory: Purgatory,
         settings: ConnectionSettings,
@@ -48,7 +49,7 @@ class SocketServer:
         self._by_address: Counter[str] = Counter()
         self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._with_own_buffer: set[Connection] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = tasks
         self._serving = False
         self._accepted_in_second: Counter[str] = Counter()
         """Connections that came in within the present second, by listener."""
@@ -85,10 +86,8 @@ class SocketServer:
         self._listeners.clear()
 
     def close(self) -> None:
-        """Stop listening, cancel unfinished requests that run as tasks, close all connections."""
+        """Stop listening, close all connections. Unfinished requests that run as tasks are their owner's to end."""
         self.stop_listening()
-        for task in self._tasks:
-            task.cancel()
         for connection in list(self._connections):
             connection.close()
 
@@ -150,9 +149,7 @@ class SocketServer:
     # what connections ask for
 
     def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn("request", lambda: coroutine, OnDeath.REPORT)
 
     def connection_closed(self, connection: Connection) -> None:
         del self._connections[connection]

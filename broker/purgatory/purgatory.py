@@ -6,11 +6,14 @@ They are queued too while touches are held, which whoever does several things in
 once for all of them.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
 from odradek.broker.purgatory.timing_wheel import TimingWheel, WheelTimer
+
+log = logging.getLogger(__name__)
 
 
 class DelayedOperation(Protocol):
@@ -153,8 +156,8 @@ class Purgatory:
     def _take_up_touches(self) -> None:
         """Try what waits for the touched keys, and for the keys that are touched meanwhile.
 
-        An operation that raises is a bug of ours: it is dropped, and the exception goes to whoever touched; touches
-        that were still queued then are taken up at the next one.
+        An operation that raises is a bug of ours: it is logged and dropped, and whoever touched, another connection
+        perhaps, is none the wiser.
         """
         self._busy = True
         try:
@@ -166,12 +169,13 @@ class Purgatory:
             self._busy = False
 
     def _try(self, watch: _Watch) -> None:
-        finished = True
         try:
             finished = watch.operation.try_complete()
-        finally:
-            if finished:
-                self._remove(watch)
+        except Exception as error:
+            log.error("a delayed operation is dropped: %s", watch.operation, exc_info=error)
+            finished = True
+        if finished:
+            self._remove(watch)
 
     def _expire(self, watch: _Watch) -> None:
         """The deadline, called by the wheel."""
@@ -180,6 +184,8 @@ class Purgatory:
         self._busy = True
         try:
             watch.operation.expire()
+        except Exception as error:
+            log.error("a delayed operation ended badly: %s", watch.operation, exc_info=error)
         finally:
             self._busy = False
         if self._touched:

@@ -10,6 +10,8 @@ from struct import Struct
 from types import ModuleType
 from typing import Any
 
+from odradek.broker.network.answers import Answer, Client
+from odradek.broker.network.boundary import UnsupportedRequestError
 from odradek.broker.requests import api_versions
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Silent
 from odradek.protocol.codec import Encoder, decoder, encoder
@@ -28,24 +30,6 @@ FLEXIBLE_RESPONSE_HEADER = Struct(">iix")
 """Version 1: no tagged fields."""
 ROUTES_MAX = 1 << 12
 """Above what Kafka has of keys times versions: only what the registry serves gets a route."""
-
-
-class UnsupportedRequestError(Exception):
-    """An API or a version that is not served. As in Kafka the only answer is to close the connection."""
-
-
-class Client:
-    """One connection, as the dispatcher sees it."""
-
-    __slots__ = ("contexts", "identity", "listener", "peer")
-
-    def __init__(self, peer: str, listener: str) -> None:
-        self.peer = peer
-        self.listener = listener
-        self.identity = b""
-        """The client id of the last request, with its length in front, as it came."""
-        self.contexts: dict[int, RequestContext] = {}
-        """Contexts of that client id by version."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,10 +68,6 @@ class Deferred:
     def answer(self, response: Message) -> list[Part]:
         """The frame of the response."""
         return self._route.answer(self._correlation_id, response)
-
-
-Answer = list[Part] | Deferred | None
-"""A frame to send, something that is not that simple, or nothing to send."""
 
 
 class Dispatcher:

@@ -1,113 +1,36 @@
-"""Which module answers which API: the only list of them. One line per request that is served.
+"""Which module answers which API: the files of this folder are the list.
 
-What such a module consists of: odradek.broker.requests.modules.
+A module that answers an API has
+
+- `REQUEST`, the class of its request,
+- `VERSIONS`, the lowest and the highest version that it really serves, which is what ApiVersions advertises,
+- `handle(broker, request, context) -> Outcome`.
+
+What has no `REQUEST` helps the others.
 """
 
-from collections.abc import Sequence
+import importlib
+import pkgutil
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 
-from odradek.broker.requests import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    allocate_producer_ids,
-    alter_configs,
-    alter_partition,
-    alter_partition_reassignments,
-    alter_replica_log_dirs,
-    api_versions,
-    controlled_shutdown,
-    create_acls,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_transactions,
-    elect_leaders,
-    end_txn,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leader_and_isr,
-    leave_group,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    stop_replica,
-    sync_group,
-    txn_offset_commit,
-    update_metadata,
-    write_txn_markers,
-)
-from odradek.broker.requests.modules import by_key, served_versions
+from odradek.broker import requests
 
-MODULES: Sequence[ModuleType] = (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    allocate_producer_ids,
-    alter_configs,
-    alter_partition,
-    alter_partition_reassignments,
-    alter_replica_log_dirs,
-    api_versions,
-    controlled_shutdown,
-    create_acls,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_transactions,
-    elect_leaders,
-    end_txn,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leader_and_isr,
-    leave_group,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    stop_replica,
-    sync_group,
-    txn_offset_commit,
-    update_metadata,
-    write_txn_markers,
-)
 
-HANDLERS = by_key(MODULES)
+def by_key(modules: Sequence[ModuleType]) -> dict[int, ModuleType]:
+    """The modules by API key."""
+    table = {module.REQUEST.API_KEY: module for module in modules}
+    assert len(table) == len(modules), "two modules serve one API"
+    return table
+
+
+def served_versions(modules: Mapping[int, ModuleType]) -> dict[int, tuple[int, int]]:
+    """What ApiVersions advertises: API key to lowest and highest version, in the order of the keys."""
+    return {key: modules[key].VERSIONS for key in sorted(modules)}
+
+
+_files = [
+    importlib.import_module(f"{requests.__name__}.{file.name}") for file in pkgutil.iter_modules(requests.__path__)
+]
+HANDLERS = by_key([module for module in _files if hasattr(module, "REQUEST")])
 SERVED = served_versions(HANDLERS)

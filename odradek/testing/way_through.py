@@ -1,6 +1,7 @@
 """Which files a request passes, and a decision: the three ways of docs/architecture.md, traced through real brokers.
 
-    python -m odradek.testing.way_through
+    python -m odradek.testing.way_through            # print them
+    python -m odradek.testing.way_through --write    # write them into docs/architecture.md
 
 A cluster inside this process is made warm (connections, codecs, sessions); then every line is noted that runs while one
 Produce with acks=all is replicated and answered, while one Fetch is answered, and from the end of a broker's session
@@ -12,11 +13,12 @@ must read there to understand the way. Files that answer in passing are shown, a
 (protocol/), the znodes (zk_schema/) and the outside (odradek/world/), on which each way stands.
 """
 
+import ast
 import asyncio
 import os
 import struct
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -25,6 +27,7 @@ from odradek.protocol.fields import Message
 from odradek.protocol.headers import RequestHeader, decode_response, encode_request
 from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.log_storage import make_batch
@@ -32,6 +35,7 @@ from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.network import Endpoint
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
+PAGE = os.path.join(ROOT, "docs", "architecture.md")
 COUNTED = ("broker/", "controller/")
 """Folders of which a file may be a hop."""
 TRACED = (*COUNTED, "protocol/", "zk_schema/", "odradek/world/")
@@ -73,11 +77,16 @@ Way = dict[str, Stop]
 
 
 class Trace:
-    """Notes the lines that run inside its `with`, on this thread."""
+    """Notes the lines that run inside its `with`, on this thread.
 
-    def __init__(self) -> None:
+    `hands_over`: a call after which others do the rest. What its task does from then on is not on the way.
+    """
+
+    def __init__(self, hands_over: Callable[[FrameType], bool] = lambda frame: False) -> None:
         self.way: Way = {}
         self._files: dict[str, str] = {}
+        self._hands_over = hands_over
+        self._done: set[asyncio.Task[Any] | None] = set()
 
     def __enter__(self) -> None:
         sys.settrace(self._call)
@@ -91,7 +100,7 @@ class Trace:
             file = os.path.relpath(os.path.realpath(path), ROOT)
             self._files[path] = DOUBLES.get(os.path.basename(file), file)
         file = self._files[path]
-        if not file.startswith(TRACED):
+        if not file.startswith(TRACED) or (self._done and asyncio.current_task() in self._done):
             return None
         stop = self.way.setdefault(file, Stop(file))
         stop.functions[frame.f_code.co_qualname.partition(".<locals>")[0]] = None
@@ -100,6 +109,8 @@ class Trace:
         def line(frame: FrameType, event: str, _: object) -> Any:
             if event == "line":
                 note(frame.f_lineno)
+            elif event == "return" and self._hands_over(frame):
+                self._done.add(asyncio.current_task())
             return line
 
         return line
@@ -198,6 +209,11 @@ async def fetch(clock: VirtualClock) -> Way:
         return trace.way
 
 
+def tells_the_leader(frame: FrameType) -> bool:
+    """The controller has put a LeaderAndIsr into a broker's queue."""
+    return frame.f_code.co_name == "send" and isinstance(frame.f_locals.get("message"), LeaderAndIsrRequest)
+
+
 async def death(clock: VirtualClock) -> Way:
     """From the end of a leader's session until another broker leads, and takes a Produce."""
     async with EmbeddedCluster(clock, brokers=3) as cluster:
@@ -210,7 +226,7 @@ async def death(clock: VirtualClock) -> Way:
         leader.kill()
         await asyncio.sleep(SETTLED_SECONDS)
         partition = follower.server.services.replicas.partitions[(TOPIC, 0)]
-        trace = Trace()
+        trace = Trace(tells_the_leader)
         with trace:
             cluster.zookeeper.expire_session(session_id)
             await until(lambda: partition.is_leader)
@@ -239,6 +255,61 @@ def lines_of(file: str) -> int:
         return sum(1 for _ in text)
 
 
+def purpose_of(file: str) -> str:
+    """The first sentence of a module's docstring, on one line."""
+    with open(os.path.join(ROOT, file), encoding="utf-8") as text:
+        docstring = ast.get_docstring(ast.parse(text.read())) or ""
+    paragraph = " ".join(docstring.split("\n\n")[0].split())
+    return paragraph.partition(". ")[0].rstrip(".:")
+
+
+def shortened(functions: Iterable[str]) -> str:
+    """Names of functions, a class named once for those of its methods that follow one another."""
+    words, owner = [], ""
+    for function in functions:
+        of, _, name = function.rpartition(".")
+        words.append(f"`{name if of == owner and of else function}`")
+        owner = of
+    return ", ".join(words)
+
+
+def render(name: str) -> str:
+    """One way as docs/architecture.md shows it: a table of its hops, then the files that answer in passing."""
+    way = trace_way(name)
+    rows = [
+        f"| {number} | [{stop.file}](../{stop.file}) | {purpose_of(stop.file)} | {shortened(stop.functions)} |"
+        for number, stop in enumerate(hops(way), start=1)
+    ]
+    passing = sorted(stop.file for stop in way.values() if not stop.is_hop)
+    return "\n".join(
+        [
+            "| | file | what it is | what runs, in order |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+            f"In passing: {', '.join(f'`{file}`' for file in passing)}.",
+        ]
+    )
+
+
+def with_ways(page: str, ways: Mapping[str, str]) -> str:
+    """The page with each way between its two marks."""
+    for name, text in ways.items():
+        begin, end = (f"<!-- {name}: {mark} -->" for mark in ("begin", "end"))
+        head, _, rest = page.partition(begin)
+        _, _, tail = rest.partition(end)
+        page = f"{head}{begin}\n{text}\n{end}{tail}"
+    return page
+
+
+def write() -> None:
+    """Bring docs/architecture.md up to date."""
+    with open(PAGE, encoding="utf-8") as file:
+        page = file.read()
+    with open(PAGE, "w", encoding="utf-8") as file:
+        file.write(with_ways(page, {name: render(name) for name in WAYS}))
+
+
 def report() -> None:
     """Print each way: its hops with the functions that run, then the files that only answer in passing."""
     for name in WAYS:
@@ -250,4 +321,4 @@ def report() -> None:
 
 
 if __name__ == "__main__":
-    report()
+    write() if sys.argv[1:] == ["--write"] else report()

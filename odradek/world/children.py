@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
+from odradek.world.tasks import OnDeath, Tasks
+
 log = logging.getLogger(__name__)
 
 LONGEST_LINE_BYTES = 16 * 1024 * 1024
@@ -39,23 +41,22 @@ class Children(Protocol):
 
 
 class ProcessChildren:
-    """Real processes of this Python, watched by one asyncio loop."""
+    """Real processes of this Python, each watched by a task."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
 
     def run(
         self, module: str, request: bytes, heard: Heard, ended: Ended, *, bytes_per_second: float = float("inf")
     ) -> Child:
         child = _Process(heard, ended)
         arguments = ("-m", module, str(os.getpid()), repr(bytes_per_second))
-        child.task = self._loop.create_task(child.run(arguments, request), name=module)
+        self._tasks.spawn(f"python -m {module}", lambda: child.run(arguments, request), OnDeath.REPORT)
         return child
 
 
 class _Process:
     def __init__(self, heard: Heard, ended: Ended) -> None:
-        self.task: asyncio.Task[None] | None = None
         self._heard, self._ended = heard, ended
         self._process: asyncio.subprocess.Process | None = None
         self._killed = False
@@ -68,7 +69,7 @@ class _Process:
             log.error("python %s cannot be run: %s", " ".join(arguments), error)
         finally:
             self.kill()
-        self._ended(well)
+            self._ended(well)
 
     async def _run(self, arguments: tuple[str, ...], request: bytes) -> bool:
         pipe = asyncio.subprocess.PIPE

@@ -13,8 +13,8 @@ from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.requests import api_versions
 from odradek.broker.requests.dispatch import Dispatcher
-from odradek.broker.requests.modules import by_key, served_versions
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Silent, Wait
+from odradek.broker.requests.registry import by_key, served_versions
 from odradek.broker.settings.network_settings import ConnectionSettings
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import RequestHeader, decode_response, encode_request
@@ -25,6 +25,7 @@ from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.world.clock import Clock
 from odradek.world.network import Endpoint, Network
+from odradek.world.tasks import Tasks
 
 Handler = Callable[[Any, Any, RequestContext], Outcome]
 
@@ -209,12 +210,15 @@ class Harness:
     def __init__(self, clock: Clock, limits: ConnectionSettings, network: Network | None = None) -> None:
         self.clock = clock
         self.network = VirtualNetwork(clock, seed=1)
+        self.tasks = Tasks(clock, print)
         self.timers = TimingWheel(clock)
         self.purgatory = Purgatory(self.timers)
         self.handlers = Handlers()
         modules = self.handlers.modules()
         dispatcher = Dispatcher(SimpleNamespace(served=served_versions(modules)), modules)
-        self.server = SocketServer(network or self.network.host("broker"), clock, self.timers, self.purgatory, limits)
+        self.server = SocketServer(
+            network or self.network.host("broker"), clock, self.tasks, self.timers, self.purgatory, limits
+        )
         self.port = self.server.listen("PLAINTEXT", "127.0.0.1", 0)
         self.server.serve(dispatcher.dispatch)
 

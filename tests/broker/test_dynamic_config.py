@@ -8,6 +8,7 @@ from odradek.broker.dynamic_config import DynamicConfig, change_entity, stored_s
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.world.tasks import Tasks
 from odradek.zk_schema.znodes.configs import topic_config_path
 from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS, CONFIG_CHANGE_PREFIX, CONFIG_CHANGES_PATH
 
@@ -31,6 +32,7 @@ class Cluster:
             BROKER_ID,
             self.store,
             clock,
+            Tasks(clock, print),
             broker_changed=self.brokers.append,
             topic_changed=self.topics.append,
         )

@@ -6,7 +6,7 @@ from odradek.testing.way_through import WAYS, hops, trace_way
 
 ENDS = {
     "produce": ("broker/network/connection.py", "broker/requests/produce.py", "broker/log/segment.py"),
-    "fetch": ("broker/network/connection.py", "broker/requests/fetch.py", "broker/network/output.py"),
+    "fetch": ("broker/network/connection.py", "broker/requests/fetch.py", "broker/replication/partition.py"),
     "death": ("controller/controller.py", "broker/requests/leader_and_isr.py", "broker/replication/partition.py"),
 }
 

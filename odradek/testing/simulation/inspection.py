@@ -40,7 +40,7 @@ def records_of(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 class Inspection:
-    """One leader for each epoch, watermarks that only rise, and committed records that never change."""
+    """One leader for each epoch, watermarks that only rise, committed records that never change, tasks that live."""
 
     def __init__(self, cluster: EmbeddedCluster, history: History, topic: str) -> None:
         self._cluster, self._history, self.topic = cluster, history, topic
@@ -54,6 +54,8 @@ class Inspection:
         """Look at everything that runs."""
         for broker in self._cluster.brokers:
             if broker.running:
+                for name in broker.server.tasks.deaths:
+                    self._history.violated(f"{broker.host}: task {name} has died")
                 self._look_at_controller(broker)
                 for partition in list(broker.server.services.replicas.partitions.values()):
                     if partition.is_leader:

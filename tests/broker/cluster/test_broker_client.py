@@ -30,7 +30,7 @@ def tell(metadata: MetadataCache, brokers: dict[int, tuple[str, int]], controlle
 
 
 def client_of(harness: Any, metadata: MetadataCache) -> BrokerClient:
-    return BrokerClient(harness.network.host("client"), harness.clock, metadata, LISTENER, "me")
+    return BrokerClient(harness.network.host("client"), harness.clock, harness.tasks, metadata, LISTENER, "me")
 
 
 def beat(number: int, group_id: str = "") -> HeartbeatRequest:

@@ -22,6 +22,7 @@ from odradek.world.background import ThreadBackground
 from odradek.world.children import ProcessChildren
 from odradek.world.clock import LoopClock
 from odradek.world.os_files import OsFiles
+from odradek.world.tasks import Tasks
 
 CONFIG = LogConfig(
     segment_bytes=20_000, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0, file_delete_delay_ms=0
@@ -50,7 +51,7 @@ def compaction(log: Log, cleaned: Callable[[], object]) -> Compaction:
     loop = asyncio.get_running_loop()
     return Compaction(
         log.storage.clock,
-        ProcessChildren(loop),
+        ProcessChildren(Tasks(LoopClock(loop), print)),
         CompactionSettings(),
         lambda: [log],
         lambda log: log.log_end_offset,

@@ -24,6 +24,7 @@ from odradek.world.background import InlineBackground, ThreadBackground
 from odradek.world.children import Child, Children, Ended, Heard, ProcessChildren
 from odradek.world.clock import LoopClock
 from odradek.world.os_files import OsFiles
+from odradek.world.tasks import Tasks
 
 US = Identity(1, "cluster-a")
 CONFIG = LogConfig(segment_bytes=2000)
@@ -163,7 +164,7 @@ def test_real_processes_on_real_files(tmp_path: Path) -> None:
         def make() -> LogManager:
             return LogManager(
                 OsFiles(), LoopClock(loop), ThreadBackground(loop), random.Random(), [str(tmp_path)],
-                lambda topic: CONFIG, children=ProcessChildren(loop),
+                lambda topic: CONFIG, children=ProcessChildren(Tasks(LoopClock(loop), print)),
             )  # fmt: skip
 
         first, second = make(), make()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.broker.network.output import JOINED_BYTES_MAX, READ_BYTES_MAX, TURN_BYTES_MAX, Output
+from odradek.broker.network.buffers import JOINED_BYTES_MAX, READ_BYTES_MAX, TURN_BYTES_MAX, Output
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.world.files import Buffer, File, FileRange
 
@@ -64,8 +64,8 @@ PARTS = st.one_of(
 )
 
 
-@mock.patch("odradek.broker.network.output.READ_BYTES_MAX", 250)
-@mock.patch("odradek.broker.network.output.JOINED_BYTES_MAX", 600)
+@mock.patch("odradek.broker.network.buffers.READ_BYTES_MAX", 250)
+@mock.patch("odradek.broker.network.buffers.JOINED_BYTES_MAX", 600)
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(PARTS, max_size=6), max_size=5), st.lists(st.integers(0, 30), max_size=40))
 def test_every_byte_goes_once_and_in_order(answers: list[list[bytes | FileRange]], takes: list[int]) -> None:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.broker.network.boundary import FrameSizeError
+from odradek.broker.network.buffers import ReceiveBuffer
 from odradek.broker.network.limits import RECEIVE_BUFFER_BYTES
-from odradek.broker.network.receive_buffer import ReceiveBuffer
 
 LIMIT = 2_000_000
 SIZES = st.one_of(

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.network.buffers import READ_BYTES_MAX
 from odradek.broker.network.limits import UNSENT_BYTES_MAX
-from odradek.broker.network.output import READ_BYTES_MAX
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_network import PIPE_BYTES
 from odradek.world.files import FileRange
@@ -195,7 +195,8 @@ def test_closing_the_server_ends_what_is_under_way(play: Any) -> None:
         await harness.settle()
         harness.server.close()
         assert await client.end() == b""
-        await asyncio.sleep(0)
-        assert not harness.server._tasks
+        harness.tasks.close()
+        await harness.settle()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
     play(scenario)

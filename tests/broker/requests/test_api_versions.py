@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.network.answers import Client
+from odradek.broker.network.boundary import UnsupportedRequestError
 from odradek.broker.requests import api_versions
-from odradek.broker.requests.dispatch import Client, Deferred, Dispatcher, UnsupportedRequestError
-from odradek.broker.requests.modules import by_key, served_versions
+from odradek.broker.requests.dispatch import Deferred, Dispatcher
 from odradek.broker.requests.outcome import Reply, RequestContext, Silent
+from odradek.broker.requests.registry import by_key, served_versions
 from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import RequestHeader, decode_response, encode_request, message_classes

@@ -1,0 +1,105 @@
+"""What a connection hands over with a request, and what it takes for an answer: now, later, or none.
+
+Request handlers return an `Outcome`; the dispatcher makes an `Answer` of it, which the connection carries out.
+"""
+
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from odradek.broker.purgatory.purgatory import DelayedOperation
+from odradek.protocol.fields import Message
+from odradek.protocol.primitives import Part
+
+
+class RequestContext(NamedTuple):
+    """Who asks, and how."""
+
+    api_version: int
+    client_id: str
+    peer: str
+    """Address of the client as `host:port`."""
+    listener: str
+    """Name of the listener it came in by: answers that hold addresses give those of the same listener."""
+
+    @property
+    def client_host(self) -> str:
+        """The address without its port, as DescribeGroups shows it."""
+        return "/" + self.peer.rpartition(":")[0]
+
+
+class Reply(NamedTuple):
+    """Answer now."""
+
+    response: Message
+    throttle_ms: int = 0
+    """Stop reading from this connection for that long after the answer is sent (KIP-219)."""
+    close: bool = False
+    """Close the connection after the answer is sent."""
+
+
+class Respond(Protocol):
+    """The way to answer a request later."""
+
+    def __call__(self, response: Message, throttle_ms: int = 0) -> None:
+        """Answer; once per request, from wherever on the loop. Nothing happens when the client is gone.
+
+        The answer is encoded here and sent, with others, when what is running on the loop now has ended: calling this
+        never runs another request.
+        """
+
+
+class Wait(NamedTuple):
+    """Answer when one of the keys is touched and the operation says so, or at the deadline.
+
+    `start` is given the function to answer with and returns the operation; the purgatory tries it once at once, unless
+    the handler has done so.
+    """
+
+    start: Callable[[Respond], DelayedOperation]
+    keys: Sequence[Hashable]
+    timeout_ms: float
+    overtaken: bool = False
+    """Whether the connection's next request may be handled before this one is answered (answers keep their order)."""
+    tried: bool = False
+    """Whether the handler has just found that the operation cannot be finished yet."""
+
+
+class Silent(NamedTuple):
+    """No answer (acks=0)."""
+
+    close: bool = False
+    """An error that the client has no other way to learn of."""
+
+
+# Whatever the outcome, the memoryviews in a request (`records`) are parts of the connection's receive buffer: they are
+# valid, and writable, until `handle` has returned. What an operation or a coroutine needs of them later it must copy
+# out in `handle` itself. All other values of a request are its own.
+Outcome = Reply | Wait | Silent | Coroutine[Any, Any, Reply]
+
+
+class Client:
+    """A connection, as the dispatcher sees it."""
+
+    __slots__ = ("contexts", "identity", "listener", "peer")
+
+    def __init__(self, peer: str, listener: str) -> None:
+        self.peer = peer
+        self.listener = listener
+        self.identity = b""
+        """The client id of the last request, with its length in front, as it came."""
+        self.contexts: dict[int, RequestContext] = {}
+        """Contexts of that client id by version."""
+
+
+class Deferred(Protocol):
+    """An outcome that asks for more than sending an answer now."""
+
+    @property
+    def outcome(self) -> Outcome: ...
+
+    def answer(self, response: Message) -> list[Part]:
+        """Encode the response: the whole frame of the answer."""
+
+
+Answer = list[Part] | Deferred | None
+"""A frame to send, something that is not that simple, or nothing to send."""

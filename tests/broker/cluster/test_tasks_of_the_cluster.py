@@ -1,0 +1,77 @@
+"""Tasks of a broker that watch ZooKeeper: an error that nobody expected ends none of them."""
+
+import asyncio
+from typing import Any
+
+from odradek.broker.cluster.directory_events import DirectoryEvents
+from odradek.broker.cluster.identity import Identity
+from odradek.broker.cluster.registration import BrokerLifecycle
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.world.tasks import Tasks
+from odradek.zk_schema.store import Connected, Expired, NotAuthorized
+
+
+class Store:
+    """A ZooKeeper that raises each of `errors` once."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.created: list[str] = []
+        self.session_id = 1
+        self.tell: Any = None
+
+    def subscribe(self, callback: Any) -> None:
+        self.tell = callback
+
+    async def until_connected(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+
+    async def create(self, path: str, data: bytes, **_: Any) -> str:
+        self.created.append(path)
+        return path
+
+    async def register(self) -> int:
+        await self.until_connected()
+        return 40 + self.session_id
+
+
+class Control:
+    def session_expired(self) -> list[Any]:
+        return []
+
+
+def test_a_broker_registers_again_whatever_the_first_attempt_ran_into() -> None:
+    """Else it is alive and no member of the cluster, until somebody starts it again."""
+
+    async def main(clock: VirtualClock) -> None:
+        store: Any = Store()
+        control: Any = Control()
+        tasks, identity = Tasks(clock, print), Identity(1, "cluster")
+        lifecycle = BrokerLifecycle(store, tasks, identity, control, store, print)
+        await lifecycle.join()
+        store.errors, store.session_id = [NotAuthorized("/brokers/ids/1")], 2
+        store.tell(Expired())
+        store.tell(Connected(2))
+        await asyncio.sleep(5)
+        assert (identity.broker_epoch, identity.session_over) == (42, False)
+        assert tasks.deaths == {"register again": 1}
+
+    run_virtual(main)
+
+
+def test_a_change_of_a_directory_is_told_whatever_the_first_attempt_ran_into() -> None:
+    async def main(clock: VirtualClock) -> None:
+        store: Any = Store(RuntimeError("a bug"))
+        tasks = Tasks(clock, print)
+        events = DirectoryEvents(store, clock, tasks, 1)
+        events.changed()
+        events.changed()
+        await asyncio.sleep(5)
+        assert len(store.created) == 1, "several changes are one event"
+        events.changed()
+        await asyncio.sleep(5)
+        assert len(store.created) == 2
+        assert tasks.deaths == {"log directory events": 1}
+
+    run_virtual(main)
