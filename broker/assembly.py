@@ -18,8 +18,8 @@ from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.alter_partition_manager import AlterPartitionManager
 from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
-from odradek.broker.replication.fetcher import FetcherLimits
 from odradek.broker.replication.fetcher_manager import FetcherManager
+from odradek.broker.replication.partition import IsrCriteria
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.replication.throttling import Throttling, Windows
 from odradek.broker.requests.dispatch import Dispatcher
@@ -77,10 +77,12 @@ def assemble(
     throttling = _throttling(config, world)
     replicas = _replica_manager(config, world, identity, logs, metadata, sockets.purgatory, throttling)
     fetchers = FetcherManager(
-        identity.broker_id, metadata, world.clock, connect, listener, _fetcher_limits(config),
-        throttling.following, broker_epoch, config.num_replica_fetchers,
+        identity.broker_id, world.clock, tasks, client, sockets.purgatory, config, throttling.following,
+        broker_epoch,
     )  # fmt: skip
-    altering = AlterPartitionManager(replicas, metadata, world.clock, connect, listener, broker_epoch)
+    altering = AlterPartitionManager(
+        replicas, world.clock, tasks, client, broker_epoch, config.controller_socket_timeout_ms
+    )
     replicas.alter_partition = altering
     elections = CoordinatorElections()
     control = ControllerRequests(
@@ -133,16 +135,6 @@ def dispatcher(services: Services) -> Dispatcher:
     return Dispatcher(services, HANDLERS)
 
 
-def _fetcher_limits(config: BrokerConfig) -> FetcherLimits:
-    return FetcherLimits(
-        max_wait_ms=config.replica_fetch_wait_max_ms,
-        min_bytes=config.replica_fetch_min_bytes,
-        max_bytes=config.replica_fetch_max_bytes,
-        response_max_bytes=config.replica_fetch_response_max_bytes,
-        backoff_ms=config.replica_fetch_backoff_ms,
-    )
-
-
 def _replica_manager(
     config: BrokerConfig,
     world: World,
@@ -152,8 +144,8 @@ def _replica_manager(
     purgatory: Purgatory,
     throttling: Throttling,
 ) -> ReplicaManager:
-    lag_time_ms_max = config.replica_lag_time_max_ms
-    replicas = ReplicaManager(identity.broker_id, logs, world.clock, purgatory, lag_time_ms_max, throttling)
+    criteria = IsrCriteria(config.replica_lag_time_max_ms, metadata.is_alive)
+    replicas = ReplicaManager(identity.broker_id, logs, world.clock, purgatory, criteria, throttling)
     replicas.exists = lambda topic, index: metadata.partition(topic, index) is not None
     replicas.moves.at_once = config.num_replica_alter_log_dirs_threads
     return replicas

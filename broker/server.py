@@ -130,7 +130,7 @@ class BrokerServer:
         self._sockets.serve(dispatcher(services).dispatch)
         services.controller.start()
         config = self.config
-        self._every("in-sync replicas", config.replica_lag_time_max_ms / 2, services.replicas.shrink_in_sync_replicas)
+        self._every("in-sync replicas", config.replica_lag_time_max_ms / 2, services.replicas.check_in_sync_replicas)
         self._every(
             "high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_watermarks
         )

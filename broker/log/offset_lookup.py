@@ -54,7 +54,8 @@ def _in_batch(segment: Segment, batch: Batch, timestamp_ms: int, start_offset: i
 def offset_of_max_timestamp(log: LocalLog) -> TimestampedOffset | None:
     """Find the first record that has the largest timestamp of the log (KIP-734); None when no record has one.
 
-    Raises KafkaError CORRUPT_MESSAGE when the log is damaged there; StorageFailure.
+    As in Kafka, a record that has been deleted by offset counts while its segment is there. Raises KafkaError
+    CORRUPT_MESSAGE when the log is damaged there; StorageFailure.
     """
     try:
         for segment in log.segments:
@@ -66,7 +67,7 @@ def offset_of_max_timestamp(log: LocalLog) -> TimestampedOffset | None:
         log.use(segment)
         for batch in segment.batches_from(largest.offset):
             if batch.max_timestamp_ms == largest.timestamp_ms:
-                return _in_batch(segment, batch, largest.timestamp_ms, log.log_start_offset)
+                return _in_batch(segment, batch, largest.timestamp_ms, start_offset=0)
     except OSError as error:
         raise log.failed(error) from error
     except CorruptBatch as bad:

@@ -1,7 +1,8 @@
-"""AlterPartition: takes leaders' proposals to the controller until it has answered each (C10).
+"""AlterPartition: takes leaders' changes of their ISRs to the controller until it has answered each.
 
-One request at a time, with all proposals that are waiting. A proposal whose fate is unknown (a lost connection, a
-controller that was just deposed) is sent again: the controller answers a repeated one as it answered the first.
+One request at a time, with all changes that are waiting. One whose fate is unknown (a lost connection, a controller
+that was just deposed) is sent again: the controller answers a repeated one as it answered the first. Kafka:
+DefaultAlterPartitionManager.
 """
 
 import asyncio
@@ -9,11 +10,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.broker.cluster.metadata_cache import MetadataCache, Node
-from odradek.broker.replication.fetcher_manager import PeerFactory
 from odradek.broker.replication.partition import PendingIsr
 from odradek.broker.replication.replica_manager import ReplicaManager
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, error_code
 from odradek.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -21,16 +20,19 @@ from odradek.protocol.messages.alter_partition import (
     PartitionData,
     TopicData,
 )
-from odradek.world.clock import Clock
+from odradek.protocol.primitives import ZERO_UUID
+from odradek.world.clock import Clock, sleep
+from odradek.world.tasks import OnDeath, Tasks
 
 if TYPE_CHECKING:
-    from odradek.broker.cluster.peer import Peer
+    from odradek.broker.cluster.broker_client import BrokerClients
 
 log = logging.getLogger(__name__)
 
 VERSION = 3
+VERSION_BY_NAME = 1
+"""The last one that names topics: asked with while a topic has no id, as those of an upgraded cluster may have none."""
 RETRY_BACKOFF_MS = 50.0
-REQUEST_TIMEOUT_MS = 30_000.0
 
 REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """Nothing was written, and the leader may propose again."""
@@ -44,111 +46,120 @@ OVERTAKEN = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-"""The controller knows something newer and will tell us by LeaderAndIsr: the proposal stays open until then."""
+"""The controller knows something newer and will tell us by LeaderAndIsr: the change stays open until then."""
+
+Key = tuple[str, int]
+"""Topic and partition index."""
 
 
 class AlterPartitionManager:
-    """The queue of proposals and the task that empties it."""
+    """The changes that wait for the controller, and the task that takes them there."""
 
     def __init__(
         self,
         replicas: ReplicaManager,
-        metadata: MetadataCache,
         clock: Clock,
-        connect: PeerFactory,
-        listener: str,
+        tasks: Tasks,
+        clients: "BrokerClients",
         broker_epoch: Callable[[], int],
+        timeout_ms: float,
     ) -> None:
-        self._replicas, self._metadata, self._clock = replicas, metadata, clock
-        self._connect, self._listener, self._broker_epoch = connect, listener, broker_epoch
-        self._waiting: dict[tuple[str, int], PendingIsr] = {}
+        """Wait `timeout_ms` for an answer (`controller.socket.timeout.ms`); give up before when the controller
+        changes. `broker_epoch` gives the epoch of this broker's present registration."""
+        self._replicas, self._clock, self._broker_epoch = replicas, clock, broker_epoch
+        self._client = clients(f"alter-partition-{replicas.broker_id}")
+        self._timeout_ms = timeout_ms
+        self._waiting: dict[Key, PendingIsr] = {}
         self._work = asyncio.Event()
-        self._peer: Peer | None = None
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="alter-partition")
+        self._told_unreachable = False
+        tasks.spawn("alter-partition", self._run, OnDeath.RESTART)
 
-    def submit(self, proposal: PendingIsr) -> None:
-        """A newer proposal for a partition takes the place of the one before it."""
-        self._waiting[(proposal.topic, proposal.index)] = proposal
+    def submit(self, pending: PendingIsr) -> None:
+        """Have the controller write it. A newer change of a partition takes the place of the one before it."""
+        self._waiting[(pending.topic, pending.index)] = pending
         self._work.set()
 
     def close(self) -> None:
-        self._task.cancel()
-        if self._peer is not None:
-            self._peer.close()
+        """Give up what is in flight; the broker ends the task."""
+        self._client.close()
 
     async def _run(self) -> None:
         while True:
-            await self._work.wait()
-            self._work.clear()
             self._drop_obsolete()
-            if self._waiting and not await self._send():
-                self._clock.call_later(RETRY_BACKOFF_MS, self._work.set)
-            elif self._waiting:
-                self._work.set()
+            if not self._waiting:
+                self._work.clear()
+                await self._work.wait()
+            elif not await self._send():
+                await sleep(self._clock, RETRY_BACKOFF_MS)
 
     def _drop_obsolete(self) -> None:
-        for key, proposal in list(self._waiting.items()):
+        for key, pending in list(self._waiting.items()):
             partition = self._replicas.partitions.get(key)
-            if partition is None or partition.pending_isr is not proposal:
+            if partition is None or partition.pending_isr is not pending:
                 del self._waiting[key]
 
     async def _send(self) -> bool:
-        """Whether the controller has answered."""
-        node = self._metadata.node(self._metadata.controller_id, self._listener)
-        if node is None:
-            return False
+        """Tell whether the controller has decided on all that was sent."""
         sent = dict(self._waiting)
+        by_id = all(pending.topic_id != ZERO_UUID for pending in sent.values())
+        version = VERSION if by_id else VERSION_BY_NAME
         try:
-            response = await self._connection(node).request(self._request(sent), VERSION, REQUEST_TIMEOUT_MS)
-        except (OSError, TimeoutError) as error:
-            log.info("the controller, broker %d, cannot be reached: %s", node.id, error)
+            response = await self._client.to_controller(self._request(sent, by_id), version, self._timeout_ms)
+        except OSError as error:
+            if not self._told_unreachable:
+                log.info("the controller cannot be told of %d changed ISRs: %s; trying on", len(sent), error)
+            self._told_unreachable = True
             return False
+        self._told_unreachable = False
         assert isinstance(response, AlterPartitionResponse)
-        if response.error_code != ErrorCode.NONE:
-            return False
-        self._answered(sent, response)
-        return True
+        return response.error_code == ErrorCode.NONE and self._answered(sent, response, by_id)
 
-    def _connection(self, node: Node) -> "Peer":
-        if self._peer is None or (self._peer.host, self._peer.port) != (node.host, node.port):
-            if self._peer is not None:
-                self._peer.close()
-            self._peer = self._connect(node, f"alter-partition-{self._replicas.broker_id}")
-        return self._peer
-
-    def _request(self, proposals: dict[tuple[str, int], PendingIsr]) -> AlterPartitionRequest:
-        topics: dict[bytes, TopicData] = {}
-        for proposal in proposals.values():
-            topic = topics.setdefault(proposal.topic_id, TopicData(topic_id=proposal.topic_id))
-            topic.partitions.append(
-                PartitionData(
-                    partition_index=proposal.index,
-                    leader_epoch=proposal.leader_epoch,
-                    new_isr_with_epochs=[BrokerState(broker_id=b, broker_epoch=e) for b, e in proposal.isr],
-                    partition_epoch=proposal.partition_epoch,
-                )
-            )
+    def _request(self, sent: dict[Key, PendingIsr], by_id: bool) -> AlterPartitionRequest:
+        topics: dict[str, TopicData] = {}
+        for pending in sent.values():
+            topic = topics.get(pending.topic)
+            if topic is None:
+                topic = topics[pending.topic] = TopicData()
+                if by_id:
+                    topic.topic_id = pending.topic_id
+                else:
+                    topic.topic_name = pending.topic
+            topic.partitions.append(_partition_data(pending, by_id))
         return AlterPartitionRequest(
             broker_id=self._replicas.broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
         )
 
-    def _answered(self, sent: dict[tuple[str, int], PendingIsr], response: AlterPartitionResponse) -> None:
-        by_id = {(proposal.topic_id, proposal.index): proposal for proposal in sent.values()}
+    def _answered(self, sent: dict[Key, PendingIsr], response: AlterPartitionResponse, by_id: bool) -> bool:
+        """Tell whether each partition's answer says what has become of it."""
+        names = {pending.topic_id: pending.topic for pending in sent.values()}
+        undecided = set(sent)
         for topic in response.topics:
+            name = names.get(topic.topic_id, "") if by_id else topic.topic_name
             for answer in topic.partitions:
-                proposal = by_id.get((topic.topic_id, answer.partition_index))
-                if proposal is None:
-                    continue
-                error = ErrorCode(answer.error_code)
-                if error not in (ErrorCode.NONE, *REFUSED, *OVERTAKEN):
+                pending = sent.get((name, answer.partition_index))
+                error = error_code(answer.error_code)
+                if pending is None or error not in (ErrorCode.NONE, *REFUSED, *OVERTAKEN):
                     continue  # its fate is unknown: sent again
-                if self._waiting.get((proposal.topic, proposal.index)) is proposal:
-                    del self._waiting[(proposal.topic, proposal.index)]
+                key = (pending.topic, pending.index)
+                undecided.discard(key)
+                if self._waiting.get(key) is pending:
+                    del self._waiting[key]
                 if error is ErrorCode.NONE:
-                    self._replicas.isr_accepted(
-                        proposal, answer.isr, answer.partition_epoch, recovering=answer.leader_recovery_state != 0
-                    )
+                    self._replicas.isr_accepted(pending, answer.isr, answer.partition_epoch)
                 elif error in REFUSED:
-                    self._replicas.isr_refused(proposal)
+                    self._replicas.isr_refused(pending)
                 else:
-                    log.info("%s-%d: the controller refused the ISR: %s", proposal.topic, proposal.index, error.name)
+                    log.info("%s-%d: the controller refused the ISR: %s", *key, error.name)
+        return not undecided
+
+
+def _partition_data(pending: PendingIsr, by_id: bool) -> PartitionData:
+    """In the form of VERSION or of VERSION_BY_NAME, which has no broker epochs. Recovery: always RECOVERED."""
+    data = PartitionData(
+        partition_index=pending.index, leader_epoch=pending.leader_epoch, partition_epoch=pending.partition_epoch
+    )
+    if by_id:
+        data.new_isr_with_epochs = [BrokerState(broker_id=broker, broker_epoch=epoch) for broker, epoch in pending.isr]
+    else:
+        data.new_isr = [broker for broker, _ in pending.isr]
+    return data

@@ -1,9 +1,11 @@
-"""LeaderAndIsr, StopReplica and UpdateMetadata, applied (FEATURES C16: an old epoch changes nothing).
+"""LeaderAndIsr, StopReplica and UpdateMetadata, applied: an old epoch changes nothing.
 
 Three fences, in this order: the broker epoch (the request is meant for this registration of ours), the controller epoch
-(its sender is not deposed), and per partition the leader epoch.
+(its sender is not deposed), and per partition the leader epoch. Requests for replicas are applied one after the other,
+each to its end: one that has lost its connection must not go on amid those that its sender sent after it.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,7 +15,7 @@ from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.log.failure import NoRoom
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.partition import NO_LEADER, Partition, PartitionView
-from odradek.broker.replication.replica_manager import Coordinators, ReplicaManager
+from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
@@ -36,6 +38,19 @@ class Fetchers(Protocol):
 
     def leave(self, partition: Partition) -> None:
         """Stop copying it; harmless when it is not being copied."""
+
+
+class Coordinators(Protocol):
+    """The group and transaction coordinators, who want to know which partitions this broker leads."""
+
+    def on_elected(self, topic: str, index: int, leader_epoch: int) -> None:
+        """This broker leads that partition from now on."""
+
+    def on_resigned(self, topic: str, index: int) -> None:
+        """It does not, or not any more."""
+
+    def on_partitions_deleted(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """The cluster does not have these partitions any more."""
 
 
 class StoppedReplica(NamedTuple):
@@ -61,16 +76,23 @@ class ControllerRequests:
         least_broker_epoch: Callable[[], int],
         high_watermarks: dict[tuple[str, int], int],
     ) -> None:
+        """Take the checkpointed `high_watermarks`. What is meant for a broker epoch below
+        `least_broker_epoch` is stale."""
         self._replicas, self._logs, self._metadata = replicas, logs, metadata
-        self._followings, self._coordinators, self._clock = fetchers, coordinators, clock
+        self._fetchers, self._coordinators, self._clock = fetchers, coordinators, clock
         self._least_broker_epoch = least_broker_epoch
         self._checkpointed = high_watermarks
+        self._undeleted: set[tuple[str, int]] = set()
+        """Replicas whose logs are to be deleted and lie in a directory that has failed."""
+        self.in_turn = asyncio.Lock()
+        """Held by the LeaderAndIsr or StopReplica that is being applied; the others wait in their order."""
         self.controller_epoch = 0
         self.lacks_room = False
         """A replica could not be made because a disk is full: the controller is to ask for it again."""
 
     def check(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-        """Whether a control request may be obeyed; an obeyed one raises the controller epoch for all that follow."""
+        """Tell why a control request must not be obeyed; an obeyed one raises the controller epoch for all that
+        follow."""
         if broker_epoch != NO_BROKER_EPOCH and broker_epoch < self._least_broker_epoch():
             return ErrorCode.STALE_BROKER_EPOCH
         if controller_epoch < self.controller_epoch:
@@ -81,9 +103,11 @@ class ControllerRequests:
     # ---- LeaderAndIsr
 
     def apply(self, topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> ErrorCode:
-        """Make this broker leader or follower of one partition."""
+        """Make this broker leader or follower of one partition; returns the error for its answer."""
         if self._replicas.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if (topic, state.partition_index) in self._undeleted:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         try:
             partition = self._partition(topic, state.partition_index, topic_id, is_new=state.is_new)
         except KafkaError as error:
@@ -101,8 +125,6 @@ class ControllerRequests:
             isr=tuple(state.isr),
             partition_epoch=state.partition_epoch,
             replicas=tuple(state.replicas),
-            adding_replicas=tuple(state.adding_replicas),
-            removing_replicas=tuple(state.removing_replicas),
             recovering=state.leader_recovery_state != 0,
         )
         try:
@@ -119,8 +141,9 @@ class ControllerRequests:
         partition = self._replicas.partitions.get((topic, index))
         if partition is None:
             replica_log = self._logs.get_or_create(topic, index, topic_id, is_new=is_new)
+            high_watermark = self._checkpointed.pop((topic, index), 0)
             partition = Partition(
-                topic, index, self._replicas.broker_id, replica_log, self._checkpointed.pop((topic, index), 0)
+                topic, index, self._replicas.broker_id, replica_log, high_watermark, self._replicas.criteria
             )
             self._replicas.partitions[(topic, index)] = partition
             self._replicas.moves.resume(partition)
@@ -132,8 +155,10 @@ class ControllerRequests:
 
     def _lead(self, partition: Partition, view: PartitionView) -> None:
         was_leader, former_epoch = partition.is_leader, partition.leader_epoch
-        self._followings.leave(partition)
-        partition.lead(view, self._clock.monotonic_ms())
+        self._fetchers.leave(partition)
+        recovered = partition.lead(view, self._clock.monotonic_ms())
+        if recovered is not None:
+            self._replicas.submit_isr(recovered)
         if not was_leader or former_epoch != view.leader_epoch:
             state_change.info(
                 "broker %d leads %s-%d epoch %d from offset %d isr %s",
@@ -155,10 +180,10 @@ class ControllerRequests:
             partition.log.log_end_offset,
         )  # fmt: skip
         if view.leader == NO_LEADER:
-            self._followings.leave(partition)
+            self._fetchers.leave(partition)
         else:
             partition.drop_unconfirmed()
-            self._followings.follow(partition)
+            self._fetchers.follow(partition)
         if was_leader:
             self._coordinators.on_resigned(partition.topic, partition.index)
         self._replicas.role_changed(partition)
@@ -166,30 +191,45 @@ class ControllerRequests:
     # ---- StopReplica
 
     def stop(self, stopped: StoppedReplica) -> ErrorCode:
-        """Stop following or leading a partition, and with `delete` drop its log."""
-        partition = self._replicas.partitions.get((stopped.topic, stopped.partition_index))
+        """Stop following or leading a partition, and with `delete` drop its log; returns the error for its answer.
+
+        KAFKA_STORAGE_ERROR when the log cannot be deleted because its directory has failed, however often it is asked:
+        the topic's deletion has to wait for that disk.
+        """
+        topic, index = key = stopped.topic, stopped.partition_index
+        partition = self._replicas.partitions.get(key)
         if partition is None:
-            if stopped.delete and self._logs.get(stopped.topic, stopped.partition_index) is not None:
-                self._logs.delete(stopped.topic, stopped.partition_index)
+            if stopped.delete:
+                return ErrorCode.KAFKA_STORAGE_ERROR if key in self._undeleted else self._delete_log(topic, index)
             return ErrorCode.NONE
         if partition.offline and stopped.delete:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if 0 <= stopped.leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        self._followings.leave(partition)
+        self._fetchers.leave(partition)
         was_leader = partition.is_leader
         partition.stop_leading()
         if was_leader:
-            self._coordinators.on_resigned(stopped.topic, stopped.partition_index)
+            self._coordinators.on_resigned(topic, index)
+        error = ErrorCode.NONE
         if stopped.delete:
-            del self._replicas.partitions[(stopped.topic, stopped.partition_index)]
-            self._replicas.moves.forget(stopped.topic, stopped.partition_index)
-            self._logs.delete(stopped.topic, stopped.partition_index)
-        state_change.info(
-            "broker %d %s %s-%d", self._replicas.broker_id, "deletes" if stopped.delete else "stops",
-            stopped.topic, stopped.partition_index,
-        )  # fmt: skip
+            del self._replicas.partitions[key]
+            self._replicas.moves.forget(topic, index)
+            error = self._delete_log(topic, index)
+        if error is ErrorCode.NONE:
+            state_change.info(
+                "broker %d %s %s-%d", self._replicas.broker_id, "deletes" if stopped.delete else "stops", topic, index
+            )
         self._replicas.role_changed(partition)
+        return error
+
+    def _delete_log(self, topic: str, index: int) -> ErrorCode:
+        try:
+            self._logs.delete(topic, index)
+        except KafkaError as failed:
+            state_change.error("broker %d cannot delete %s-%d: %s", self._replicas.broker_id, topic, index, failed)
+            self._undeleted.add((topic, index))
+            return failed.code
         return ErrorCode.NONE
 
     # ---- our own session, our own disks
@@ -214,13 +254,16 @@ class ControllerRequests:
             if partition is not None and partition.is_leader:
                 self._clock.call_soon(partial(self._coordinators.on_resigned, *key))
         for partition in self._replicas.directory_failed(keys):
-            self._followings.leave(partition)
+            self._fetchers.leave(partition)
 
     # ---- UpdateMetadata
 
     def update_metadata(self, request: UpdateMetadataRequest) -> None:
         """Take over the controller's view of the cluster."""
+        former = self._metadata.brokers
         deleted = self._metadata.update(request)
+        if not former.keys() <= self._metadata.brokers.keys():
+            self._replicas.check_in_sync_replicas()
         if deleted:
             self._coordinators.on_partitions_deleted(deleted)
 

@@ -60,7 +60,7 @@ def as_batches(partition: Partition, found: LogSlice) -> bytes:
 
 
 def as_messages(
-    partition: Partition, found: LogSlice, offset: int, max_bytes: int, version: int, *, as_follower: bool
+    partition: Partition, found: LogSlice, offset: int, max_bytes: int, version: int, *, to_the_end: bool
 ) -> bytes:
     """Messages of old formats with what was found from `offset` on, or behind it, where nothing of it is left.
 
@@ -79,7 +79,7 @@ def as_messages(
         if following == position or skipped > SKIPPED_BYTES_MAX:
             return b""
         position = following
-        found = partition.read(position, CONVERTED_BYTES_MAX, as_follower=as_follower, whole_first_batch=True)
+        found = partition.read(position, CONVERTED_BYTES_MAX, to_the_end=to_the_end, whole_first_batch=True)
 
 
 def _bytes_of(partition: Partition, found: LogSlice) -> bytes:

@@ -2,7 +2,7 @@
 hears only of those whose answer has.
 
 So that a fetch costs what it brings, and not what the session holds, a session keeps a list of the partitions that are
-*due*: all at first, then those that the request names and those that have moved since they were answered. A partition
+*dirty*: all at first, then those that the request names and those that have moved since they were answered. A partition
 leaves it when nothing is left to say of it (`answered`); from then on the session listens to its keys in the purgatory.
 
 The cache is bounded (`max.incremental.fetch.session.cache.slots`): a session that is not used for
@@ -29,35 +29,42 @@ EPOCH_MAX = 0x7FFFFFFF
 MIN_EVICTION_MS = 120_000
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 LOOK_AT_ALL_MS = 1000
-"""How often all partitions of a session are due: some changes (where the leader's log starts) wake nobody."""
+"""How often all partitions of a session are dirty: some changes (retention moves a log's start) wake nobody."""
 
 SessionKey = tuple[str | bytes, int]
 
 
 class CachedPartition:
-    """A partition that is to be read, with what the fetcher was last told of it."""
+    """A partition that is to be read, with what the fetcher was last told of it (Kafka: CachedPartition)."""
 
     __slots__ = (
-        "fetch_offset", "heard", "high_watermark_sent", "index", "last_fetched_epoch", "leader_epoch", "listeners",
-        "log_start_offset", "log_start_sent", "max_bytes", "stable_offset_sent", "topic", "topic_id",
+        "fetch_offset", "high_watermark_sent", "index", "last_fetched_epoch", "leader_epoch", "listened_to",
+        "listeners", "log_start_offset", "log_start_sent", "max_bytes", "stable_offset_sent", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(self, topic: str, topic_id: bytes, asked: FetchPartition) -> None:
         self.topic, self.topic_id, self.index = topic, topic_id, asked.partition
-        self.heard: Partition | None = None
-        """Whose changes its session hears of, through the `listeners` at its keys."""
+        self.listened_to: Partition | None = None
+        """Partition at whose keys the session's `listeners` are."""
         self.listeners: list[tuple[object, Callable[[], None]]] = []
+        self.leader_epoch = -1
+        self.high_watermark_sent = self.log_start_sent = self.stable_offset_sent = -1
         self.update(asked)
 
     def update(self, asked: FetchPartition) -> None:
-        """The fetcher asks for something else, and may have thrown away what it was told in between: all is news."""
-        self.high_watermark_sent = self.log_start_sent = self.stable_offset_sent = -1
+        """Take over what the fetcher asks for now; what it was told it still knows.
+
+        Unless it knows of another leader epoch: a follower drops the answer that was on its way while its leader
+        changed, and has to be told again.
+        """
+        if asked.current_leader_epoch != self.leader_epoch:
+            self.high_watermark_sent = self.log_start_sent = self.stable_offset_sent = -1
         self.fetch_offset, self.max_bytes = asked.fetch_offset, asked.partition_max_bytes
         self.leader_epoch, self.last_fetched_epoch = asked.current_leader_epoch, asked.last_fetched_epoch
         self.log_start_offset = asked.log_start_offset
 
     def tell(self, answer: PartitionData) -> bool:
-        """Note what is being answered; whether it says anything new."""
+        """Note what is being answered, and tell whether it says anything new."""
         news = (
             answer.error_code != 0
             or (answer.records is not None and len(answer.records) > 0)
@@ -76,7 +83,8 @@ class FetchSession:
     """What one fetcher reads. The order of partitions is the order of service; who got data goes to the end."""
 
     __slots__ = (
-        "by_topic_id", "due", "epoch", "id", "last_used_ms", "look_at_all_ms", "partitions", "purgatory", "replica_id",
+        "by_topic_id", "dirty", "epoch", "id", "last_used_ms", "look_at_all_ms", "partitions", "purgatory",
+        "replica_id",
     )  # fmt: skip
 
     def __init__(
@@ -87,19 +95,19 @@ class FetchSession:
         self.by_topic_id, self.replica_id = by_topic_id, replica_id
         self.epoch = 1
         self.partitions: dict[SessionKey, CachedPartition] = {}
-        self.due: dict[CachedPartition, None] = {}
+        self.dirty: dict[CachedPartition, None] = {}
         self.look_at_all_ms = now_ms + LOOK_AT_ALL_MS
 
     def add(self, wanted: CachedPartition) -> None:
         """The fetcher asks for one more."""
         self.partitions[session_key(wanted, self.by_topic_id)] = wanted
-        self.due[wanted] = None
+        self.dirty[wanted] = None
 
     def forget(self, key: SessionKey) -> None:
         """The fetcher asks for it no more."""
         wanted = self.partitions.pop(key, None)
         if wanted is not None:
-            self.due.pop(wanted, None)
+            self.dirty.pop(wanted, None)
             self._stop_listening(wanted)
 
     def fetches(self, now_ms: float) -> None:
@@ -108,23 +116,24 @@ class FetchSession:
         if now_ms >= self.look_at_all_ms:
             self.look_at_all_ms = now_ms + LOOK_AT_ALL_MS
             for wanted in self.partitions.values():
-                self.due.setdefault(wanted)
+                self.dirty.setdefault(wanted)
 
     def holds(self, wanted: CachedPartition) -> bool:
-        """Whether it is still asked for: another connection may have changed or ended the session since."""
+        """Tell whether it is still asked for: another connection may have changed or ended the session since."""
         return self.partitions.get(session_key(wanted, self.by_topic_id)) is wanted
 
     def served(self, wanted: CachedPartition) -> None:
         """Move it behind the others, so that a small `max_bytes` does not starve them."""
         key = session_key(wanted, self.by_topic_id)
         self.partitions[key] = self.partitions.pop(key)
-        self.due.pop(wanted, None)
-        self.due[wanted] = None
+        self.dirty.pop(wanted, None)
+        self.dirty[wanted] = None
 
     def answered(self, wanted: CachedPartition, answer: PartitionData, partition: Partition) -> None:
-        """When that was all there is to say, it is due again only when the partition moves or when it is named.
+        """Note what a partition was answered: when that was all there is to say, it is dirty again only when the
+        partition moves or when it is named.
 
-        A follower that is not in the ISR yet stays due: its next fetch may be the one that takes it in.
+        A follower that is not in the ISR yet leaves it dirty: its next fetch may be the one that takes it in.
         """
         if answer.error_code or answer.diverging_epoch is not None or answer.records:
             return
@@ -134,19 +143,19 @@ class FetchSession:
         else:
             nothing_left = wanted.fetch_offset >= answer.high_watermark
         if nothing_left:
-            self._settled(wanted, partition)
+            self._becomes_clean(wanted, partition)
 
-    def _settled(self, wanted: CachedPartition, partition: Partition) -> None:
-        if wanted.heard is not partition:
+    def _becomes_clean(self, wanted: CachedPartition, partition: Partition) -> None:
+        if wanted.listened_to is not partition:
             self._stop_listening(wanted)
             self._listen(wanted, partition)
-        self.due.pop(wanted, None)
+        self.dirty.pop(wanted, None)
 
     def _listen(self, wanted: CachedPartition, partition: Partition) -> None:
         """A follower reads up to the log's end, and is told of the high watermark with the next records."""
-        note, wake = partial(self.due.setdefault, wanted), partial(self._moved, wanted)
+        note, wake = partial(self.dirty.setdefault, wanted), partial(self._moved, wanted)
         advanced, appended = partition.advanced, partition.appended
-        wanted.heard = partition
+        wanted.listened_to = partition
         wanted.listeners = [(advanced, note), (appended, wake)] if self.replica_id >= 0 else [(advanced, wake)]
         for key, listener in wanted.listeners:
             self.purgatory.listen(key, listener)
@@ -154,18 +163,18 @@ class FetchSession:
     def _stop_listening(self, wanted: CachedPartition) -> None:
         for key, listener in wanted.listeners:
             self.purgatory.unlisten(key, listener)
-        wanted.heard, wanted.listeners = None, []
+        wanted.listened_to, wanted.listeners = None, []
 
     def _moved(self, wanted: CachedPartition) -> None:
         """The session is the key under which its fetch waits."""
-        self.due.setdefault(wanted)
+        self.dirty.setdefault(wanted)
         self.purgatory.touch(self)
 
     def end(self) -> None:
         """It is not in the cache any more."""
         for wanted in self.partitions.values():
             self._stop_listening(wanted)
-        self.partitions, self.due = {}, {}
+        self.partitions, self.dirty = {}, {}
 
 
 class OpenedFetch(NamedTuple):
@@ -178,8 +187,8 @@ class OpenedFetch(NamedTuple):
 
     @property
     def partitions(self) -> Iterable[CachedPartition]:
-        """Those to read at this moment; while the fetch waits, or a disk fails under a read, more may become due."""
-        return tuple(self.session.due) if self.session is not None and self.incremental else self.named
+        """Those to read at this moment; while the fetch waits, or a disk fails under a read, more may become dirty."""
+        return tuple(self.session.dirty) if self.session is not None and self.incremental else self.named
 
 
 def session_key(wanted: CachedPartition, by_topic_id: bool) -> SessionKey:
@@ -281,9 +290,9 @@ class FetchSessionCache:
                     session.add(CachedPartition(name, topic_id, asked))
                 else:
                     known.update(asked)
-                    session.due.setdefault(known)
+                    session.dirty.setdefault(known)
         if session.by_topic_id:
-            for wanted in session.due:
+            for wanted in session.dirty:
                 if not wanted.topic:  # unknown when it was added; it may have been created since
                     wanted.topic = names.names_by_id.get(wanted.topic_id, "")
         return OpenedFetch(ErrorCode.NONE, session, incremental=True)

@@ -1,19 +1,18 @@
 """What a follower asks one leader for next, and what it does with the answer.
 
-Pure: builds Fetch requests and takes answers; `broker/tasks/fetching.py` carries them. One `FetcherCore` holds the
-partitions that one fetcher task copies from one leader, and its fetch session, so that a round trip names only the
-partitions that have moved. Truncation rides on the fetch itself (KIP-595): we say the epoch of our last record, and
-the leader says where our histories part.
+Pure: builds Fetch requests and takes answers; fetcher_manager carries them. One `FetcherCore` holds the partitions that
+one fetcher task copies from one leader, and its fetch session, so that a round trip names only the partitions that have
+moved. Truncation rides on the fetch itself (KIP-595): we say the epoch of our last record, and the leader says where
+our histories part. Kafka: AbstractFetcherThread.
 """
 
 import logging
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
 
 from odradek.broker.replication.fetch_sessions import EPOCH_MAX, INITIAL_EPOCH, NO_SESSION
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttle
-from odradek.broker.replication.truncation import truncation_offset
+from odradek.broker.settings.network_settings import FetcherSettings
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import (
     FetchPartition,
@@ -24,31 +23,29 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from odradek.protocol.primitives import ZERO_UUID
 
 log = logging.getLogger(__name__)
 
 FETCH_VERSION = 17
+FETCH_VERSION_BY_NAME = 12
+"""The last one that names topics: asked with while a topic has no id, as those of an upgraded cluster may have none."""
 LOOK_AT_ALL_MS = 1000
 """How often all partitions are looked at: where our own log starts may move without a fetch."""
 LEADER_NOT_READY_BACKOFF_MS = 50.0
-"""The new leader may hear of its election a moment after us."""
+"""The new leader may hear of its election, or of the topic and its id, a moment after us."""
+LEADER_NOT_READY = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID}
+)
 THROTTLED_PAUSE_MS = 200.0
 """How long a partition is left out of the fetches before the limit is looked at again."""
+UNDEFINED = -1
 
-PartitionKey = tuple[bytes, int]
-"""Topic id and partition index."""
-Asked = tuple[int, int, int, int]
-"""Fetch offset, last fetched epoch, leader epoch, log start offset: what a session remembers of a partition."""
-
-
-class FetcherLimits(NamedTuple):
-    """Kafka's replica.fetch.* settings, in bytes and milliseconds."""
-
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    response_max_bytes: int
-    backoff_ms: int
+PartitionKey = tuple[str, int]
+"""Topic and partition index."""
+Asked = tuple[int, int, int, int, bytes]
+"""Fetch offset, last fetched epoch, leader epoch, log start offset, topic id: what a session remembers of a
+partition."""
 
 
 class PartitionFetchState:
@@ -70,18 +67,24 @@ class PartitionFetchState:
         return not self.stopped and not self.needs_leader_offsets and self.not_before_ms <= now_ms
 
 
-NOTHING_ASKED: Asked = (-1, -1, -1, -1)
-"""Unlike anything that is asked for: the partition is in the session and will be named, or forgotten, next time."""
+def nothing_asked(topic_id: bytes) -> Asked:
+    """Unlike anything that is asked for: the partition is in the session and will be named, or forgotten, next time."""
+    return -1, -1, -1, -1, topic_id
 
 
 class FetcherCore:
     """All that one fetcher task copies from the leader `leader_id`."""
 
-    def __init__(self, local_id: int, leader_id: int, limits: FetcherLimits, throttle: Throttle) -> None:
-        self.local_id, self.leader_id, self.limits = local_id, leader_id, limits
+    def __init__(self, local_id: int, leader_id: int, settings: FetcherSettings, throttle: Throttle) -> None:
+        """Take this broker's id, its settings, and its limit on what it copies."""
+        self.local_id, self.leader_id, self.settings = local_id, leader_id, settings
         self._throttle = throttle
         self.broker_epoch = -1
-        self._followed: dict[PartitionKey, PartitionFetchState] = {}
+        self._states: dict[PartitionKey, PartitionFetchState] = {}
+        self._by_id = True
+        """Topics are asked for by their ids; not while one of them has none."""
+        self._names: dict[bytes, str] = {}
+        """Topics of the session by their ids."""
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
         self._in_session: dict[PartitionKey, Asked] = {}
         self._grown: set[PartitionKey] = set()
@@ -89,83 +92,109 @@ class FetcherCore:
         self._look_at_all_ms = 0.0
 
     def __len__(self) -> int:
-        return len(self._followed)
+        return len(self._states)
+
+    @property
+    def version(self) -> int:
+        """Version of Fetch in which the last `request` is to be sent."""
+        return FETCH_VERSION if self._by_id else FETCH_VERSION_BY_NAME
 
     def follow(self, partition: Partition) -> None:
+        """Copy it from now on."""
         self._look_at_all_ms = 0.0
-        self._followed[(partition.topic_id, partition.index)] = PartitionFetchState(partition)
+        self._states[(partition.topic, partition.index)] = PartitionFetchState(partition)
 
     def leave(self, partition: Partition) -> None:
+        """Stop copying it. Harmless when it is not being copied."""
         self._look_at_all_ms = 0.0
-        followed = self._followed.get((partition.topic_id, partition.index))
-        if followed is not None and followed.partition is partition:
-            del self._followed[(partition.topic_id, partition.index)]
+        state = self._states.get((partition.topic, partition.index))
+        if state is not None and state.partition is partition:
+            del self._states[(partition.topic, partition.index)]
+
+    def follows(self, state: PartitionFetchState) -> bool:
+        """Tell whether that partition is still copied here, and not given up, or given up and taken up anew."""
+        return self._states.get((state.partition.topic, state.partition.index)) is state
 
     def disconnected(self) -> None:
-        """The connection broke, or an answer is lost: the session is begun anew."""
+        """Begin the session anew: the connection broke, or an answer is lost."""
         self._session_id, self._session_epoch, self._in_session = NO_SESSION, INITIAL_EPOCH, {}
         self._look_at_all_ms = 0.0
 
     def out_of_range(self) -> list[PartitionFetchState]:
-        """Those that wait for `leader_offsets` to be told."""
+        """Partitions that wait for `leader_offsets` to be told."""
         if self._look_at_all_ms:
             return []
-        return [followed for followed in self._followed.values() if followed.needs_leader_offsets]
+        return [state for state in self._states.values() if state.needs_leader_offsets]
 
     def next_wake_ms(self) -> float | None:
         """The earliest time at which a partition that waits may be asked for again."""
-        waiting = [f.not_before_ms for f in self._followed.values() if not f.stopped and not f.needs_leader_offsets]
+        waiting = [f.not_before_ms for f in self._states.values() if not f.stopped and not f.needs_leader_offsets]
         return min(waiting, default=None)
 
     def request(self, now_ms: float) -> FetchRequest | None:
         """The next Fetch, or None when no partition can be asked for at present."""
-        forgotten: list[PartitionKey] = []
+        forgotten: list[tuple[str, bytes, int]] = []
         self._hold_back(now_ms)
         if now_ms < self._look_at_all_ms:
-            changed = {key: self._asked(self._followed[key].partition) for key in self._grown}
+            changed = {key: self._asked(self._states[key].partition) for key in self._grown}
             self._in_session.update(changed)
         else:
+            self._choose_version()
             known = self._in_session
-            wanted = {k: self._asked(f.partition) for k, f in self._followed.items() if f.may_be_asked_for(now_ms)}
+            wanted = {k: self._asked(f.partition) for k, f in self._states.items() if f.may_be_asked_for(now_ms)}
             if not wanted:
                 return None
             changed = {key: asked for key, asked in wanted.items() if known.get(key) != asked}
-            forgotten = [key for key in known if key not in wanted]
+            forgotten = [
+                (topic, asked[4], index)
+                for (topic, index), asked in known.items()
+                if (topic, index) not in wanted or (self._by_id and wanted[topic, index][4] != asked[4])
+            ]
             self._in_session = wanted
-            self._look_at_all_ms = now_ms + LOOK_AT_ALL_MS if len(wanted) == len(self._followed) else 0.0
+            self._names = {asked[4]: topic for (topic, _), asked in wanted.items()}
+            self._look_at_all_ms = now_ms + LOOK_AT_ALL_MS if len(wanted) == len(self._states) else 0.0
         self._grown.clear()
-        limits = self.limits
+        settings = self.settings
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self.local_id, replica_epoch=self.broker_epoch),
-            max_wait_ms=limits.max_wait_ms,
-            min_bytes=limits.min_bytes,
-            max_bytes=limits.response_max_bytes,
+            max_wait_ms=settings.replica_fetch_wait_max_ms,
+            min_bytes=settings.replica_fetch_min_bytes,
+            max_bytes=settings.replica_fetch_response_max_bytes,
             session_id=self._session_id,
             session_epoch=self._session_epoch,
             topics=self._topics(changed.items()),
-            forgotten_topics_data=[ForgottenTopic(topic_id=id_, partitions=[index]) for id_, index in forgotten],
+            forgotten_topics_data=[
+                ForgottenTopic(topic=topic, topic_id=topic_id, partitions=[index])
+                for topic, topic_id, index in forgotten
+            ],
         )
+
+    def _choose_version(self) -> None:
+        by_id = all(state.partition.topic_id != ZERO_UUID for state in self._states.values())
+        if by_id != self._by_id:
+            self._by_id = by_id
+            self.disconnected()  # a session goes by ids or by names
 
     def _hold_back(self, now_ms: float) -> None:
         """Leave out what the throttle holds back, for a while."""
-        if not self._throttle.limit.exceeded:
+        if self._throttle.limit.bytes_per_second is None or not self._throttle.limit.exceeded:
             return
-        for followed in self._followed.values():
-            if not followed.caught_up and self._throttle.holds_back(followed.partition):
-                followed.not_before_ms = max(followed.not_before_ms, now_ms + THROTTLED_PAUSE_MS)
+        for state in self._states.values():
+            if not state.caught_up and self._throttle.holds_back(state.partition):
+                state.not_before_ms = max(state.not_before_ms, now_ms + THROTTLED_PAUSE_MS)
                 self._look_at_all_ms = 0.0
 
     @staticmethod
     def _asked(partition: Partition) -> Asked:
         own = partition.log
-        return own.log_end_offset, own.latest_epoch, partition.leader_epoch, own.log_start_offset
+        return own.log_end_offset, own.latest_epoch, partition.leader_epoch, own.log_start_offset, partition.topic_id
 
     def _topics(self, changed: Iterable[tuple[PartitionKey, Asked]]) -> list[FetchTopic]:
-        topics: dict[bytes, FetchTopic] = {}
-        for (topic_id, index), (offset, epoch, leader_epoch, log_start) in changed:
-            topic = topics.get(topic_id)
+        topics: dict[str, FetchTopic] = {}
+        for (name, index), (offset, epoch, leader_epoch, log_start, topic_id) in changed:
+            topic = topics.get(name)
             if topic is None:
-                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
+                topic = topics[name] = FetchTopic(topic=name, topic_id=topic_id)
             topic.partitions.append(
                 FetchPartition(
                     partition=index,
@@ -173,31 +202,38 @@ class FetcherCore:
                     fetch_offset=offset,
                     last_fetched_epoch=epoch,
                     log_start_offset=log_start,
-                    partition_max_bytes=self.limits.max_bytes,
+                    partition_max_bytes=self.settings.replica_fetch_max_bytes,
                 )
             )
         return list(topics.values())
 
-    def answered(self, response: FetchResponse, now_ms: float) -> None:
-        """Take in an answer. A disk that fails here has told its manager, who takes the partition offline."""
+    def answered(self, response: FetchResponse, now_ms: float) -> Sequence[Partition]:
+        """Take in an answer; returns the partitions whose high watermark has moved.
+
+        What goes wrong with one partition (a disk that fails, whose manager knows by then; records that cannot be
+        appended; a log that cannot be truncated) is that partition's trouble: it is asked for again after a pause.
+        """
         if response.error_code:
             self.disconnected()
-            return
+            return ()
         asked_for = self._in_session
         self._advance_session(response.session_id)
+        advanced: list[Partition] = []
         for topic in response.responses:
+            name = self._names.get(topic.topic_id, "") if self._by_id else topic.topic
             for data in topic.partitions:
-                key = (topic.topic_id, data.partition_index)
-                followed, asked = self._followed.get(key), asked_for.get(key)
+                key = (name, data.partition_index)
+                state, asked = self._states.get(key), asked_for.get(key)
                 # roles and logs may have changed while the request was under way: an answer to a question that we
                 # would not ask any more is dropped, and the leader, who believes it told, is asked by name once more
-                if followed is None or asked is None or not self._still_asking(followed.partition, asked):
-                    self._in_session[key] = NOTHING_ASKED
+                if state is None or asked is None or not self._still_asking(state.partition, asked):
+                    self._in_session[key] = nothing_asked(topic.topic_id if asked is None else asked[4])
                     self._look_at_all_ms = 0.0
-                elif self._take(followed, data, now_ms):
+                elif self._take(state, data, now_ms, advanced):
                     self._grown.add(key)
                 else:
                     self._look_at_all_ms = 0.0
+        return advanced
 
     def _advance_session(self, session_id: int) -> None:
         if session_id == NO_SESSION:
@@ -216,32 +252,36 @@ class FetcherCore:
             and not partition.offline
         )
 
-    def _take(self, followed: PartitionFetchState, data: PartitionData, now_ms: float) -> bool:
-        """Whether all is well: nothing but the end and the start of the log may have changed."""
-        partition = followed.partition
+    def _take(self, state: PartitionFetchState, data: PartitionData, now_ms: float, advanced: list[Partition]) -> bool:
+        """Tell whether all is well: nothing but the end and the start of the log may have changed."""
+        partition = state.partition
         error = data.error_code
         if error == ErrorCode.NONE:
-            if data.diverging_epoch is not None:
-                self._truncate(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-                return False
-            records = data.records or b""
             try:
-                partition.append_as_follower(records, data.high_watermark, data.log_start_offset)
-                followed.caught_up = data.high_watermark <= partition.log.log_end_offset
+                if data.diverging_epoch is not None:
+                    self._truncate(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                    return False
+                records = data.records or b""
+                if partition.append_as_follower(records, data.high_watermark, data.log_start_offset):
+                    advanced.append(partition)
+                state.caught_up = data.high_watermark <= partition.log.log_end_offset
                 self._throttle.copied(partition, len(records))
                 return True
             except KafkaError as bad:
-                log.error("%s: what the leader sent cannot be appended: %s", partition, bad)
-                followed.not_before_ms = now_ms + self.limits.backoff_ms
+                self._failed(state, bad, now_ms)
         elif error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            followed.needs_leader_offsets = True
+            state.needs_leader_offsets = True
         elif error == ErrorCode.FENCED_LEADER_EPOCH:
-            followed.stopped = True
-        elif error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH):
-            followed.not_before_ms = now_ms + LEADER_NOT_READY_BACKOFF_MS
+            state.stopped = True
+        elif error in LEADER_NOT_READY:
+            state.not_before_ms = now_ms + LEADER_NOT_READY_BACKOFF_MS
         else:
-            followed.not_before_ms = now_ms + self.limits.backoff_ms
+            state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
         return False
+
+    def _failed(self, state: PartitionFetchState, error: KafkaError, now_ms: float) -> None:
+        log.error("%s cannot be made to follow its leader for now: %s", state.partition, error)
+        state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
 
     @staticmethod
     def _truncate(partition: Partition, leader_epoch: int, leader_end_offset: int) -> None:
@@ -258,20 +298,51 @@ class FetcherCore:
         )  # fmt: skip
         partition.truncate_to(offset)
 
-    def leader_offsets(self, followed: PartitionFetchState, log_start: int, log_end: int) -> None:
-        """Our end was out of the leader's range [log_start, log_end] (Kafka: handleOffsetOutOfRange).
+    def leader_offsets(self, state: PartitionFetchState, log_start: int, log_end: int, now_ms: float) -> None:
+        """Take in the leader's range [log_start, log_end], out of which our end was (Kafka: handleOffsetOutOfRange).
 
         Above its end: an unclean election took place, our surplus goes. Below its start: the leader has deleted what
         we miss, we begin again at its start.
         """
-        followed.needs_leader_offsets = False
+        state.needs_leader_offsets = False
         self._look_at_all_ms = 0.0
-        partition = followed.partition
-        if partition.log.log_end_offset > log_end:
-            log.warning(
-                "%s: ends at %d, the leader at %d: truncating", partition, partition.log.log_end_offset, log_end
-            )
-            partition.truncate_to(log_end)
-        elif partition.log.log_end_offset < log_start:
-            log.info("%s: the leader begins at %d: starting over there", partition, log_start)
-            partition.start_over_at(log_start)
+        partition = state.partition
+        own_end = partition.log.log_end_offset
+        try:
+            if own_end > log_end:
+                log.warning("%s: ends at %d, the leader at %d: truncating", partition, own_end, log_end)
+                partition.truncate_to(log_end)
+            elif own_end < log_start:
+                log.info("%s: the leader begins at %d: starting over there", partition, log_start)
+                partition.start_over_at(log_start)
+        except KafkaError as bad:
+            self._failed(state, bad, now_ms)
+
+
+def truncation_offset(
+    leader_epoch: int,
+    leader_end_offset: int,
+    *,
+    own_end_offset_for: Callable[[int], tuple[int, int]],
+    log_end_offset: int,
+    high_watermark: int,
+) -> int:
+    """The offset from which the follower's records are not the leader's (KIP-101, KIP-279, KIP-595).
+
+    The high watermark alone is never enough: a follower that cuts there can lose what another leader has acknowledged,
+    or keep what nobody else has. Kafka: AbstractFetcherThread.getOffsetTruncationState.
+
+    `leader_epoch` and `leader_end_offset` are the largest epoch not above ours that the leader knows, and where it
+    ended there. `own_end_offset_for(epoch)` answers the same question of our own log. Cutting at the result may need
+    to be followed by another question (our next fetch asks it by itself, with the epoch that is then our last).
+    """
+    if leader_end_offset == UNDEFINED:
+        return min(high_watermark, log_end_offset)
+    if leader_epoch == UNDEFINED:
+        return min(leader_end_offset, log_end_offset)
+    own_epoch, own_end_offset = own_end_offset_for(leader_epoch)
+    if own_end_offset == UNDEFINED:
+        return min(leader_end_offset, log_end_offset)
+    if own_epoch != leader_epoch:
+        return min(own_end_offset, log_end_offset)
+    return min(own_end_offset, leader_end_offset, log_end_offset)

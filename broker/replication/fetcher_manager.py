@@ -1,50 +1,48 @@
-"""Follower fetching: carries what `replication/following` asks to its leaders and brings back the answers (C12)."""
+"""Follower fetching: carries what fetcher cores ask to their leaders, and brings back the answers.
+
+One task for each leader and lane (`num.replica.fetchers`), with a connection of its own. Kafka: ReplicaFetcherManager,
+ReplicaFetcherThread.
+"""
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from odradek.broker.cluster.metadata_cache import MetadataCache, Node
-from odradek.broker.replication.fetcher import FETCH_VERSION, FetcherCore, FetcherLimits, PartitionFetchState
+from odradek.broker.purgatory.purgatory import Purgatory
+from odradek.broker.replication.fetcher import FetcherCore, PartitionFetchState
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttle
+from odradek.broker.settings.network_settings import FetcherSettings
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
 from odradek.world.clock import Clock
+from odradek.world.tasks import OnDeath, Tasks
 
 if TYPE_CHECKING:
-    from odradek.broker.cluster.peer import Peer
+    from odradek.broker.cluster.broker_client import BrokerClients
 
 log = logging.getLogger(__name__)
 
 LIST_OFFSETS_VERSION = 7
 EARLIEST, LATEST = -2, -1
-REQUEST_TIMEOUT_MS = 30_000.0
-
-
-class PeerFactory(Protocol):
-    """Makes connections to other brokers."""
-
-    def __call__(self, node: Node, client_id: str) -> "Peer": ...
 
 
 class FetcherTask:
     """One connection to one leader, and the partitions copied over it."""
 
-    def __init__(self, core: FetcherCore, name: str, owner: "FetcherManager") -> None:
-        self.core, self.name, self._owner = core, name, owner
+    def __init__(self, core: FetcherCore, name: str, manager: "FetcherManager") -> None:
+        self.core, self.name, self._manager = core, name, manager
         self._work = asyncio.Event()
-        self._peer: Peer | None = None
+        self._client = manager.clients(name)
         self._told_unreachable = False
-        self.task = asyncio.get_running_loop().create_task(self._run(), name=name)
+        self._task = manager.tasks.spawn(name, self._run, OnDeath.RESTART)
 
     def follow(self, partition: Partition) -> None:
         self.core.follow(partition)
@@ -54,91 +52,79 @@ class FetcherTask:
         self.core.leave(partition)
 
     def stop(self) -> None:
-        self.task.cancel()
-        self._disconnect()
-
-    def _disconnect(self) -> None:
-        if self._peer is not None:
-            self._peer.close()
-            self._peer = None
-        self.core.disconnected()
+        self._task.cancel()
+        self._client.close()
 
     async def _run(self) -> None:
-        clock = self._owner.clock
+        manager, core = self._manager, self.core
+        core.disconnected()  # whoever begins anew after a death knows of no session
         while True:
-            self.core.broker_epoch = self._owner.broker_epoch()
-            request = self.core.request(clock.monotonic_ms())
-            if request is None and not self.core.out_of_range():
+            core.broker_epoch = manager.broker_epoch()
+            request = core.request(manager.clock.monotonic_ms())
+            if request is None and not core.out_of_range():
                 await self._wait_for_work()
                 continue
             try:
-                peer = self._connection()
-                for followed in self.core.out_of_range():
-                    await self._ask_leader_offsets(peer, followed)
+                for state in core.out_of_range():
+                    await self._ask_leader_offsets(state)
                 if request is not None:
-                    await self._fetch(peer, request)
+                    await self._fetch(request)
                 self._told_unreachable = False
-            except (OSError, TimeoutError) as error:
+            except OSError as error:
                 self._unreachable(error)
-                await self._pause(self._owner.limits.backoff_ms)
+                await self._pause(core.settings.replica_fetch_backoff_ms)
 
-    async def _fetch(self, peer: "Peer", request: FetchRequest) -> None:
-        response = await peer.request(request, FETCH_VERSION, request.max_wait_ms + REQUEST_TIMEOUT_MS)
+    async def _fetch(self, request: FetchRequest) -> None:
+        core = self.core
+        timeout_ms = core.settings.replica_socket_timeout_ms
+        response = await self._client.to_broker(core.leader_id, request, core.version, timeout_ms)
         assert isinstance(response, FetchResponse)
-        self.core.answered(response, self._owner.clock.monotonic_ms())
+        for partition in core.answered(response, self._manager.clock.monotonic_ms()):
+            self._manager.purgatory.touch(partition.advanced)
 
-    def _connection(self) -> "Peer":
-        """Raises OSError while the leader's address is not known."""
-        node = self._owner.metadata.node(self.core.leader_id, self._owner.listener)
-        if node is None:
-            raise OSError(f"broker {self.core.leader_id} has no address at listener {self._owner.listener}")
-        if self._peer is None or (self._peer.host, self._peer.port) != (node.host, node.port):
-            self._disconnect()
-            self._peer = self._owner.connect(node, self.name)
-        return self._peer
-
-    def _unreachable(self, error: Exception) -> None:
+    def _unreachable(self, error: OSError) -> None:
         if not self._told_unreachable:
             log.info("%s: leader %d cannot be reached: %s; trying on", self.name, self.core.leader_id, error)
             self._told_unreachable = True
-        self._disconnect()
+        self._client.disconnect(self.core.leader_id)
+        self.core.disconnected()
 
-    async def _ask_leader_offsets(self, peer: "Peer", followed: PartitionFetchState) -> None:
-        partition = followed.partition
+    async def _ask_leader_offsets(self, state: PartitionFetchState) -> None:
+        core, partition = self.core, state.partition
+        leader_epoch = partition.leader_epoch
         found = []
         for timestamp in (EARLIEST, LATEST):
             asked = ListOffsetsPartition(
-                partition_index=partition.index, current_leader_epoch=partition.leader_epoch, timestamp=timestamp
+                partition_index=partition.index, current_leader_epoch=leader_epoch, timestamp=timestamp
             )
-            response = await peer.request(
-                ListOffsetsRequest(
-                    replica_id=self.core.local_id, topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])]
-                ),
-                LIST_OFFSETS_VERSION,
-                REQUEST_TIMEOUT_MS,
+            request = ListOffsetsRequest(
+                replica_id=core.local_id, topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])]
+            )
+            response = await self._client.to_broker(
+                core.leader_id, request, LIST_OFFSETS_VERSION, core.settings.replica_socket_timeout_ms
             )
             assert isinstance(response, ListOffsetsResponse)
-            answer: ListOffsetsPartitionResponse = response.topics[0].partitions[0]
+            answer = response.topics[0].partitions[0]
             if answer.error_code != ErrorCode.NONE:
-                followed.needs_leader_offsets = False
-                followed.not_before_ms = self._owner.clock.monotonic_ms() + self._owner.limits.backoff_ms
+                state.needs_leader_offsets = False
+                state.not_before_ms = self._manager.clock.monotonic_ms() + core.settings.replica_fetch_backoff_ms
                 return
             found.append(answer.offset)
-        if followed.partition.leader == self.core.leader_id and not followed.partition.is_leader:
-            self.core.leader_offsets(followed, found[0], found[1])
+        if core.follows(state) and partition.leader_epoch == leader_epoch:
+            core.leader_offsets(state, found[0], found[1], self._manager.clock.monotonic_ms())
 
     async def _wait_for_work(self) -> None:
         wake_ms = self.core.next_wake_ms()
-        self._work.clear()
         if wake_ms is None:
+            self._work.clear()
             await self._work.wait()
         else:
-            await self._pause(max(wake_ms - self._owner.clock.monotonic_ms(), 1.0))
+            await self._pause(max(wake_ms - self._manager.clock.monotonic_ms(), 1.0))
 
     async def _pause(self, delay_ms: float) -> None:
-        """Until `delay_ms` are over or there is new work."""
+        """Wait until `delay_ms` are over or there is new work."""
         self._work.clear()
-        timer = self._owner.clock.call_later(delay_ms, self._work.set)
+        timer = self._manager.clock.call_later(delay_ms, self._work.set)
         try:
             await self._work.wait()
         finally:
@@ -146,36 +132,35 @@ class FetcherTask:
 
 
 class FetcherManager:
-    """All fetcher tasks: `fetchers_per_leader` for each leader (Kafka: num.replica.fetchers)."""
+    """All fetcher tasks of this broker, and which of them copies which partition."""
 
     def __init__(
         self,
         broker_id: int,
-        metadata: MetadataCache,
         clock: Clock,
-        connect: PeerFactory,
-        listener: str,
-        limits: FetcherLimits,
+        tasks: Tasks,
+        clients: "BrokerClients",
+        purgatory: Purgatory,
+        settings: FetcherSettings,
         throttle: Throttle,
         broker_epoch: Callable[[], int],
-        fetchers_per_leader: int = 1,
     ) -> None:
-        self.broker_id, self.metadata, self.clock = broker_id, metadata, clock
-        self.connect, self.listener, self.limits = connect, listener, limits
-        self.broker_epoch = broker_epoch
-        self._throttle = throttle
-        self._fetchers_per_leader = fetchers_per_leader
+        """Take this broker's limit on what it copies; `broker_epoch` gives the epoch of its present registration."""
+        self.broker_id, self.clock, self.tasks, self.clients = broker_id, clock, tasks, clients
+        self.purgatory, self.broker_epoch = purgatory, broker_epoch
+        self._settings, self._throttle = settings, throttle
+        self._fetchers_per_leader = settings.num_replica_fetchers
         self._tasks: dict[tuple[int, int], FetcherTask] = {}
         self._task_of: dict[Partition, FetcherTask] = {}
 
     def follow(self, partition: Partition) -> None:
-        """Copy it from its present leader."""
+        """Copy it from `partition.leader` under its present epoch; replaces what was copied before."""
         self.leave(partition)
         lane = partition.index % self._fetchers_per_leader
         key = (partition.leader, lane)
         task = self._tasks.get(key)
         if task is None:
-            core = FetcherCore(self.broker_id, partition.leader, self.limits, self._throttle)
+            core = FetcherCore(self.broker_id, partition.leader, self._settings, self._throttle)
             task = self._tasks[key] = FetcherTask(
                 core, f"fetcher-{self.broker_id}-from-{partition.leader}-{lane}", self
             )
@@ -183,7 +168,7 @@ class FetcherManager:
         task.follow(partition)
 
     def leave(self, partition: Partition) -> None:
-        """Stop copying it."""
+        """Stop copying it; harmless when it is not being copied."""
         task = self._task_of.pop(partition, None)
         if task is None:
             return

@@ -5,12 +5,13 @@ broker's loop. Two epochs fence it: the leader epoch (who leads) and the partiti
 znode: which ISR). A request that carries an older one changes nothing.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from odradek.broker.log.local_log import LogSlice
 from odradek.broker.log.log import Appended, Log, Origin
-from odradek.broker.replication.progress import FollowerProgress
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.world.files import Buffer
@@ -28,9 +29,8 @@ class PartitionView:
     isr: tuple[int, ...]
     partition_epoch: int
     replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
     recovering: bool = False
+    """The election was unclean, and no leader since has said that the partition has recovered (KIP-704)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,72 @@ class PendingIsr:
         return frozenset(broker for broker, _ in self.isr)
 
 
+class IsrCriteria(NamedTuple):
+    """What a broker asks of followers before they count as in sync."""
+
+    lag_time_ms_max: int = 30_000
+    """`replica.lag.time.max.ms`."""
+    is_alive: Callable[[int], bool] = lambda broker_id: True
+    """Tells whether the cluster's metadata has a broker of that id."""
+
+
+class Fetcher(Protocol):
+    """The fetch session by which a follower asks."""
+
+    last_used_ms: float
+    """When it fetched last."""
+
+
+class FollowerProgress:
+    """How far a follower has come, as its leader sees it from the follower's own fetches.
+
+    A fetch at offset N says that the follower holds everything below N (Kafka: Replica.scala, updateFetchState).
+    """
+
+    __slots__ = (
+        "broker_epoch", "broker_id", "fetcher", "last_caught_up_ms", "last_fetch_leader_end", "last_fetch_ms",
+        "log_end", "log_start",
+    )  # fmt: skip
+
+    def __init__(self, broker_id: int, last_caught_up_ms: float = -math.inf) -> None:
+        """Take -inf for a follower that has not been seen at the leader's end."""
+        self.broker_id, self.last_caught_up_ms = broker_id, last_caught_up_ms
+        self.broker_epoch = NO_EPOCH
+        """Registration of the broker that fetched last; goes with it into AlterPartition, so that a bounced broker
+        is not taken into the ISR on the strength of what its former self had fetched."""
+        self.log_end = self.log_start = -1
+        self.last_fetch_leader_end = 0
+        self.last_fetch_ms = -math.inf
+        self.fetcher: Fetcher | None = None
+        """Session whose empty fetches at the leader's end are not reported one by one: `last_used_ms` says so."""
+
+    def fetched(self, offset: int, log_start: int, broker_epoch: int, now_ms: float, leader_log_end: int) -> None:
+        """Note a fetch at `offset` while the leader's log ended at `leader_log_end`.
+
+        Caught up now if it asks from the end; caught up when it last asked if it has since received all that was
+        there then, so that a follower behind a steady writer counts as in sync.
+        """
+        if offset >= leader_log_end:
+            self.last_caught_up_ms = now_ms
+        elif offset >= self.last_fetch_leader_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.log_end = offset
+        self.log_start = log_start
+        self.broker_epoch = broker_epoch
+        self.last_fetch_leader_end = leader_log_end
+        self.last_fetch_ms = now_ms
+
+    def overtaken(self, leader_log_end: int) -> None:
+        """Note that the leader appends at `leader_log_end` now: who was there was caught up when it last asked."""
+        if self.fetcher is not None and self.log_end == leader_log_end:
+            self.last_fetch_ms = max(self.last_fetch_ms, self.fetcher.last_used_ms)
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+
+    def is_caught_up(self, leader_log_end: int, now_ms: float, lag_time_ms_max: int) -> bool:
+        """Tell whether it has been at the leader's end within the last `replica.lag.time.max.ms`."""
+        return self.log_end == leader_log_end or now_ms - self.last_caught_up_ms <= lag_time_ms_max
+
+
 class Partition:
     """A replica of one partition.
 
@@ -59,32 +125,24 @@ class Partition:
     """
 
     __slots__ = (
-        "advanced",
-        "appended",
-        "committed_isr",
-        "followers",
-        "high_watermark",
-        "index",
-        "is_leader",
-        "leader",
-        "leader_epoch",
-        "leader_epoch_start_offset",
-        "local_id",
-        "log",
-        "low_watermark_moved",
-        "offline",
-        "partition_epoch",
-        "pending_isr",
-        "recovering",
-        "replicas",
-        "topic",
-        "topic_id",
+        "advanced", "appended", "committed_isr", "criteria", "followers", "high_watermark", "index", "is_leader",
+        "leader", "leader_epoch", "leader_epoch_start_offset", "local_id", "log", "low_watermark_moved", "offline",
+        "partition_epoch", "pending_isr", "replicas", "topic", "topic_id",
     )  # fmt: skip
 
-    def __init__(self, topic: str, index: int, local_id: int, log: Log, high_watermark: int = 0) -> None:
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        local_id: int,
+        log: Log,
+        high_watermark: int = 0,
+        criteria: IsrCriteria = IsrCriteria(),
+    ) -> None:
+        """Take the high watermark that was checkpointed last; what the log does not have is not counted."""
         self.topic, self.index, self.local_id = topic, index, local_id
         self.topic_id = ZERO_UUID
-        self.log = log
+        self.log, self.criteria = log, criteria
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.is_leader = False
         self.leader, self.leader_epoch, self.partition_epoch = NO_LEADER, NO_EPOCH, NO_EPOCH
@@ -92,12 +150,11 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.committed_isr: frozenset[int] = frozenset()
         self.pending_isr: PendingIsr | None = None
-        self.recovering = False
         self.followers: dict[int, FollowerProgress] = {}
         self.offline = False
         self.appended, self.advanced, self.low_watermark_moved = object(), object(), object()
-        """Keys of the purgatory: the log has grown; the high watermark has moved; a follower's log start has moved.
-        All are touched when the role changes."""
+        """Keys of the purgatory: the log has grown; the high watermark has moved; the start of the leader's log or of
+        a follower's has moved. All are touched when the role changes."""
 
     def __repr__(self) -> str:
         role = "leader" if self.is_leader else f"follower of {self.leader}"
@@ -105,11 +162,12 @@ class Partition:
 
     # ---- roles
 
-    def lead(self, view: PartitionView, now_ms: float) -> None:
-        """Become, or go on as, the leader of `view.leader_epoch`.
+    def lead(self, view: PartitionView, now_ms: float) -> PendingIsr | None:
+        """Become, or go on as, the leader of `view.leader_epoch`; returns what the controller is to be told.
 
         A new epoch begins at the present end of the log; what followers had fetched under the former epoch says
-        nothing now. The same epoch with a newer partition epoch changes the ISR alone.
+        nothing now, and those of the ISR count as caught up. The same epoch with a newer partition epoch changes the
+        ISR alone. After an unclean election the log of the leader is the partition's from now on: it has recovered.
         """
         new_epoch = view.leader_epoch > self.leader_epoch or not self.is_leader
         self._adopt(view)
@@ -120,29 +178,26 @@ class Partition:
             self.followers = {}
         known = self.followers
         self.followers = {
-            broker: known.get(broker) or FollowerProgress(broker, now_ms)
+            broker: known.get(broker) or FollowerProgress(broker, now_ms if broker in view.isr else -math.inf)
             for broker in view.replicas
             if broker != self.local_id
         }
         self.is_leader = True
         self.advance_high_watermark()
+        return self._propose(self.committed_isr) if view.recovering and self.pending_isr is None else None
 
     def follow(self, view: PartitionView) -> None:
         """Become a follower; the ISR is the leader's affair from now on."""
         self._adopt(view)
-        self.is_leader = False
-        self.pending_isr = None
-        self.followers = {}
+        self.is_leader, self.pending_isr, self.followers = False, None, {}
 
     def stop_leading(self) -> None:
-        """Stop leading, without a word from a controller: our session is gone, so another may lead by now (C16).
+        """Lead and follow nobody, without a word on who leads now: our session is gone, the replica is stopped here, or
+        its disk has failed.
 
         The epochs stay, so that only news may wake the partition.
         """
-        self.is_leader = False
-        self.leader = NO_LEADER
-        self.pending_isr = None
-        self.followers = {}
+        self.is_leader, self.leader, self.pending_isr, self.followers = False, NO_LEADER, None, {}
 
     def _adopt(self, view: PartitionView) -> None:
         told_again = (view.leader_epoch, view.partition_epoch) == (self.leader_epoch, self.partition_epoch)
@@ -152,10 +207,12 @@ class Partition:
         self.partition_epoch = view.partition_epoch
         self.replicas = view.replicas
         self.committed_isr = frozenset(view.isr)
-        self.recovering = view.recovering
 
-    def check_leadership(self, current_leader_epoch: int = NO_EPOCH) -> ErrorCode:
-        """Whether a client that believes in `current_leader_epoch` (-1: does not say) may talk to us as the leader."""
+    def check_leadership(self, current_leader_epoch: int = NO_EPOCH, *, or_follower: bool = False) -> ErrorCode:
+        """Tell why a client that believes in `current_leader_epoch` (-1: does not say) cannot be served here.
+
+        `or_follower`: a replica that knows whom to follow will do (KIP-392).
+        """
         if self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if current_leader_epoch != NO_EPOCH:
@@ -163,18 +220,18 @@ class Partition:
                 return ErrorCode.FENCED_LEADER_EPOCH
             if current_leader_epoch > self.leader_epoch:
                 return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        served = self.is_leader or (or_follower and self.leader != NO_LEADER)
+        return ErrorCode.NONE if served else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     # ---- writing and reading
 
     def append_as_leader(self, records: Buffer, acks: int, origin: Origin = Origin.CLIENT) -> tuple[Appended, bool]:
-        """Append a client's or a coordinator's batches; also whether the high watermark moved.
+        """Append a client's or a coordinator's batches; also whether the high watermark moved. Leaders only.
 
-        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all with fewer in the committed ISR than
-        `min.insync.replicas`: nothing is written), and what the log refuses.
+        Raises KafkaError: NOT_ENOUGH_REPLICAS (acks=all with fewer in the committed ISR than `min.insync.replicas`:
+        nothing is written), and what the log refuses.
         """
-        if not self.is_leader:
-            raise KafkaError(self.check_leadership(), f"{self.topic}-{self.index} is not led here")
+        assert self.is_leader, f"an append to {self}"
         if acks == -1 and self.under_min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -186,29 +243,38 @@ class Partition:
         appended = self.log.append_as_leader(records, self.leader_epoch, origin=origin)  # type: ignore[arg-type]
         return appended, self.advance_high_watermark()
 
-    def append_as_follower(self, records: Buffer, leader_high_watermark: int, leader_log_start: int) -> None:
-        """Append what the leader sent and take over its high watermark and log start, as far as our log reaches."""
+    def append_as_follower(self, records: Buffer, leader_high_watermark: int, leader_log_start: int) -> bool:
+        """Append what the leader sent and take over its high watermark and log start, as far as our log reaches; tell
+        whether the high watermark moved.
+
+        Raises KafkaError: CORRUPT_MESSAGE, StorageFailure, and what else the log refuses.
+        """
         if len(records):
             self.log.append_as_follower(records)
+        former = self.high_watermark
         self.high_watermark = max(self.high_watermark, min(leader_high_watermark, self.log.log_end_offset))
         self.log.producers.replicated_up_to(self.high_watermark)
         if leader_log_start > self.log.log_start_offset:
             self.log.advance_log_start_offset(leader_log_start)
             self.high_watermark = max(self.high_watermark, self.log.log_start_offset)
+        return self.high_watermark != former
 
     def truncate_to(self, offset: int) -> None:
-        """Cut what the leader does not have."""
+        """Cut what the leader does not have. Raises KafkaError: StorageFailure, CORRUPT_MESSAGE."""
         self.log.truncate_to(offset)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
 
     def drop_unconfirmed(self) -> None:
-        """A new follower whose log has no leader epochs (message formats 0 and 1) cannot find out where it leaves the
-        leader's: it keeps what is replicated for certain (Kafka: truncateToHighWatermark). Raises StorageFailure."""
+        """Keep only what is replicated for certain, when this is a new follower whose log has no leader epochs (message
+        formats 0 and 1): it cannot find out where it leaves the leader's.
+
+        Raises StorageFailure. Source: Kafka, truncateToHighWatermark.
+        """
         if self.log.latest_epoch == NO_EPOCH and self.high_watermark < self.log.log_end_offset:
             self.truncate_to(max(self.high_watermark, self.log.log_start_offset))
 
     def start_over_at(self, offset: int) -> None:
-        """Drop everything: the leader's log begins above our end."""
+        """Drop everything: the leader's log begins above our end. Raises StorageFailure."""
         self.log.truncate_fully_and_start_at(offset)
         self.high_watermark = offset
 
@@ -218,12 +284,12 @@ class Partition:
         return self.log.last_stable_offset(self.high_watermark)
 
     def read(
-        self, offset: int, max_bytes: int, *, as_follower: bool, whole_first_batch: bool, committed: bool = False
+        self, offset: int, max_bytes: int, *, to_the_end: bool, whole_first_batch: bool, committed: bool = False
     ) -> LogSlice:
-        """A follower reads to the end of the log, a client to the high watermark, one who wants only what is
-        `committed` to the last stable offset. Raises KafkaError, as Log.read does."""
+        """Read up to the high watermark; a follower reads `to_the_end` of the log, one who wants only what is
+        `committed` up to the last stable offset. Raises KafkaError, as Log.read does."""
         end = self.high_watermark
-        if as_follower:
+        if to_the_end:
             end = self.log.log_end_offset
         elif committed:
             end = self.last_stable_offset
@@ -232,10 +298,11 @@ class Partition:
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
         """(epoch, end offset) where a follower's history leaves ours, or None while it does not (KIP-595).
 
-        Raises KafkaError OFFSET_OUT_OF_RANGE when our epochs do not reach back so far.
+        Raises KafkaError OFFSET_OUT_OF_RANGE when our epochs do not reach back so far, or our log does not: truncating
+        step by step would lead nowhere then.
         """
         epoch, end_offset = self.log.end_offset_for_epoch(last_fetched_epoch)
-        if epoch == NO_EPOCH or end_offset == -1:
+        if epoch == NO_EPOCH or end_offset == -1 or fetch_offset < self.log.log_start_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.topic}-{self.index}: epoch {last_fetched_epoch} at {fetch_offset} is not in our history",
@@ -253,66 +320,89 @@ class Partition:
 
     @property
     def under_min_isr(self) -> bool:
-        """Fewer replicas in sync than acks=all needs; never asks for more than the partition has."""
+        """Fewer replicas are in sync than acks=all needs; never asks for more than the partition has."""
         return len(self.committed_isr) < min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
 
     def advance_high_watermark(self) -> bool:
-        """The smallest log end in the maximal ISR; never back within an epoch (C11)."""
-        log_end = self.log.log_end_offset
-        if self.high_watermark == log_end or self.under_min_isr:
+        """Move it to the smallest log end in the maximal ISR, never back within an epoch; tell whether it moved.
+
+        Followers outside the ISR that are about to join it are waited for, too. Without that, a leader that is alone in
+        the ISR acknowledges each record at once, and a follower that is one round trip behind never reaches the
+        watermark, which it must to be let in (Kafka: Partition.maybeIncrementLeaderHW, shouldWaitForReplicaToJoinIsr).
+        """
+        end = watermark = self.log.log_end_offset
+        if self.high_watermark == end or self.under_min_isr:
             return False
-        if len(self.replicas) > 1:
-            followers = self.followers
-            for broker in self.maximal_isr:
-                if broker != self.local_id:
-                    progress = followers.get(broker)
-                    if progress is None or progress.log_end < 0:
-                        return False
-                    log_end = min(log_end, progress.log_end)
-        if log_end <= self.high_watermark:
+        if self.followers:
+            isr = self.committed_isr if self.pending_isr is None else self.maximal_isr
+            for broker, follower in self.followers.items():
+                if follower.log_end < watermark and (broker in isr or self._is_about_to_join(follower, end)):
+                    watermark = follower.log_end
+        if watermark <= self.high_watermark:
             return False
-        self.high_watermark = log_end
-        self.log.producers.replicated_up_to(log_end)
+        self.high_watermark = watermark
+        self.log.producers.replicated_up_to(watermark)
         return True
 
+    def _is_about_to_join(self, follower: FollowerProgress, log_end: int) -> bool:
+        lag_time_ms_max, is_alive = self.criteria
+        now_ms = self.log.storage.clock.monotonic_ms()
+        return follower.is_caught_up(log_end, now_ms, lag_time_ms_max) and is_alive(follower.broker_id)
+
     def follower_fetched(
-        self, broker_id: int, offset: int, log_start: int, broker_epoch: int, now_ms: float
+        self,
+        broker_id: int,
+        offset: int,
+        log_start: int,
+        broker_epoch: int,
+        now_ms: float,
+        current_leader_epoch: int = NO_EPOCH,
     ) -> tuple[bool, PendingIsr | None]:
         """Note a follower's fetch: whether the high watermark moved, and the ISR change that follows from it.
 
-        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION for a broker that is no replica of this partition.
+        Raises KafkaError for a broker that is no replica of this partition, or not yet as far as this leader knows:
+        UNKNOWN_LEADER_EPOCH when it named the epoch, NOT_LEADER_OR_FOLLOWER when it did not. Both make it ask again.
+        Source: Kafka, Partition.followerReplicaOrThrow.
         """
         progress = self.followers.get(broker_id)
         if progress is None:
+            named = current_leader_epoch != NO_EPOCH
             raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"broker {broker_id} is no replica of {self.topic}-{self.index}"
+                ErrorCode.UNKNOWN_LEADER_EPOCH if named else ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {broker_id} is no replica of {self.topic}-{self.index}",
             )
         progress.fetched(offset, log_start, broker_epoch, now_ms, self.log.log_end_offset)
-        proposal = self._propose_expand(progress) if broker_id not in self.maximal_isr else None
-        return self.advance_high_watermark(), proposal
+        pending = self._propose_expand(progress) if broker_id not in self.maximal_isr else None
+        return self.advance_high_watermark(), pending
 
-    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
-        """From where on every live replica has records (what DeleteRecords waits for)."""
+    def low_watermark(self) -> int:
+        """Offset from which on every live replica has records (what DeleteRecords waits for)."""
+        is_alive = self.criteria.is_alive
         starts = [follower.log_start for broker, follower in self.followers.items() if is_alive(broker)]
         return min([self.log.log_start_offset, *starts])
 
-    def _propose_expand(self, progress: FollowerProgress) -> PendingIsr | None:
+    def _propose_expand(self, follower: FollowerProgress) -> PendingIsr | None:
         """A follower may join when it has all that may have been acknowledged: up to the high watermark, and up to
         the start of this leader's epoch, below which the watermark is hearsay (KAFKA-7128)."""
-        if self.pending_isr is not None or progress.log_end < max(self.high_watermark, self.leader_epoch_start_offset):
+        if self.pending_isr is not None or not self.criteria.is_alive(follower.broker_id):
             return None
-        return self._propose(self.committed_isr | {progress.broker_id})
+        if follower.log_end < max(self.high_watermark, self.leader_epoch_start_offset):
+            return None
+        return self._propose(self.committed_isr | {follower.broker_id})
 
-    def propose_shrink(self, now_ms: float, lag_time_ms_max: int) -> PendingIsr | None:
+    def propose_shrink(self, now_ms: float) -> PendingIsr | None:
         """The ISR less those followers that have not caught up for too long; None while all is well."""
-        if not self.is_leader or self.pending_isr is not None:
+        if not self.is_leader or self.pending_isr is not None or len(self.committed_isr) < 2:
             return None
-        log_end = self.log.log_end_offset
+        log_end, lag_time_ms_max = self.log.log_end_offset, self.criteria.lag_time_ms_max
         lagging = {
             broker
             for broker in self.committed_isr
             if broker != self.local_id
-            and ((progress := self.followers.get(broker)) is None or progress.lags(log_end, now_ms, lag_time_ms_max))
+            and not (
+                (follower := self.followers.get(broker)) is not None
+                and follower.is_caught_up(log_end, now_ms, lag_time_ms_max)
+            )
         }
         return self._propose(self.committed_isr - lagging) if lagging else None
 
@@ -326,19 +416,18 @@ class Partition:
         )
         return self.pending_isr
 
-    def isr_accepted(self, proposal: PendingIsr, isr: Sequence[int], partition_epoch: int, *, recovering: bool) -> bool:
-        """The controller has written it (or more): whether the high watermark moved. An old answer changes nothing."""
-        if self.pending_isr is not proposal or partition_epoch < self.partition_epoch:
+    def isr_accepted(self, pending: PendingIsr, isr: Sequence[int], partition_epoch: int) -> bool:
+        """Adopt what the controller has written: whether the high watermark moved. An old answer changes nothing."""
+        if self.pending_isr is not pending or partition_epoch < self.partition_epoch:
             return False
         self.committed_isr = frozenset(isr)
         self.partition_epoch = partition_epoch
-        self.recovering = recovering
         self.pending_isr = None
         return self.advance_high_watermark()
 
-    def isr_refused(self, proposal: PendingIsr) -> bool:
-        """The controller has not written it and will not: the committed ISR holds. As `isr_accepted`."""
-        if self.pending_isr is not proposal:
+    def isr_refused(self, pending: PendingIsr) -> bool:
+        """Keep the committed ISR: the controller has not written the change and will not. As `isr_accepted`."""
+        if self.pending_isr is not pending:
             return False
         self.pending_isr = None
         return self.advance_high_watermark()

@@ -1,48 +1,82 @@
-"""All partitions of this broker, and the paths by which requests reach them."""
+"""All partitions of this broker: how requests reach them, and what waits for them."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from odradek.broker.log.log import Appended, Origin
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.purgatory.purgatory import Purgatory
-from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.replication.directory_moves import DirectoryMoves
-from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession, OpenedFetch
-from odradek.broker.replication.partition import Partition, PendingIsr
-from odradek.broker.replication.reading import FetchParameters, PartitionsRead, read_partitions
+from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession
+from odradek.broker.replication.partition import IsrCriteria, Partition, PendingIsr
 from odradek.broker.replication.throttling import Throttling
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import PartitionData
 from odradek.world.clock import Clock
 from odradek.world.files import Buffer
+from odradek.world.time_slices import run_in_slices
 
 log = logging.getLogger(__name__)
 
 
 class IsrSubmitter(Protocol):
-    """Where a leader's wishes for its ISR go (AlterPartition)."""
+    """The way of a leader's changes of its ISR to the controller (AlterPartition)."""
 
-    def submit(self, proposal: PendingIsr) -> None:
-        """Have the controller write it; the answer comes back to `ReplicaManager.proposal_answered`."""
+    def submit(self, pending: PendingIsr) -> None:
+        """Have the controller write it; its answer comes to `ReplicaManager.isr_accepted` or `isr_refused`."""
 
 
-class Coordinators(Protocol):
-    """Who wants to know which partitions this broker leads (group and transaction coordinators)."""
+class AwaitedAppend:
+    """One partition's part of an acks=all request: answered when the high watermark has passed it."""
 
-    def on_elected(self, topic: str, index: int, leader_epoch: int) -> None:
-        """This broker leads that partition from now on."""
+    __slots__ = ("error", "partition", "required_offset")
 
-    def on_resigned(self, topic: str, index: int) -> None:
-        """It does not, or not any more."""
+    def __init__(self, partition: Partition, required_offset: int) -> None:
+        self.partition, self.required_offset = partition, required_offset
+        self.error: ErrorCode | None = None
+        """None while nobody knows."""
 
-    def on_partitions_deleted(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """The cluster does not have these partitions any more."""
+    def settle(self) -> bool:
+        """Tell whether the outcome is known. A partition that we do not lead any more may yet lose the records."""
+        if self.error is None:
+            partition = self.partition
+            if not partition.is_leader:
+                self.error = partition.check_leadership()
+            elif partition.high_watermark >= self.required_offset:
+                few = partition.under_min_isr
+                self.error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if few else ErrorCode.NONE
+        return self.error is not None
+
+
+class DelayedProduce:
+    """An acks=all request that waits until the outcome of all its appends is known, or its timeout has passed.
+
+    `done` is called once; an append whose outcome is not known at the deadline has `error` REQUEST_TIMED_OUT.
+    """
+
+    __slots__ = ("_appends", "_done")
+
+    def __init__(self, appends: Sequence[AwaitedAppend], done: Callable[[], None]) -> None:
+        self._appends, self._done = appends, done
+
+    def try_complete(self) -> bool:
+        # each append is asked every time: one may be settled for good before another can be
+        settled = [append.settle() for append in self._appends]
+        if all(settled):
+            self._done()
+            return True
+        return False
+
+    def expire(self) -> None:
+        for append in self._appends:
+            if not append.settle():
+                append.error = ErrorCode.REQUEST_TIMED_OUT
+        self._done()
 
 
 class ReplicaManager:
-    """Partitions by topic and index. Requests that wait for one wait in `purgatory` for its two keys."""
+    """Partitions by topic and index. Requests that wait for one wait in `purgatory` for one of its three keys."""
 
     def __init__(
         self,
@@ -50,42 +84,45 @@ class ReplicaManager:
         logs: LogManager,
         clock: Clock,
         purgatory: Purgatory,
-        lag_time_ms_max: int,
+        criteria: IsrCriteria,
         throttling: Throttling,
     ) -> None:
+        """Take the `criteria` that this broker's followers must meet."""
         self.broker_id = broker_id
         self.logs, self.clock = logs, clock
         self.purgatory = purgatory
-        self.lag_time_ms_max = lag_time_ms_max
+        self.criteria = criteria
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.serving = throttling.serving
         self.moves = DirectoryMoves(self.partitions, logs, clock, throttling.moving)
         self.alter_partition: IsrSubmitter | None = None
         self.exists: Callable[[str, int], bool] = lambda topic, index: False
-        """Whether the cluster has that partition, here or elsewhere."""
+        """Tells whether the cluster has that partition, here or elsewhere."""
 
     def partition(self, topic: str, index: int) -> Partition | ErrorCode:
-        """The partition, or why there is none here: only what no broker has is unknown."""
+        """The partition, or why it cannot be used here."""
         partition = self.partitions.get((topic, index))
-        if partition is None and self.exists(topic, index):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if partition is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return self.why_absent(topic, index)
         return ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else partition
+
+    def why_absent(self, topic: str, index: int) -> ErrorCode:
+        """Error for a partition that this broker does not have: only what no broker has is unknown."""
+        known = self.exists(topic, index)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def led(self, topic: str, index: int) -> Partition:
         """The partition if this broker leads it. Raises KafkaError otherwise."""
-        partition = self.partition(topic, index)
-        error = partition if isinstance(partition, ErrorCode) else partition.check_leadership()
-        if error is not ErrorCode.NONE:
-            raise KafkaError(error, f"{topic}-{index} is not led by broker {self.broker_id}")
-        assert isinstance(partition, Partition)
-        return partition
+        partition = self.partitions.get((topic, index))
+        if partition is not None and partition.is_leader:
+            return partition
+        error = self.why_absent(topic, index) if partition is None else partition.check_leadership()
+        raise KafkaError(error, f"{topic}-{index} is not led by broker {self.broker_id}")
 
     # ---- writing
 
     def append(self, partition: Partition, records: Buffer, acks: int, origin: Origin = Origin.CLIENT) -> Appended:
-        """Append as the leader and wake whoever waits for it. Raises KafkaError."""
+        """Append to a partition that `led` has just given, and wake whoever waits for it. Raises KafkaError."""
         appended, advanced = partition.append_as_leader(records, acks, origin)
         self.purgatory.touch(partition.appended)
         if advanced:
@@ -109,65 +146,57 @@ class ReplicaManager:
 
         self.purgatory.watch(DelayedProduce([awaited], settled), [partition.advanced], timeout_ms)
 
-    # ---- reading
+    # ---- followers
 
-    def read(self, opened: OpenedFetch, parameters: FetchParameters) -> PartitionsRead:
-        """Read, and when it is a follower who asks, note how far it has come."""
-        read = self.read_again(opened, parameters)
-        if parameters.as_follower:
-            refused = self._follower_fetched(read, parameters, opened.session)
-            return read._replace(failed=True) if refused else read
-        return read
-
-    def read_again(self, opened: OpenedFetch, parameters: FetchParameters) -> PartitionsRead:
-        """What there is by now, for a request that has waited."""
-        return read_partitions(self.partition, opened.partitions, parameters, self.serving)
-
-    def served(self, answers: Iterable[tuple[CachedPartition, PartitionData]]) -> None:
-        """These are sent to a follower now."""
-        if self.serving.limit.bytes_per_second is not None:
-            for wanted, answer in answers:
-                partition = self.partitions.get((wanted.topic, wanted.index))
-                if partition is not None and answer.records:
-                    self.serving.copied(partition, len(answer.records))
-
-    def _follower_fetched(
-        self, read: PartitionsRead, parameters: FetchParameters, session: FetchSession | None
+    def note_follower(
+        self,
+        replica_id: int,
+        replica_epoch: int,
+        answers: Iterable[tuple[CachedPartition, PartitionData]],
+        session: FetchSession | None,
     ) -> bool:
-        """Whether it may not follow one of the partitions, which is in its answer."""
+        """Note what a follower's fetch says of it, partition by partition, and complete the answers by what came of it.
+
+        Tells whether it may not follow one of the partitions; that is in its answer.
+        """
         refused = False
         now_ms = self.clock.monotonic_ms()
         moved = []
-        for wanted, answer in read.answers:
+        for wanted, answer in answers:
             if answer.error_code or answer.diverging_epoch is not None:
                 continue
             partition = self.partitions[(wanted.topic, wanted.index)]
-            follower = partition.followers.get(parameters.replica_id)
-            trimmed = follower is not None and follower.log_start != wanted.log_start_offset
+            follower = partition.followers.get(replica_id)
+            former_start = None if follower is None else follower.log_start
             try:
-                advanced, proposal = partition.follower_fetched(
-                    parameters.replica_id,
-                    wanted.fetch_offset,
-                    wanted.log_start_offset,
-                    parameters.replica_epoch,
-                    now_ms,
+                advanced, pending = partition.follower_fetched(
+                    replica_id, wanted.fetch_offset, wanted.log_start_offset, replica_epoch, now_ms, wanted.leader_epoch
                 )
             except KafkaError as error:
                 answer.error_code, answer.records = error.code, b""
                 refused = True
                 continue
-            partition.followers[parameters.replica_id].fetcher = session
+            assert follower is not None
+            follower.fetcher = session
             answer.high_watermark = partition.high_watermark
             answer.last_stable_offset = partition.last_stable_offset
             if advanced:
                 moved.append(partition.advanced)
-            if trimmed:
+            if former_start != wanted.log_start_offset:
                 moved.append(partition.low_watermark_moved)
-            if proposal is not None:
-                self._submit(proposal)
+            if pending is not None:
+                self.submit_isr(pending)
         for key in moved:
             self.purgatory.touch(key)
         return refused
+
+    def sent_to_follower(self, answers: Iterable[tuple[CachedPartition, PartitionData]]) -> None:
+        """Count what is sent to a follower now, when there is a limit on it."""
+        if self.serving.limit.bytes_per_second is not None:
+            for wanted, answer in answers:
+                partition = self.partitions.get((wanted.topic, wanted.index))
+                if partition is not None and answer.records:
+                    self.serving.copied(partition, len(answer.records))
 
     def role_changed(self, partition: Partition) -> None:
         """Wake all that wait for a partition: its answer may be an error now."""
@@ -176,27 +205,39 @@ class ReplicaManager:
 
     # ---- in-sync replicas
 
-    def shrink_in_sync_replicas(self) -> None:
-        """Propose the removal of followers that lag (called every half `replica.lag.time.max.ms`)."""
-        now_ms = self.clock.monotonic_ms()
-        for partition in list(self.partitions.values()):
-            proposal = partition.propose_shrink(now_ms, self.lag_time_ms_max)
-            if proposal is not None:
-                log.info("%s: proposing the ISR %s, the others lag", partition, sorted(proposal.broker_ids))
-                self._submit(proposal)
+    def check_in_sync_replicas(self) -> None:
+        """Propose the removal of followers that lag, and stop waiting for those that were about to join and have not.
 
-    def _submit(self, proposal: PendingIsr) -> None:
+        Called every half `replica.lag.time.max.ms` and when brokers have left the cluster; done in slices.
+        """
+        run_in_slices(self.clock, self._check(list(self.partitions.values())), lambda: True)
+
+    def _check(self, partitions: Iterable[Partition]) -> Iterator[None]:
+        for partition in partitions:
+            if partition.is_leader and partition.followers:
+                pending = partition.propose_shrink(self.clock.monotonic_ms())
+                if pending is not None:
+                    log.info("%s: proposing the ISR %s, the others lag", partition, sorted(pending.broker_ids))
+                    self.submit_isr(pending)
+                if partition.advance_high_watermark():
+                    self.purgatory.touch(partition.advanced)
+            yield
+
+    def submit_isr(self, pending: PendingIsr) -> None:
+        """Send a change that a partition wants to the controller."""
         assert self.alter_partition is not None, "a leader before the broker has started"
-        self.alter_partition.submit(proposal)
+        self.alter_partition.submit(pending)
 
-    def isr_accepted(self, proposal: PendingIsr, isr: Sequence[int], partition_epoch: int, *, recovering: bool) -> None:
-        partition = self.partitions.get((proposal.topic, proposal.index))
-        if partition is not None and partition.isr_accepted(proposal, isr, partition_epoch, recovering=recovering):
+    def isr_accepted(self, pending: PendingIsr, isr: Sequence[int], partition_epoch: int) -> None:
+        """The controller has written `isr` as version `partition_epoch`."""
+        partition = self.partitions.get((pending.topic, pending.index))
+        if partition is not None and partition.isr_accepted(pending, isr, partition_epoch):
             self.purgatory.touch(partition.advanced)
 
-    def isr_refused(self, proposal: PendingIsr) -> None:
-        partition = self.partitions.get((proposal.topic, proposal.index))
-        if partition is not None and partition.isr_refused(proposal):
+    def isr_refused(self, pending: PendingIsr) -> None:
+        """The controller has not written it and will not."""
+        partition = self.partitions.get((pending.topic, pending.index))
+        if partition is not None and partition.isr_refused(pending):
             self.purgatory.touch(partition.advanced)
 
     # ---- this broker's own health

@@ -45,7 +45,7 @@ def handle(broker: Services, request: DeleteRecordsRequest, context: RequestCont
         return Reply(response)
 
     def start(respond: Respond) -> DelayedDeletion:
-        return DelayedDeletion(awaited, broker.metadata.is_alive, lambda: respond(response))
+        return DelayedDeletion(awaited, lambda: respond(response))
 
     return Wait(start, [partition.low_watermark_moved for _, partition, _ in awaited], request.timeout_ms)
 
@@ -67,15 +67,18 @@ def _delete(
     except KafkaError as error:
         answer.error_code = error.code
     else:
+        # followers that wait for records are told of the new start at once, as is who waits for another deletion
+        broker.replicas.purgatory.touch(partition.appended)
+        broker.replicas.purgatory.touch(partition.low_watermark_moved)
         awaited.append((answer, partition, offset))
     return answer
 
 
 class DelayedDeletion:
-    """Waits until the live replicas of all partitions begin where they should."""
+    """A request that waits until the live replicas of all partitions begin where they should."""
 
-    def __init__(self, awaited: Sequence[Awaited], is_alive: Callable[[int], bool], done: Callable[[], None]) -> None:
-        self._awaited, self._is_alive, self._done = awaited, is_alive, done
+    def __init__(self, awaited: Sequence[Awaited], done: Callable[[], None]) -> None:
+        self._awaited, self._done = awaited, done
 
     def try_complete(self) -> bool:
         settled = [self._settle(*one) for one in self._awaited]
@@ -94,5 +97,5 @@ class DelayedDeletion:
         if not partition.is_leader:
             answer.error_code = partition.check_leadership()
             return True
-        answer.low_watermark = partition.low_watermark(self._is_alive)
+        answer.low_watermark = partition.low_watermark()
         return answer.low_watermark >= offset

@@ -1,4 +1,4 @@
-"""Fetch (key 1), versions 0 to 17: read batches from partitions that this broker leads.
+"""Fetch (key 1), versions 0 to 17: read batches from partitions that this broker leads, or follows.
 
 Waits until `min_bytes` are there, an answer must be given at once (an error, a diverging epoch), or `max_wait_ms` are
 over. Sessions (KIP-227) from version 7, topic ids from 13. A follower's fetch also tells how far it has come, which
@@ -8,14 +8,22 @@ and converted to message sets (`message.downconversion.enable`). zstd is refused
 A read_committed consumer (version 4 on) is given nothing at or after the last stable offset, and the aborted
 transactions in what it is given, so that it can leave their records out.
 
+A replica that follows serves consumers up to the high watermark it knows (version 11 on, KIP-392), and debugging ones,
+of replica id -2, up to the end of its log.
+
 Not done: rack-aware replica selection (the preferred replica is always -1).
 """
 
 from collections.abc import Iterable
 
-from odradek.broker.replication.delayed import DelayedFetch
+from odradek.broker.replication.fetch_reading import (
+    CONSUMER,
+    DelayedFetch,
+    FetchParameters,
+    PartitionsRead,
+    read_partitions,
+)
 from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession, OpenedFetch, replica_of
-from odradek.broker.replication.reading import CONSUMER, FetchParameters, PartitionsRead
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -40,15 +48,15 @@ def handle(broker: Services, request: FetchRequest, context: RequestContext) -> 
     if opened.error is not ErrorCode.NONE:
         return Reply(FetchResponse(error_code=opened.error))
     parameters = _parameters(broker, request, version)
-    read = broker.replicas.read(opened, parameters)
+    read = read_partitions(broker.replicas, opened, parameters, arrived=True)
     nothing_asked = not read.answers and not opened.incremental
-    enough = read.failed or read.total_bytes >= parameters.min_bytes or nothing_asked
+    enough = read.urgent or read.total_bytes >= parameters.min_bytes or nothing_asked
     if enough or parameters.max_wait_ms <= 0:
         return Reply(_response(broker, opened, parameters, read, context))
 
     def start(respond: Respond) -> DelayedFetch:
         return DelayedFetch(
-            lambda: broker.replicas.read_again(opened, parameters),
+            lambda: read_partitions(broker.replicas, opened, parameters, arrived=False),
             parameters.min_bytes,
             lambda read: respond(_response(broker, opened, parameters, read, context)),
         )
@@ -69,7 +77,7 @@ def _parameters(broker: Services, request: FetchRequest, version: int) -> FetchP
 
 def _keys(broker: Services, opened: OpenedFetch, parameters: FetchParameters) -> list[object]:
     """A follower waits for the log to grow, a consumer for the high watermark to move; a session hears of what else
-    becomes due in it."""
+    becomes dirty in it."""
     partitions = broker.replicas.partitions
     found = [p for w in opened.partitions if (p := partitions.get((w.topic, w.index))) is not None]
     keys: list[object] = [p.appended for p in found] if parameters.as_follower else [p.advanced for p in found]
@@ -82,7 +90,7 @@ def _response(
     session = opened.session
     answers = read.answers if session is None else _told(broker, session, read, opened.incremental)
     if parameters.as_follower:
-        broker.replicas.served(answers)
+        broker.replicas.sent_to_follower(answers)
     response = FetchResponse(session_id=0 if session is None else session.id, responses=_by_topic(answers))
     if read.failed and context.api_version >= FIRST_VERSION_WITH_ENDPOINTS:
         response.node_endpoints = _leaders_named(broker, answers, context.listener)

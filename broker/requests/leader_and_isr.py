@@ -1,10 +1,9 @@
 """LeaderAndIsr (key 4), versions 0 to 7: the controller makes this broker leader or follower of partitions.
 
-A request for thousands of partitions is taken in slices of `SLICE_MS`, so that clients are served in between. What it
-says of one partition is applied whole; the epochs of the request are checked again after each pause.
+A request for thousands of partitions is taken in slices of time, so that clients are served in between. What it says of
+one partition is applied whole; the epochs of the request are checked again after each pause. The next LeaderAndIsr or
+StopReplica waits for its end, also when its connection has broken.
 """
-
-import asyncio
 
 from odradek.broker.replication.controller_requests import partition_states
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
@@ -16,11 +15,11 @@ from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
+from odradek.world.time_slices import TimeSlice
 
 REQUEST = LeaderAndIsrRequest
 VERSIONS = (0, 7)
 
-SLICE_MS = 5.0
 FIRST_VERSION_BY_TOPIC_ID = 5
 
 
@@ -39,26 +38,28 @@ def _new_topics(broker: Services, request: LeaderAndIsrRequest) -> set[str]:
 
 
 async def _apply(broker: Services, request: LeaderAndIsrRequest, version: int) -> Reply:
-    error = broker.control.check(request.controller_epoch, request.broker_epoch)
-    if error is not ErrorCode.NONE:
-        return Reply(LeaderAndIsrResponse(error_code=error))
-    broker.metadata.learn_ids(request)
-    new_topics = _new_topics(broker, request)
-    if new_topics:
+    async with broker.control.in_turn:
+        return await _apply_in_turn(broker, request, version)
+
+
+async def _apply_in_turn(broker: Services, request: LeaderAndIsrRequest, version: int) -> Reply:
+    def refusal() -> ErrorCode:
+        return broker.control.check(request.controller_epoch, request.broker_epoch)
+
+    error = refusal()
+    if error is ErrorCode.NONE:
+        broker.metadata.learn_ids(request)
+    if error is ErrorCode.NONE and (new_topics := _new_topics(broker, request)):
         await broker.learn_topic_settings(new_topics)
-        error = broker.control.check(request.controller_epoch, request.broker_epoch)
+        error = refusal()
+    response = LeaderAndIsrResponse(error_code=error)
+    topics: dict[bytes, LeaderAndIsrTopicError] = {}
+    turn = TimeSlice(broker.clock)
+    for topic, topic_id, state in partition_states(request):
+        if await turn.pause_if_over():
+            error = refusal()
         if error is not ErrorCode.NONE:
             return Reply(LeaderAndIsrResponse(error_code=error))
-    response = LeaderAndIsrResponse()
-    topics: dict[bytes, LeaderAndIsrTopicError] = {}
-    slice_end_ms = broker.clock.monotonic_ms() + SLICE_MS
-    for topic, topic_id, state in partition_states(request):
-        if broker.clock.monotonic_ms() > slice_end_ms:
-            await asyncio.sleep(0)
-            error = broker.control.check(request.controller_epoch, request.broker_epoch)
-            if error is not ErrorCode.NONE:
-                return Reply(LeaderAndIsrResponse(error_code=error))
-            slice_end_ms = broker.clock.monotonic_ms() + SLICE_MS
         outcome = LeaderAndIsrPartitionError(
             topic_name=topic,
             partition_index=state.partition_index,

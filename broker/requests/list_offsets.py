@@ -4,8 +4,9 @@ Timestamps: -1 the end that a client may read (the high watermark; the log end f
 record with the largest timestamp (from version 7), else the first record at or after it. -4 and -5 (tiered storage,
 versions 8 and 9): the local log start, and none. After a change of leader the end is not told until the high watermark
 has reached the new epoch, so that it never goes back (KAFKA-7703): OFFSET_NOT_AVAILABLE, below version 5
-LEADER_NOT_AVAILABLE. For a read_committed consumer (version 2 on) a partition ends at the last stable offset. Version 0
-answers a list of offsets, newest first.
+LEADER_NOT_AVAILABLE. For a read_committed consumer (version 2 on) a partition ends at the last stable offset. A
+debugging consumer (replica id -2) is answered by followers, too, and with the log end. Version 0 answers a list of
+offsets, newest first.
 """
 
 from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp, offsets_before
@@ -51,7 +52,12 @@ def _partition(
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     partition = broker.replicas.partition(topic, asked.partition_index)
-    error = partition if isinstance(partition, ErrorCode) else partition.check_leadership(asked.current_leader_epoch)
+    or_follower = request.replica_id == DEBUGGING_CONSUMER
+    error = (
+        partition
+        if isinstance(partition, ErrorCode)
+        else partition.check_leadership(asked.current_leader_epoch, or_follower=or_follower)
+    )
     if error is not ErrorCode.NONE:
         answer.error_code = error
         return answer
@@ -78,36 +84,37 @@ def _look_up(partition: Partition, timestamp: int, request: ListOffsetsRequest, 
         return -1, start, replica_log.epochs.epoch_at(start)
     if timestamp == LATEST_TIERED:
         return -1, -1, -1
-    end = _readable_end(partition, request, version)
+    end = _readable_end(partition, request)
+    is_behind = request.replica_id == CONSUMER and partition.high_watermark < partition.leader_epoch_start_offset
+    found = None
     if timestamp == LATEST:
-        return -1, end, partition.leader_epoch
-    found = (
-        offset_of_max_timestamp(replica_log)
-        if timestamp == MAX_TIMESTAMP
-        else offset_for_timestamp(replica_log, timestamp)
-    )
-    return found if found is not None and found[1] < end else NOTHING
-
-
-def _readable_end(partition: Partition, request: ListOffsetsRequest, version: int) -> int:
-    replica_id = request.replica_id
-    if replica_id not in (CONSUMER, DEBUGGING_CONSUMER):
-        return partition.log.log_end_offset
-    if replica_id == CONSUMER and partition.high_watermark < partition.leader_epoch_start_offset:
-        code = (
-            ErrorCode.OFFSET_NOT_AVAILABLE
-            if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
-            else ErrorCode.LEADER_NOT_AVAILABLE
+        if not is_behind:
+            return -1, end, partition.leader_epoch
+    elif timestamp == MAX_TIMESTAMP:
+        found = offset_of_max_timestamp(replica_log)
+    else:
+        found = offset_for_timestamp(replica_log, timestamp)
+    if found is not None and found[1] < end:
+        return found
+    if is_behind:
+        named = version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE if named else ErrorCode.LEADER_NOT_AVAILABLE,
+            f"{partition}: the high watermark has not reached the leader's epoch",
         )
-        raise KafkaError(code, f"{partition}: the high watermark has not reached the leader's epoch")
-    committed = replica_id == CONSUMER and request.isolation_level == READ_COMMITTED
-    return partition.last_stable_offset if committed else partition.high_watermark
+    return NOTHING
+
+
+def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
+    if request.replica_id != CONSUMER:
+        return partition.log.log_end_offset
+    return partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
 
 
 def _old_style(partition: Partition, asked: ListOffsetsPartition, replica_id: int) -> list[int]:
     """Version 0: offsets of segments that began before the time, newest first."""
     limit = max(asked.max_num_offsets, 1)
-    end = partition.high_watermark if replica_id in (CONSUMER, DEBUGGING_CONSUMER) else partition.log.log_end_offset
+    end = partition.high_watermark if replica_id == CONSUMER else partition.log.log_end_offset
     offsets = [offset for offset in offsets_before(partition.log, asked.timestamp, limit) if offset <= end]
     if asked.timestamp == LATEST:
         offsets = [end, *(offset for offset in offsets if offset < end)]

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from struct import Struct
 
 from odradek.broker.log.rewriting import BadRecords
-from odradek.broker.replication.delayed import AwaitedAppend, DelayedProduce
 from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
 from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, to_batch
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Silent, Wait
 from odradek.broker.services import Services

@@ -1,16 +1,14 @@
 """StopReplica (key 5), versions 0 to 4: the controller has this broker give up replicas, and delete their logs.
 
-In slices of `SLICE_MS`, as LeaderAndIsr; the epochs of the request are checked again after each pause.
+One at a time with LeaderAndIsr and in slices of time, as described there.
 """
 
-import asyncio
-
 from odradek.broker.replication.controller_requests import stopped_replicas
-from odradek.broker.requests.leader_and_isr import SLICE_MS
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from odradek.world.time_slices import TimeSlice
 
 REQUEST = StopReplicaRequest
 VERSIONS = (0, 4)
@@ -21,14 +19,17 @@ def handle(broker: Services, request: StopReplicaRequest, context: RequestContex
 
 
 async def _stop(broker: Services, request: StopReplicaRequest) -> Reply:
+    async with broker.control.in_turn:
+        return await _stop_in_turn(broker, request)
+
+
+async def _stop_in_turn(broker: Services, request: StopReplicaRequest) -> Reply:
     error = broker.control.check(request.controller_epoch, request.broker_epoch)
     answers: list[StopReplicaPartitionError] = []
-    slice_end_ms = broker.clock.monotonic_ms() + SLICE_MS
+    turn = TimeSlice(broker.clock)
     for stopped in stopped_replicas(request):
-        if broker.clock.monotonic_ms() > slice_end_ms:
-            await asyncio.sleep(0)
+        if await turn.pause_if_over():
             error = broker.control.check(request.controller_epoch, request.broker_epoch)
-            slice_end_ms = broker.clock.monotonic_ms() + SLICE_MS
         if error is not ErrorCode.NONE:
             return Reply(StopReplicaResponse(error_code=error))
         code = broker.control.stop(stopped)

@@ -50,9 +50,7 @@ def check(layers: Layers, values: Mapping[str, Any]) -> None:
         refuse("log.cleaner.io.max.bytes.per.second", "must be more than 0")
     if values["log_retention_ms"] == 0:
         refuse("log.retention.ms", "must be -1 (for ever) or at least 1")
-    socket_timeout_ms = layers.value("replica.socket.timeout.ms")
-    assert isinstance(socket_timeout_ms, int)
-    if values["replica_fetch_wait_max_ms"] > socket_timeout_ms:
+    if values["replica_fetch_wait_max_ms"] > values["replica_socket_timeout_ms"]:
         refuse("replica.fetch.wait.max.ms", "must not be more than replica.socket.timeout.ms")
     if values["replica_fetch_wait_max_ms"] > values["replica_lag_time_max_ms"]:
         refuse("replica.fetch.wait.max.ms", "must not be more than replica.lag.time.max.ms, or followers leave the ISR")

@@ -102,6 +102,10 @@ class FetcherSettings:
         "int 10485760 >=0 medium read-only",
         "Bytes a follower asks for altogether.",
     )
+    replica_socket_timeout_ms: int = setting(
+        "int 30000 any high read-only",
+        "How long a follower waits for the answer to a fetch; more than replica.fetch.wait.max.ms.",
+    )
     num_replica_fetchers: int = setting(
         "int 1 any high cluster-wide",
         "Connections that a follower fetches from each leader with.",
@@ -183,8 +187,6 @@ queued.max.request.bytes long -1 any medium read-only none
     Bytes of requests that may wait; -1 is no limit.
 num.network.threads int 3 >=1 high cluster-wide none
     Threads for sockets; here one loop does it all.
-replica.socket.timeout.ms int 30000 any high read-only none
-    How long a follower waits for the answer to a fetch; more than replica.fetch.wait.max.ms.
 replica.socket.receive.buffer.bytes int 65536 any high read-only none
     Kernel's receive buffer of a follower's connection.
 replica.selector.class string - any medium read-only refused

@@ -13,9 +13,10 @@ from odradek.broker.log.log_config import LogConfig
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
-from odradek.broker.replication.fetcher import FetcherCore, FetcherLimits
+from odradek.broker.replication.fetcher import FetcherCore
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.throttling import Throttling
+from odradek.broker.settings.network_settings import FetcherSettings
 from odradek.client.consumer.positions import Positions
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.fetch import (
@@ -92,7 +93,7 @@ def test_all_five_batches_are_known_again_after_a_clean_shutdown() -> None:
 
 def test_a_partition_left_while_a_fetch_is_under_way_is_forgotten() -> None:
     """Else it stays in the leader's session, is answered with an error at once, and the two spin."""
-    following = FetcherCore(1, 0, FetcherLimits(500, 1, 1 << 20, 1 << 20, 1_000), THROTTLING.following)
+    following = FetcherCore(1, 0, FetcherSettings(), THROTTLING.following)
     kept, left = (Partition("t", index, 1, open_test_log(make_storage(), LogConfig())) for index in range(2))
     for partition in (kept, left):
         partition.topic_id = TOPIC_ID
@@ -120,12 +121,12 @@ def test_a_repeated_leader_and_isr_leaves_the_proposal_open() -> None:
     told = PartitionView(0, 0, (0, 1), 0, (0, 1))
     partition.lead(told, 0.0)
     partition.append_as_leader(make_batch([b"x"]), 1)
-    proposal = partition.propose_shrink(10_000.0, 5_000)
+    proposal = partition.propose_shrink(40_000.0)
     assert proposal is not None
-    partition.lead(told, 10_001.0)
-    partition.isr_accepted(proposal, (0,), 1, recovering=False)
+    partition.lead(told, 40_001.0)
+    partition.isr_accepted(proposal, (0,), 1)
     assert (partition.committed_isr, partition.partition_epoch, partition.pending_isr) == ({0}, 1, None)
-    partition.follower_fetched(1, 1, 0, -1, 10_002.0)
+    partition.follower_fetched(1, 1, 0, -1, 40_002.0)
     assert partition.pending_isr is not None
     partition.lead(replace(told, partition_epoch=2), 0.0)
     assert partition.pending_isr is None, "the controller has decided otherwise"

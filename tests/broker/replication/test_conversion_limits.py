@@ -24,9 +24,9 @@ def test_it_ends_when_it_takes_too_long() -> None:
         partition = Partition("topic", 0, 0, log, 65)
         partition.lead(PartitionView(leader=0, leader_epoch=0, isr=(0,), partition_epoch=0, replicas=(0,)), 0.0)
         for offset in (0, 20):
-            records = partition.read(offset, 1 << 20, as_follower=False, whole_first_batch=True)
+            records = partition.read(offset, 1 << 20, to_the_end=False, whole_first_batch=True)
             batches = as_batches(partition, records)
             assert isinstance(batches, bytes)
-            messages = as_messages(partition, records, offset, 1 << 20, 0, as_follower=False)
+            messages = as_messages(partition, records, offset, 1 << 20, 0, to_the_end=False)
             found.append((len(list(entries(batches))), len(list(entries(messages)))))
     assert found == [(7, 20), (5, 9), (3, 3), (3, 3)], "ten messages, or a compressed one, are a batch"

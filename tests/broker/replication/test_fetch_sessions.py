@@ -219,7 +219,7 @@ def test_a_follower_hears_of_the_high_watermark_without_being_woken(
     waiting = Waiting()
     purgatory.watch(waiting, [session], 1e6)
     purgatory.touch(partition.advanced)
-    assert waiting.tried == 1 and session.partitions[(A_ID, 0)] in session.due
+    assert waiting.tried == 1 and session.partitions[(A_ID, 0)] in session.dirty
 
 
 @pytest.mark.parametrize("why", ["records", "error", "diverging", "behind", "not in sync"])
@@ -235,9 +235,9 @@ def test_a_partition_with_more_to_say_stays_due(cache: FetchSessionCache, why: s
     answer.records = b"x" if why == "records" else b""
     answer.error_code = 3 if why == "error" else 0
     answer.diverging_epoch = EpochEndOffset(epoch=0, end_offset=1) if why == "diverging" else None
-    (wanted,) = session.due
+    (wanted,) = session.dirty
     session.answered(wanted, answer, partition)
-    assert wanted in session.due
+    assert wanted in session.dirty
 
 
 def test_all_are_due_from_time_to_time(cache: FetchSessionCache) -> None:
@@ -282,7 +282,7 @@ def test_a_session_that_was_ended_while_its_fetch_waited_holds_nothing(cache: Fe
     cache.open(request(session=session.id, epoch=1, forgotten=((A_ID, 0),)), BY_ID, NAMES, 1.0)
     assert [session.holds(wanted) for wanted in waiting] == [False, True]
     cache.open(request(session=session.id, epoch=-1), BY_ID, NAMES, 1.0)
-    assert not any(session.holds(wanted) for wanted in waiting) and not session.due
+    assert not any(session.holds(wanted) for wanted in waiting) and not session.dirty
 
 
 class Waiting:

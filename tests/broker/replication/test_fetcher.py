@@ -1,21 +1,33 @@
 """What a follower asks for: the partitions that moved, and all of them when something else may have changed."""
 
+import pytest
+
+from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.replication.fetcher import (
+    FETCH_VERSION,
+    FETCH_VERSION_BY_NAME,
     LOOK_AT_ALL_MS,
     THROTTLED_PAUSE_MS,
     FetcherCore,
-    FetcherLimits,
 )
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.throttling import Throttling
-from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from odradek.broker.settings.network_settings import FetcherSettings
+from odradek.protocol.codec import decode, encode
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from odradek.testing.log_storage import make_batch, make_storage, open_test_log
 from odradek.testing.virtual_clock import ManualClock
 
 TOPIC_ID = b"t" * 16
-LIMITS = FetcherLimits(500, 1, 1 << 20, 1 << 20, 1_000)
+SETTINGS = FetcherSettings()
 SESSION = 5
 
 
@@ -23,7 +35,7 @@ def following(
     count: int, throttling: Throttling | None = None, config: LogConfig = LogConfig()
 ) -> tuple[FetcherCore, list[Partition]]:
     """After the first fetch, which named all."""
-    core = FetcherCore(1, 0, LIMITS, (throttling or Throttling(ManualClock())).following)
+    core = FetcherCore(1, 0, SETTINGS, (throttling or Throttling(ManualClock())).following)
     partitions = [Partition("t", index, 1, open_test_log(make_storage(), config)) for index in range(count)]
     for partition in partitions:
         partition.topic_id = TOPIC_ID
@@ -81,7 +93,7 @@ def test_a_partition_with_an_error_is_left_out_and_named_after_the_pause() -> No
     assert request is not None and named(request) == []
     assert [one.partitions for one in request.forgotten_topics_data] == [[0]]
     answer(core)
-    assert named(core.request(LIMITS.backoff_ms + 2.0)) == [0]
+    assert named(core.request(SETTINGS.replica_fetch_backoff_ms + 2.0)) == [0]
 
 
 def test_out_of_range_is_noticed_at_once() -> None:
@@ -92,7 +104,7 @@ def test_out_of_range_is_noticed_at_once() -> None:
     (followed,) = core.out_of_range()
     assert named(core.request(2.0)) == []
     answer(core)
-    core.leader_offsets(followed, 7, 9)
+    core.leader_offsets(followed, 7, 9, 2.0)
     assert core.out_of_range() == [] and named(core.request(3.0)) == [1]
 
 
@@ -122,3 +134,70 @@ def test_when_all_wait_the_next_look_is_a_moment_away() -> None:
     behind.high_watermark = 5
     answer(core, behind)
     assert core.request(1.0) is None and core.next_wake_ms() == 1.0 + THROTTLED_PAUSE_MS
+
+
+@pytest.mark.parametrize(
+    "cause", [StorageFailure("/a", OSError("gone")), KafkaError(ErrorCode.CORRUPT_MESSAGE, "torn")]
+)
+def test_a_truncation_that_fails_is_the_trouble_of_its_partition(
+    cause: KafkaError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended the task, in silence, and with it the copying of all else from that leader."""
+    core, (failing, healthy) = following(2)
+    answer(core, records(failing, 0))
+    core.request(1.0)
+
+    def truncate_to(partition: Partition, offset: int) -> None:
+        assert partition is failing
+        raise cause
+
+    monkeypatch.setattr(Partition, "truncate_to", truncate_to)
+    diverging = PartitionData(partition_index=0, diverging_epoch=EpochEndOffset(epoch=0, end_offset=0))
+    answer(core, diverging, records(healthy, 0), now_ms=1.0)
+    assert healthy.log.log_end_offset == 1
+    assert named(core.request(2.0)) == [1], "the other rests"
+    answer(core)
+    assert named(core.request(SETTINGS.replica_fetch_backoff_ms + 2.0)) == [0]
+    answer(core, PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE), now_ms=2_000.0)
+    (state,) = core.out_of_range()
+    core.leader_offsets(state, 0, 0, 2_000.0)
+    assert core.out_of_range() == [] and named(core.request(2_001.0)) == []
+
+
+def test_a_topic_that_its_leader_does_not_know_yet_is_asked_for_again_soon() -> None:
+    """The id came with the metadata, one request after the election: a second was lost for every new topic."""
+    core, _ = following(1)
+    core.request(1.0)
+    answer(core, PartitionData(partition_index=0, error_code=ErrorCode.UNKNOWN_TOPIC_ID), now_ms=1.0)
+    assert core.request(2.0) is None
+    wake_ms = core.next_wake_ms()
+    assert wake_ms is not None and wake_ms <= 51.0
+    assert core.request(wake_ms) is not None, "it is in the session still"
+
+
+def test_topics_without_ids_are_followed_by_name() -> None:
+    """They all had one key: one of them was copied, the others were not."""
+    core = FetcherCore(1, 0, SETTINGS, Throttling(ManualClock()).following)
+    logs = {topic: open_test_log(make_storage()) for topic in ("a", "b")}
+    partitions = [Partition(topic, 0, 1, log) for topic, log in logs.items()]
+    for partition in partitions:
+        partition.follow(PartitionView(0, 0, (0, 1), 0, (0, 1)))
+        core.follow(partition)
+    request = core.request(0.0)
+    assert request is not None and core.version == FETCH_VERSION_BY_NAME
+    assert [topic.topic for topic in decode(FetchRequest, 12, encode(request, 12)).topics] == ["a", "b"]
+    data = [FetchableTopicResponse(topic=p.topic, partitions=[records(p, 0)]) for p in partitions]
+    core.answered(FetchResponse(session_id=SESSION, responses=data), 0.0)
+    assert [partition.log.log_end_offset for partition in partitions] == [1, 1]
+    for number, partition in enumerate(partitions):
+        partition.topic_id = bytes([number + 1]) * 16
+        core.follow(partition)
+    request = core.request(1.0)
+    assert request is not None and core.version == FETCH_VERSION and request.session_id == 0
+    assert [topic.topic_id[0] for topic in decode(FetchRequest, 17, encode(request, 17)).topics] == [1, 2]
+    left = partitions[0]
+    core.answered(FetchResponse(session_id=SESSION + 1), 1.0)
+    core.leave(left)
+    request = core.request(2.0)
+    assert request is not None
+    assert [(one.topic_id, one.partitions) for one in request.forgotten_topics_data] == [(left.topic_id, [0])]

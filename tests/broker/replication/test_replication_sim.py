@@ -17,17 +17,19 @@ from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
-from odradek.broker.replication.delayed import AwaitedAppend
+from odradek.broker.replication.fetch_reading import FetchParameters, read_partitions
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
-from odradek.broker.replication.fetcher import FetcherCore, FetcherLimits
-from odradek.broker.replication.partition import Partition, PartitionView, PendingIsr
-from odradek.broker.replication.reading import FetchParameters, read_partitions
+from odradek.broker.replication.fetcher import FetcherCore
+from odradek.broker.replication.partition import IsrCriteria, Partition, PartitionView, PendingIsr
+from odradek.broker.replication.replica_manager import AwaitedAppend
 from odradek.broker.replication.throttling import Throttling
+from odradek.broker.settings.network_settings import FetcherSettings
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import decode_records, encode_batch
+from odradek.testing.replicas import manager_of
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground
@@ -35,7 +37,7 @@ from odradek.world.files import FileRange
 
 TOPIC, TOPIC_ID = "t", b"t" * 16
 NAMES = TopicNames({TOPIC: TOPIC_ID}, {TOPIC_ID: TOPIC})
-LIMITS = FetcherLimits(max_wait_ms=500, min_bytes=1, max_bytes=300, response_max_bytes=10_000, backoff_ms=1000)
+SETTINGS = FetcherSettings(replica_fetch_max_bytes=300, replica_fetch_response_max_bytes=10_000)
 LAG_MS = 2_000
 BROKERS = (0, 1, 2)
 
@@ -56,12 +58,18 @@ class Replica:
         storage = Storage(self.files, self.world.clock, InlineBackground(), self.world.random)
         config = LogConfig(segment_bytes=700, min_insync_replicas=2)
         replica_log = open_log(storage, f"/data/{TOPIC}-0", TOPIC, 0, config)
-        self.partition = Partition(TOPIC, 0, self.id, replica_log, self.checkpoint)
+        criteria = IsrCriteria(LAG_MS, lambda broker: self.world.replicas[broker].alive)
+        self.partition = Partition(TOPIC, 0, self.id, replica_log, self.checkpoint, criteria)
         self.partition.topic_id = TOPIC_ID
+        self.manager = manager_of(self.partition, clock=self.world.clock, purgatory=self.world.purgatory)
+        self.manager.alter_partition = self
         self.sessions = FetchSessionCache(4, self.world.random, self.world.purgatory)
         self.following: FetcherCore | None = None
         self.asking: FetcherCore | None = None
         """One question is under way at a time, as on a connection."""
+
+    def submit(self, pending: PendingIsr) -> None:
+        self.world.propose(self, pending)
 
     def kill(self) -> None:
         """SIGKILL: written bytes stay; the high watermark is the last checkpointed one, or older."""
@@ -75,19 +83,19 @@ class Replica:
         self.alive = True
 
     def obey(self, view: PartitionView) -> None:
-        """A LeaderAndIsr, with the fences of replication/control."""
+        """A LeaderAndIsr, with the fences of replication/controller_requests."""
         mine = self.partition
         if (view.leader_epoch, view.partition_epoch) < (mine.leader_epoch, mine.partition_epoch):
             return
         self.world.purgatory.touch(mine.appended)
         if view.leader == self.id:
             self.following = None
-            mine.lead(view, self.world.clock.monotonic_ms())
+            self.world.propose(self, mine.lead(view, self.world.clock.monotonic_ms()))
         else:
             mine.follow(view)
             self.following = None
             if view.leader >= 0:
-                self.following = FetcherCore(self.id, view.leader, LIMITS, self.world.throttling.following)
+                self.following = FetcherCore(self.id, view.leader, SETTINGS, self.world.throttling.following)
                 self.following.broker_epoch = self.epoch
                 self.following.follow(mine)
 
@@ -169,7 +177,7 @@ class Adversary:
         else:
             answer = self.view = replace(view, isr=isr, partition_epoch=view.partition_epoch + 1)
         if answer is not None and self.random.random() < 0.4:
-            replica.partition.isr_accepted(proposal, answer.isr, answer.partition_epoch, recovering=False)
+            replica.partition.isr_accepted(proposal, answer.isr, answer.partition_epoch)
 
     # what brokers and clients do
 
@@ -180,11 +188,10 @@ class Adversary:
         values = [f"{self.written + n}".encode() for n in range(self.random.randint(1, 3))]
         batch = encode_batch(0, [0] * len(values), [None] * len(values), values)
         try:
-            appended, _ = replica.partition.append_as_leader(batch, -1)
+            appended = replica.manager.append(replica.manager.led(TOPIC, 0), batch, -1)
         except KafkaError as refused:
             assert refused.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS), refused
             return
-        self.purgatory.touch(replica.partition.appended)
         self.written += len(values)
         for n, value in enumerate(values):
             wait = AwaitedAppend(replica.partition, appended.last_offset + 1)
@@ -207,8 +214,9 @@ class Adversary:
             leader = self.replicas[following.leader_id]
             if leader.alive and leader.partition.is_leader:
                 following.leader_offsets(
-                    followed, leader.partition.log.log_start_offset, leader.partition.log.log_end_offset
-                )
+                    followed, leader.partition.log.log_start_offset, leader.partition.log.log_end_offset,
+                    self.clock.monotonic_ms(),
+                )  # fmt: skip
         request = following.request(self.clock.monotonic_ms())
         if request is not None:
             replica.asking = following
@@ -226,17 +234,8 @@ class Adversary:
         if opened.error is ErrorCode.NONE:
             assert request.replica_state is not None
             parameters = FetchParameters(17, replica.id, request.replica_state.replica_epoch, 0, 0, 10_000)
-            read = read_partitions(
-                lambda topic, index: leader.partition, list(opened.partitions), parameters, self.throttling.serving
-            )
+            read = read_partitions(leader.manager, opened, parameters, arrived=True)
             for wanted, answer in read.answers:
-                if not answer.error_code and answer.diverging_epoch is None:
-                    _, proposal = leader.partition.follower_fetched(
-                        replica.id, wanted.fetch_offset, 0, parameters.replica_epoch, now_ms
-                    )
-                    self.propose(leader, proposal)
-                    leader.partition.followers[replica.id].fetcher = opened.session
-                    answer.high_watermark = leader.partition.high_watermark
                 if isinstance(answer.records, FileRange):
                     part = answer.records
                     answer.records = part.file.pread(part.length, part.position)
@@ -282,7 +281,7 @@ class Adversary:
     def shrink(self) -> None:
         for replica in self.replicas:
             if replica.alive:
-                self.propose(replica, replica.partition.propose_shrink(self.clock.monotonic_ms(), LAG_MS))
+                self.propose(replica, replica.partition.propose_shrink(self.clock.monotonic_ms()))
 
     def deliver(self, *, in_order: bool = False) -> None:
         if self.mail:

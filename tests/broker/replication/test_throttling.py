@@ -3,12 +3,14 @@
 import pytest
 
 from odradek.broker.log.log_config import LogConfig
-from odradek.broker.replication.fetch_sessions import CachedPartition
+from odradek.broker.replication.fetch_reading import FetchParameters, read_partitions
+from odradek.broker.replication.fetch_sessions import CachedPartition, OpenedFetch
 from odradek.broker.replication.partition import Partition, PartitionView
-from odradek.broker.replication.reading import FetchParameters, read_partitions
 from odradek.broker.replication.throttling import RateLimit, Throttle, Throttling, Windows
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition
 from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.replicas import manager_of
 from odradek.testing.virtual_clock import ManualClock
 
 LEADER, IN_SYNC, BEHIND, CONSUMER = 0, 1, 2, -1
@@ -66,13 +68,14 @@ def test_only_a_follower_that_is_behind_is_held_back(reader: int, is_served: boo
     partition.lead(PartitionView(LEADER, 0, (LEADER, IN_SYNC), 0, (LEADER, IN_SYNC, BEHIND)), 0.0)
     partition.append_as_leader(make_batch([b"x"]), 1)
     partition.high_watermark = 1
-    throttle = Throttling(clock).serving
+    throttling = Throttling(clock)
+    throttle, manager = throttling.serving, manager_of(partition, clock=clock, throttling=throttling)
     throttle.limit.bytes_per_second = 10
 
     def read() -> tuple[bool, int]:
         wanted = CachedPartition("t", partition.topic_id, FetchPartition(fetch_offset=0, partition_max_bytes=1000))
         parameters = FetchParameters(12, reader, -1, 500, 1, 1000)
-        found = read_partitions(lambda topic, index: partition, [wanted], parameters, throttle)
+        found = read_partitions(manager, OpenedFetch(ErrorCode.NONE, named=[wanted]), parameters, arrived=False)
         ((_, answer),) = found.answers
         assert not answer.error_code and answer.high_watermark == 1 and not found.failed
         assert answer.records is not None and len(answer.records) == found.total_bytes

@@ -1,23 +1,30 @@
-"""Reading several partitions within one fetch's limits (KIP-74)."""
+"""Reading what a Fetch asks for: several partitions within one request's limits (KIP-74).
 
-from collections.abc import Callable, Iterable
+A leader serves followers and consumers. A follower's fetch also says how far it has come, which moves the high
+watermark and the ISR. A replica that only follows serves consumers too (KIP-392): from version 11 on up to the high
+watermark it knows, and debugging ones (replica id -2, Kafka's ReplicaVerificationTool) up to the end of its log.
+"""
+
+from collections.abc import Callable
 from typing import NamedTuple
 
 from odradek.broker.log.local_log import LogSlice
 from odradek.broker.replication import conversion
-from odradek.broker.replication.fetch_sessions import CachedPartition
+from odradek.broker.replication.fetch_sessions import CachedPartition, OpenedFetch
 from odradek.broker.replication.partition import NO_EPOCH, Partition
-from odradek.broker.replication.throttling import Throttle
+from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 from odradek.protocol.primitives import ZERO_UUID, Records
 from odradek.world.files import FileRange
 
 CONSUMER = -1
+DEBUGGING_CONSUMER = -2
 LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
 FIRST_VERSION_WITH_ZSTD = 10
-FIRST_VERSION_WITH_LEADER_HINT = 16
+FIRST_VERSION_FROM_FOLLOWERS = 11
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_LEADER_HINT = 16
 
 
 class FetchParameters(NamedTuple):
@@ -47,28 +54,33 @@ class PartitionsRead(NamedTuple):
 
     answers: list[tuple[CachedPartition, PartitionData]]
     total_bytes: int
-    failed: bool
-    """Some partition has an error or a diverging epoch: to be answered at once."""
+    urgent: bool
+    """Some partition has an error, a diverging epoch, or a log start that a follower does not know: to be answered at
+    once."""
+    failed: bool = False
+    """Some partition has an error."""
 
 
 def read_partitions(
-    partition_of: Callable[[str, int], Partition | ErrorCode],
-    wanted: Iterable[CachedPartition],
-    parameters: FetchParameters,
-    throttle: Throttle,
+    replicas: ReplicaManager, opened: OpenedFetch, parameters: FetchParameters, *, arrived: bool
 ) -> PartitionsRead:
     """Read each partition in turn while `max_bytes` lasts; the first one that has anything gives one whole batch.
 
-    `throttle`: what followers may read; a partition that it holds back is answered as if it had nothing new.
+    `arrived`: the request has just come, and when a follower sent it, what it says of that follower is noted. Later
+    rounds, for a request that waits, say nothing new of it.
     """
     answers = []
-    total, left, failed = 0, parameters.max_bytes, False
+    as_follower = parameters.as_follower
+    total, left, urgent, failed = 0, parameters.max_bytes, False, False
     first = True
-    for partition in wanted:
-        answer = _read_one(partition_of, partition, parameters, throttle, left, first)
-        answers.append((partition, answer))
-        if answer.error_code or answer.diverging_epoch is not None:
-            failed = True
+    for wanted in opened.partitions:
+        answer = _read_one(replicas, wanted, parameters, left, first)
+        answers.append((wanted, answer))
+        if answer.error_code:
+            urgent = failed = True
+            continue
+        if answer.diverging_epoch is not None:
+            urgent = True
             continue
         assert answer.records is not None
         size = len(answer.records)
@@ -79,30 +91,36 @@ def read_partitions(
             left = max(left - size, 0)
             if not first and not isinstance(answer.records, FileRange):
                 left = min(left, max(conversion.CONVERTED_BYTES_MAX - total, 0))
-    return PartitionsRead(answers, total, failed)
+        if as_follower:
+            urgent = urgent or wanted.log_start_offset < answer.log_start_offset != wanted.log_start_sent >= 0
+    if as_follower and arrived:
+        refused = replicas.note_follower(parameters.replica_id, parameters.replica_epoch, answers, opened.session)
+        urgent, failed = urgent or refused, failed or refused
+    return PartitionsRead(answers, total, urgent, failed)
 
 
 def _read_one(
-    partition_of: Callable[[str, int], Partition | ErrorCode],
+    replicas: ReplicaManager,
     wanted: CachedPartition,
     parameters: FetchParameters,
-    throttle: Throttle,
     left: int,
     whole_first_batch: bool,
 ) -> PartitionData:
     if not wanted.topic and wanted.topic_id != ZERO_UUID:
         return _refusal(wanted, ErrorCode.UNKNOWN_TOPIC_ID)
-    partition = partition_of(wanted.topic, wanted.index)
-    if isinstance(partition, ErrorCode):
-        return _refusal(wanted, partition, parameters.version)
-    if wanted.topic_id not in (partition.topic_id, ZERO_UUID) and parameters.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+    version, replica_id = parameters.version, parameters.replica_id
+    partition = replicas.partitions.get((wanted.topic, wanted.index))
+    if partition is None:
+        return _refusal(wanted, replicas.why_absent(wanted.topic, wanted.index), version)
+    if wanted.topic_id not in (partition.topic_id, ZERO_UUID) and version >= FIRST_VERSION_WITH_TOPIC_IDS:
         return _refusal(wanted, ErrorCode.INCONSISTENT_TOPIC_ID)
-    error = partition.check_leadership(wanted.leader_epoch)
+    or_follower = replica_id < 0 and (version >= FIRST_VERSION_FROM_FOLLOWERS or replica_id == DEBUGGING_CONSUMER)
+    error = partition.check_leadership(wanted.leader_epoch, or_follower=or_follower)
     if error is not ErrorCode.NONE:
-        return _refusal(wanted, error, parameters.version, partition)
-    if parameters.version < FIRST_VERSION_WITH_ZSTD and partition.log.config.compression_type == "zstd":
+        return _refusal(wanted, error, version, partition)
+    if version < FIRST_VERSION_WITH_ZSTD and partition.log.config.compression_type == "zstd":
         return _refusal(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if parameters.wants_messages and not (parameters.as_follower or partition.log.config.message_downconversion_enable):
+    if parameters.wants_messages and replica_id < 0 and not partition.log.config.message_downconversion_enable:
         return _refusal(wanted, ErrorCode.UNSUPPORTED_VERSION)
     try:
         if wanted.last_fetched_epoch != NO_EPOCH:
@@ -111,25 +129,33 @@ def _read_one(
                 return _answer(partition, b"", EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]))
         records, aborted = _records(partition, wanted, parameters, min(wanted.max_bytes, left), whole_first_batch)
     except KafkaError as refused:
-        return _refusal(wanted, refused.code, parameters.version, partition)
-    if parameters.as_follower and parameters.replica_id not in partition.committed_isr:
-        records = b"" if throttle.holds_back(partition) else records
+        return _refusal(wanted, _for_stray(refused.code, partition, replica_id), version, partition)
+    if replica_id >= 0 and replica_id not in partition.committed_isr and replicas.serving.holds_back(partition):
+        records = b""
     return _answer(partition, records, aborted=aborted)
+
+
+def _for_stray(error: ErrorCode, partition: Partition, replica_id: int) -> ErrorCode:
+    """A consumer that comes to a follower with old metadata may be ahead of it: it is sent on to the leader. Kafka says
+    OFFSET_OUT_OF_RANGE, and the consumer jumps to where `auto.offset.reset` says."""
+    if error is ErrorCode.OFFSET_OUT_OF_RANGE and replica_id == CONSUMER and not partition.is_leader:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return error
 
 
 def _records(
     partition: Partition, wanted: CachedPartition, parameters: FetchParameters, max_bytes: int, whole_first_batch: bool
 ) -> tuple[FileRange | bytes, list[AbortedTransaction] | None]:
     """In a format that the reader knows; and which transactions in them were aborted. Raises KafkaError."""
-    offset, as_follower, committed = wanted.fetch_offset, parameters.as_follower, parameters.committed
+    offset, committed = wanted.fetch_offset, parameters.committed
+    as_follower = parameters.as_follower
+    to_the_end = parameters.replica_id != CONSUMER
     found = partition.read(
-        offset, max_bytes, as_follower=as_follower, whole_first_batch=whole_first_batch, committed=committed
+        offset, max_bytes, to_the_end=to_the_end, whole_first_batch=whole_first_batch, committed=committed
     )
     if parameters.wants_messages:
         version = parameters.version
-        return conversion.as_messages(
-            partition, found, offset, wanted.max_bytes, version, as_follower=as_follower
-        ), None
+        return conversion.as_messages(partition, found, offset, wanted.max_bytes, version, to_the_end=to_the_end), None
     aborted = _aborted(partition, offset, found) if committed else None
     if conversion.needs_batches(partition, found, as_follower=as_follower):
         return conversion.as_batches(partition, found), aborted
@@ -178,3 +204,24 @@ def _refusal(
     if partition is not None and moved and version >= FIRST_VERSION_WITH_LEADER_HINT:
         answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
     return answer
+
+
+class DelayedFetch:
+    """A Fetch that waits until `min_bytes` can be read, a partition must be answered at once, or the deadline."""
+
+    __slots__ = ("_done", "_min_bytes", "_read")
+
+    def __init__(
+        self, read: Callable[[], PartitionsRead], min_bytes: int, done: Callable[[PartitionsRead], None]
+    ) -> None:
+        self._read, self._min_bytes, self._done = read, min_bytes, done
+
+    def try_complete(self) -> bool:
+        read = self._read()
+        if read.urgent or read.total_bytes >= self._min_bytes:
+            self._done(read)
+            return True
+        return False
+
+    def expire(self) -> None:
+        self._done(self._read())

@@ -1,6 +1,6 @@
 """When a follower counts as caught up (Kafka: ReplicaTest.scala has the same situations)."""
 
-from odradek.broker.replication.progress import FollowerProgress
+from odradek.broker.replication.partition import FollowerProgress
 
 LAG_MS = 1000
 
@@ -12,13 +12,13 @@ def follower(now_ms: float = 0.0) -> FollowerProgress:
 def test_a_follower_at_the_end_never_lags() -> None:
     one = follower()
     one.fetched(10, 0, 1, 0.0, leader_log_end=10)
-    assert not one.lags(10, 1e9, LAG_MS)
+    assert one.is_caught_up(10, 1e9, LAG_MS)
 
 
 def test_a_new_follower_is_given_the_lag_time_to_come() -> None:
     one = follower(now_ms=500.0)
-    assert not one.lags(10, 1500.0, LAG_MS)
-    assert one.lags(10, 1501.0, LAG_MS)
+    assert one.is_caught_up(10, 1500.0, LAG_MS)
+    assert not one.is_caught_up(10, 1501.0, LAG_MS)
 
 
 def test_a_follower_behind_a_steady_writer_is_in_sync() -> None:
@@ -26,14 +26,14 @@ def test_a_follower_behind_a_steady_writer_is_in_sync() -> None:
     one = follower()
     for second in range(1, 20):
         one.fetched(10 * (second - 1), 0, 1, second * 900.0, leader_log_end=10 * second)
-        assert not one.lags(10 * second, second * 900.0 + 50, LAG_MS)
+        assert one.is_caught_up(10 * second, second * 900.0 + 50, LAG_MS)
 
 
 def test_a_follower_that_fetches_but_falls_behind_lags() -> None:
     one = follower()
     for second in range(1, 5):
         one.fetched(second, 0, 1, second * 900.0, leader_log_end=100 * second)
-    assert one.lags(400, 4 * 900.0, LAG_MS)
+    assert not one.is_caught_up(400, 4 * 900.0, LAG_MS)
 
 
 def test_the_registration_of_the_last_fetch_is_kept() -> None:
@@ -55,8 +55,8 @@ def test_a_follower_that_waits_at_the_end_was_caught_up_until_its_last_fetch() -
     progress.fetcher = session
     session.last_used_ms = 50_000.0
     progress.overtaken(5)
-    assert not progress.lags(6, 59_000.0, 10_000)
-    assert progress.lags(6, 60_001.0, 10_000)
+    assert progress.is_caught_up(6, 59_000.0, 10_000)
+    assert not progress.is_caught_up(6, 60_001.0, 10_000)
     session.last_used_ms = 90_000.0
     progress.overtaken(6)
-    assert progress.lags(7, 60_001.0, 10_000), "it was behind: fetches of other partitions say nothing"
+    assert not progress.is_caught_up(7, 60_001.0, 10_000), "it was behind: fetches of other partitions say nothing"

@@ -1,0 +1,119 @@
+"""AlterPartition as a leader sends it: what is decided, what is asked again, and when."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import cast
+
+from odradek.broker.cluster.broker_client import BrokerClient
+from odradek.broker.replication.alter_partition_manager import AlterPartitionManager
+from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from odradek.testing.log_storage import make_storage, open_test_log
+from odradek.testing.replicas import manager_of
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.world.clock import sleep
+from odradek.world.tasks import Tasks
+
+TOPIC_ID = b"t" * 16
+Decide = Callable[[AlterPartitionRequest], AlterPartitionResponse]
+
+
+class Controller:
+    """The client's other end: answers by `decide`, and keeps what it was asked and when."""
+
+    def __init__(self, clock: VirtualClock, decide: Decide) -> None:
+        self._clock, self._decide = clock, decide
+        self.asked: list[tuple[float, AlterPartitionRequest, int]] = []
+
+    async def to_controller(self, message: Message, version: int, timeout_ms: float) -> Message:
+        assert isinstance(message, AlterPartitionRequest)
+        self.asked.append((self._clock.monotonic_ms(), message, version))
+        await sleep(self._clock, 1.0)
+        return self._decide(message)
+
+
+def leader_of(*topics: str, clock: VirtualClock, topic_id: bytes = TOPIC_ID) -> ReplicaManager:
+    partitions = []
+    for topic in topics:
+        partition = Partition(topic, 0, 0, open_test_log(make_storage()))
+        partition.topic_id = topic_id
+        partition.lead(PartitionView(0, 0, (0, 1), 0, (0, 1)), 0.0)
+        partitions.append(partition)
+    return manager_of(*partitions, clock=clock)
+
+
+def propose(clock: VirtualClock, replicas: ReplicaManager, decide: Decide) -> tuple[Controller, Tasks]:
+    tasks = Tasks(clock, lambda line: None)
+    controller = Controller(clock, decide)
+    clients = cast(Callable[[str], BrokerClient], lambda name: controller)
+    manager = AlterPartitionManager(replicas, clock, tasks, clients, lambda: 7, 30_000)
+    replicas.alter_partition = manager
+    for partition in replicas.partitions.values():
+        pending = partition._propose({0})
+        manager.submit(pending)
+    return controller, tasks
+
+
+def answers(request: AlterPartitionRequest, error: int) -> AlterPartitionResponse:
+    topics = [
+        ResponseTopicData(
+            topic_name=topic.topic_name,
+            topic_id=topic.topic_id,
+            partitions=[
+                ResponsePartitionData(partition_index=p.partition_index, error_code=error, isr=[0], partition_epoch=1)
+                for p in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return AlterPartitionResponse(topics=topics)
+
+
+def test_what_is_not_decided_is_asked_again_after_a_pause_whatever_the_code() -> None:
+    """A code that is not in our table ended the task, and one that we knew was asked again at once, in a circle."""
+
+    async def main(clock: VirtualClock) -> None:
+        errors = [ErrorCode.NOT_CONTROLLER, 9_999, 9_999, 0]
+        replicas = leader_of("t", clock=clock)
+        controller, tasks = propose(clock, replicas, lambda request: answers(request, errors.pop(0)))
+        await sleep(clock, 1_000)
+        times = [when for when, _, _ in controller.asked]
+        assert len(times) == 4 and all(later - earlier >= 50 for earlier, later in pairwise(times))
+        assert replicas.partitions["t", 0].committed_isr == {0} and not tasks.deaths
+        tasks.close()
+
+    run_virtual(main)
+
+
+def test_topics_without_ids_are_named() -> None:
+    async def main(clock: VirtualClock) -> None:
+        replicas = leader_of("a", "b", clock=clock, topic_id=bytes(16))
+        controller, tasks = propose(clock, replicas, lambda request: answers(request, 0))
+        await sleep(clock, 100)
+        ((_, request, version),) = controller.asked
+        assert version == 1 and [topic.topic_name for topic in request.topics] == ["a", "b"]
+        assert [p.new_isr for topic in request.topics for p in topic.partitions] == [[0], [0]]
+        assert all(partition.committed_isr == {0} for partition in replicas.partitions.values())
+        tasks.close()
+
+    run_virtual(main)
+
+
+def test_a_refusal_lets_the_leader_propose_again() -> None:
+    async def main(clock: VirtualClock) -> None:
+        replicas = leader_of("t", clock=clock)
+        controller, tasks = propose(clock, replicas, lambda request: answers(request, ErrorCode.INELIGIBLE_REPLICA))
+        await sleep(clock, 100)
+        partition = replicas.partitions["t", 0]
+        assert len(controller.asked) == 1 and partition.pending_isr is None and partition.committed_isr == {0, 1}
+        tasks.close()
+
+    run_virtual(main)

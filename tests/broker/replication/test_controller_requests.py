@@ -1,0 +1,126 @@
+"""LeaderAndIsr and StopReplica on brokers: disks that fail under a deletion, requests that overtake one another."""
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+
+from odradek.broker.replication.controller_requests import StoppedReplica
+from odradek.broker.requests import leader_and_isr, stop_replica
+from odradek.broker.requests.outcome import Reply, RequestContext
+from odradek.broker.services import Services
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from odradek.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+
+CONTEXT = RequestContext(7, "controller", "broker-0:1", "PLAINTEXT")
+Scenario = Callable[[EmbeddedCluster, Services], Awaitable[None]]
+
+
+def with_broker(scenario: Scenario) -> None:
+    """One broker that leads a topic `t` in one of two directories."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 1, {"log.dirs": "/a,/b"}) as cluster:
+            services = cluster.brokers[0].server.services
+            while services.metadata.controller_id < 0:
+                await asyncio.sleep(0.05)
+            await services.auto_create_topic("t")
+            while ("t", 0) not in services.replicas.partitions:
+                await asyncio.sleep(0.05)
+            await scenario(cluster, services)
+
+    run_virtual(main)
+
+
+def fail_when_setting_aside(cluster: EmbeddedCluster) -> None:
+    def rename(source: str, target: str) -> None:
+        raise OSError(errno.EIO, "the disk has failed", source)
+
+    cluster.brokers[0].files.rename = rename  # type: ignore[method-assign]
+
+
+def test_a_log_that_cannot_be_deleted_is_a_storage_error_however_often_it_is_asked() -> None:
+    """The second time it was 'deleted': the topic's znodes went, and the disk came back with a topic nobody knew."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        fail_when_setting_aside(cluster)
+        deletion = StoppedReplica("t", 0, -2, delete=True)
+        answers = [services.control.stop(deletion) for _ in range(3)]
+        assert answers == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
+        assert not services.control.stop(StoppedReplica("unknown", 0, -2, delete=True))
+
+    with_broker(scenario)
+
+
+def test_so_is_one_that_no_controller_has_spoken_of_before() -> None:
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        services.logs.get_or_create("old", 0, b"o" * 16, is_new=True)
+        fail_when_setting_aside(cluster)
+        deletion = StoppedReplica("old", 0, -2, delete=True)
+        answers = [services.control.stop(deletion) for _ in range(2)]
+        assert answers == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+
+    with_broker(scenario)
+
+
+def test_a_deletion_waits_for_the_end_of_what_the_controller_said_before() -> None:
+    """A LeaderAndIsr whose connection had broken went on while the deletion that came after it was carried out, and
+    made anew what had just been deleted."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        epoch, count = services.control.controller_epoch, 50
+        states = [
+            LeaderAndIsrPartitionState(
+                topic_name="many", partition_index=index, controller_epoch=epoch, leader=0, leader_epoch=0, isr=[0],
+                partition_epoch=0, replicas=[0], is_new=True,
+            )
+            for index in range(count)
+        ]  # fmt: skip
+        told = LeaderAndIsrRequest(
+            controller_id=0, controller_epoch=epoch, broker_epoch=-1,
+            topic_states=[LeaderAndIsrTopicState(topic_name="many", topic_id=b"m" * 16, partition_states=states)],
+        )  # fmt: skip
+        deleted = StopReplicaRequest(
+            controller_id=0, controller_epoch=epoch, broker_epoch=-1,
+            topic_states=[
+                StopReplicaTopicState(
+                    topic_name="many",
+                    partition_states=[
+                        StopReplicaPartitionState(partition_index=index, leader_epoch=-2, delete_partition=True)
+                        for index in range(count)
+                    ],
+                )
+            ],
+        )  # fmt: skip
+        held = asyncio.Event()
+
+        async def learn(topics: object) -> None:
+            await held.wait()
+
+        services.learn_topic_settings = learn
+        applying = asyncio.create_task(_answer(leader_and_isr.handle(services, told, CONTEXT)))
+        deleting = asyncio.create_task(_answer(stop_replica.handle(services, deleted, CONTEXT)))
+        await asyncio.sleep(1.0)
+        held.set()
+        await asyncio.gather(applying, deleting)
+        assert not [key for key in services.replicas.partitions if key[0] == "many"]
+        assert not [log for log in services.logs.all_logs() if log.topic == "many"]
+
+    with_broker(scenario)
+
+
+async def _answer(outcome: object) -> Reply:
+    assert asyncio.iscoroutine(outcome)
+    reply = await outcome
+    assert isinstance(reply, Reply)
+    return reply

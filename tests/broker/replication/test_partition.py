@@ -1,0 +1,130 @@
+"""The rules of a leader: whom the high watermark waits for, who may join, what followers are answered."""
+
+import math
+
+import pytest
+
+from odradek.broker.replication.partition import IsrCriteria, Partition, PartitionView
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.virtual_clock import ManualClock
+
+LAG_MS = 10_000
+LEADER, FOLLOWER = 0, 1
+ALONE = PartitionView(LEADER, 0, (LEADER,), 0, (LEADER, FOLLOWER))
+
+
+class World:
+    """A partition led by 0, with what its criteria ask for."""
+
+    def __init__(self, view: PartitionView = ALONE) -> None:
+        self.clock = ManualClock()
+        self.clock.advance(100_000.0)
+        self.alive = {LEADER, FOLLOWER}
+        criteria = IsrCriteria(LAG_MS, lambda broker: broker in self.alive)
+        self.partition = Partition("t", 0, LEADER, open_test_log(make_storage(clock=self.clock)), criteria=criteria)
+        self.recovered = self.partition.lead(view, self.clock.monotonic_ms())
+
+    def append(self) -> None:
+        self.partition.append_as_leader(make_batch([b"x"]), 1)
+
+    def fetch(self, offset: int, **asked: int) -> bool:
+        """Whether the follower may join."""
+        _, pending = self.partition.follower_fetched(FOLLOWER, offset, 0, 7, self.clock.monotonic_ms(), **asked)
+        return pending is not None
+
+
+def test_the_high_watermark_waits_for_a_follower_that_is_about_to_join() -> None:
+    """One append per round trip of the follower: it never met the end of the log, and stayed outside for ever."""
+    world = World()
+    world.append()
+    assert not world.fetch(0) and world.partition.high_watermark == 1, "nobody waits for one who is only beginning"
+    for behind in range(1, 100):
+        world.clock.advance(1.0)
+        world.append()
+        if world.fetch(behind):
+            break
+    else:
+        raise AssertionError("it never joined")
+    assert behind <= 2
+    world.append()
+    assert world.partition.high_watermark == behind, "the pending ISR counts"
+
+
+@pytest.mark.parametrize("reason", ["too late", "gone"])
+def test_it_does_not_wait_for_one_that_does_not_come(reason: str) -> None:
+    world = World()
+    world.append()
+    world.fetch(1)
+    pending = world.partition.pending_isr
+    assert pending is not None
+    world.partition.isr_refused(pending)
+    world.append()
+    assert world.partition.high_watermark == 1
+    if reason == "gone":
+        world.alive.remove(FOLLOWER)
+    else:
+        world.clock.advance(LAG_MS + 1.0)
+    assert world.partition.advance_high_watermark() and world.partition.high_watermark == 2
+
+
+def test_a_follower_that_the_metadata_does_not_know_may_not_join() -> None:
+    world = World()
+    world.alive.remove(FOLLOWER)
+    assert not world.fetch(0)
+    world.alive.add(FOLLOWER)
+    assert world.fetch(0)
+
+
+def test_a_new_leader_counts_only_the_isr_as_caught_up() -> None:
+    in_sync = World(PartitionView(LEADER, 0, (LEADER, FOLLOWER), 0, (LEADER, FOLLOWER)))
+    assert in_sync.partition.followers[FOLLOWER].last_caught_up_ms == in_sync.clock.monotonic_ms()
+    assert World().partition.followers[FOLLOWER].last_caught_up_ms == -math.inf
+
+
+def test_the_leader_of_an_unclean_election_reports_that_it_has_recovered() -> None:
+    """The state znode said RECOVERING until the ISR changed for another reason."""
+    view = PartitionView(LEADER, 3, (LEADER,), 5, (LEADER, FOLLOWER), recovering=True)
+    world = World(view)
+    assert world.recovered is not None and world.recovered is world.partition.pending_isr
+    assert (world.recovered.broker_ids, world.recovered.partition_epoch) == ({LEADER}, 5)
+    assert world.partition.lead(view, 0.0) is None, "told again: the report is on its way"
+    assert world.partition.isr_accepted(world.recovered, [LEADER], 6) is False
+    assert world.partition.pending_isr is None and world.partition.partition_epoch == 6
+
+
+def test_below_the_log_start_histories_are_not_compared() -> None:
+    """Kafka's order: the follower begins again at our start, instead of truncating step by step before it does."""
+    world = World()
+    for _ in range(3):
+        world.append()
+    partition = world.partition
+    partition.lead(PartitionView(LEADER, 4, (LEADER,), 1, (LEADER, FOLLOWER)), 0.0)
+    world.append()
+    assert partition.diverging_epoch(2, 4) == (0, 3)
+    partition.log.advance_log_start_offset(3)
+    with pytest.raises(KafkaError) as refused:
+        partition.diverging_epoch(0, 2)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(
+    ("named", "error"),
+    [({}, ErrorCode.NOT_LEADER_OR_FOLLOWER), ({"current_leader_epoch": 0}, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+    ids=["no epoch", "epoch"],
+)
+def test_a_follower_that_the_leader_does_not_know_yet_asks_again(named: dict[str, int], error: ErrorCode) -> None:
+    world = World(PartitionView(LEADER, 0, (LEADER,), 0, (LEADER,)))
+    with pytest.raises(KafkaError) as refused:
+        world.fetch(0, **named)
+    assert refused.value.code is error
+
+
+def test_a_follower_serves_only_while_it_knows_whom_to_follow() -> None:
+    partition = World().partition
+    partition.follow(PartitionView(FOLLOWER, 1, (FOLLOWER,), 1, (LEADER, FOLLOWER)))
+    assert partition.check_leadership() is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.check_leadership(or_follower=True) is ErrorCode.NONE
+    assert partition.check_leadership(0, or_follower=True) is ErrorCode.FENCED_LEADER_EPOCH
+    partition.stop_leading()
+    assert partition.check_leadership(or_follower=True) is ErrorCode.NOT_LEADER_OR_FOLLOWER

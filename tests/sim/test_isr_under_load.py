@@ -1,0 +1,94 @@
+"""A follower that comes back while one producer writes without a pause: it is in sync again in seconds."""
+
+import asyncio
+from typing import Any
+
+from odradek.broker.cluster.peer import Peer
+from odradek.broker.replication.partition import Partition
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.log_storage import make_batch
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+
+TOPIC = "busy"
+PRODUCERS = 40
+"""So many that a follower's round trip never sees the log stand still."""
+
+
+class Client:
+    """Of two brokers, of which 0 leads the only partition."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+        self._peer = Peer(cluster.network.host("client"), cluster.clock, cluster.brokers[0].host, cluster.port, "test")
+
+    async def ask(self, request: Message, version: int) -> Any:
+        return await self._peer.request(request, version, 60_000)
+
+    async def create(self) -> None:
+        assigned = CreatableReplicaAssignment(partition_index=0, broker_ids=[0, 1])
+        made = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[assigned])
+        answer = await self.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)
+        assert answer.topics[0].error_code == 0, answer
+
+    async def produce(self, acks: int) -> ErrorCode:
+        data = PartitionProduceData(index=0, records=bytes(make_batch([b"x"])))
+        written = [TopicProduceData(name=TOPIC, partition_data=[data])]
+        answer = await self.ask(ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=written), 9)
+        return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+    async def produce_without_pause(self, acks: int) -> None:
+        while True:
+            assert await self.produce(acks) is ErrorCode.NONE
+
+    def partition(self) -> Partition:
+        return self.cluster.brokers[0].server.services.replicas.partitions[TOPIC, 0]
+
+    async def until_in_sync(self, *brokers: int) -> None:
+        while self.partition().committed_isr != set(brokers):
+            await asyncio.sleep(0.05)
+
+
+def test_a_follower_joins_an_isr_of_one_while_a_producer_writes() -> None:
+    """The leader was alone in the ISR and acknowledged every record at once, so that whoever was one round trip behind
+    never reached the high watermark: the follower stayed outside for as long as the load lasted."""
+
+    async def main(clock: VirtualClock) -> None:
+        settings = {"offsets.topic.replication.factor": "2", "controlled.shutdown.enable": "false"}
+        async with EmbeddedCluster(clock, brokers=2, overrides=settings) as cluster:
+            client = Client(cluster)
+            await client.create()
+            await asyncio.wait_for(client.until_in_sync(0, 1), 10)
+            cluster.brokers[1].kill()
+            await asyncio.wait_for(client.until_in_sync(0), 60)
+            producing = [asyncio.create_task(Client(cluster).produce_without_pause(acks=1)) for _ in range(PRODUCERS)]
+            before = client.partition().log.log_end_offset
+            await cluster.brokers[1].start()
+            await asyncio.wait_for(client.until_in_sync(0, 1), 10)
+            assert client.partition().log.log_end_offset > before + 100, "there was hardly any load"
+            assert all(one.cancel() for one in producing), "a producer has ended"
+
+    run_virtual(main)
+
+
+def test_nobody_waits_for_a_follower_that_died_before_it_could_join() -> None:
+    """A follower outside the ISR that has just caught up is waited for; when it dies the cluster's metadata says so."""
+
+    async def main(clock: VirtualClock) -> None:
+        settings = {"offsets.topic.replication.factor": "2", "controlled.shutdown.enable": "false"}
+        async with EmbeddedCluster(clock, brokers=2, overrides=settings) as cluster:
+            client = Client(cluster)
+            await client.create()
+            await asyncio.wait_for(client.until_in_sync(0, 1), 10)
+            cluster.brokers[1].kill()
+            began_ms = clock.monotonic_ms()
+            assert await client.produce(acks=-1) is ErrorCode.NONE
+            assert clock.monotonic_ms() - began_ms < 10_000, "longer than ZooKeeper's session"
+            began_ms = clock.monotonic_ms()
+            assert await client.produce(acks=-1) is ErrorCode.NONE
+            assert clock.monotonic_ms() - began_ms < 100
+
+    run_virtual(main)
