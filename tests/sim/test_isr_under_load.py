@@ -19,17 +19,17 @@ PRODUCERS = 40
 
 
 class Client:
-    """Of two brokers, of which 0 leads the only partition."""
+    """Of the broker that leads the only partition."""
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
-        self.cluster = cluster
-        self._peer = Peer(cluster.network.host("client"), cluster.clock, cluster.brokers[0].host, cluster.port, "test")
+    def __init__(self, cluster: EmbeddedCluster, leader: int = 0) -> None:
+        self.cluster, self.leader = cluster, cluster.brokers[leader]
+        self._peer = Peer(cluster.network.host("client"), cluster.clock, self.leader.host, cluster.port, "test")
 
     async def ask(self, request: Message, version: int) -> Any:
         return await self._peer.request(request, version, 60_000)
 
-    async def create(self) -> None:
-        assigned = CreatableReplicaAssignment(partition_index=0, broker_ids=[0, 1])
+    async def create(self, *replicas: int) -> None:
+        assigned = CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))
         made = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[assigned])
         answer = await self.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)
         assert answer.topics[0].error_code == 0, answer
@@ -45,7 +45,7 @@ class Client:
             assert await self.produce(acks) is ErrorCode.NONE
 
     def partition(self) -> Partition:
-        return self.cluster.brokers[0].server.services.replicas.partitions[TOPIC, 0]
+        return self.leader.server.services.replicas.partitions[TOPIC, 0]
 
     async def until_in_sync(self, *brokers: int) -> None:
         while self.partition().committed_isr != set(brokers):
@@ -60,7 +60,7 @@ def test_a_follower_joins_an_isr_of_one_while_a_producer_writes() -> None:
         settings = {"offsets.topic.replication.factor": "2", "controlled.shutdown.enable": "false"}
         async with EmbeddedCluster(clock, brokers=2, overrides=settings) as cluster:
             client = Client(cluster)
-            await client.create()
+            await client.create(0, 1)
             await asyncio.wait_for(client.until_in_sync(0, 1), 10)
             cluster.brokers[1].kill()
             await asyncio.wait_for(client.until_in_sync(0), 60)
@@ -81,7 +81,7 @@ def test_nobody_waits_for_a_follower_that_died_before_it_could_join() -> None:
         settings = {"offsets.topic.replication.factor": "2", "controlled.shutdown.enable": "false"}
         async with EmbeddedCluster(clock, brokers=2, overrides=settings) as cluster:
             client = Client(cluster)
-            await client.create()
+            await client.create(0, 1)
             await asyncio.wait_for(client.until_in_sync(0, 1), 10)
             cluster.brokers[1].kill()
             began_ms = clock.monotonic_ms()
@@ -90,5 +90,30 @@ def test_nobody_waits_for_a_follower_that_died_before_it_could_join() -> None:
             began_ms = clock.monotonic_ms()
             assert await client.produce(acks=-1) is ErrorCode.NONE
             assert clock.monotonic_ms() - began_ms < 100
+
+    run_virtual(main)
+
+
+def test_an_isr_shrinks_though_the_controller_that_was_asked_hangs() -> None:
+    """A process that stands still keeps its connections: the leader waited half a minute for the answer of a controller
+    that had been replaced long before, and acks=all with it."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, brokers=3, overrides={"replica.lag.time.max.ms": "2000"}) as cluster:
+            asked = Client(cluster)
+            while cluster.brokers[0].server.services.metadata.controller_id != 0:
+                await asyncio.sleep(0.05)
+            await asked.create(1, 2)
+            client = Client(cluster, leader=1)
+            await asyncio.wait_for(client.until_in_sync(1, 2), 10)
+            cluster.brokers[0].suspend()
+            cluster.network.cut("broker-1", "broker-2")
+            began_ms = clock.monotonic_ms()
+            assert await client.produce(acks=-1) is ErrorCode.NONE
+            assert 2_000 < clock.monotonic_ms() - began_ms < 20_000
+            assert client.partition().committed_isr == {1}
+            cluster.network.heal("broker-1", "broker-2")
+            cluster.brokers[0].resume()
+            await asyncio.wait_for(client.until_in_sync(1, 2), 30)
 
     run_virtual(main)
