@@ -1,18 +1,15 @@
 """Replication: what a leader and a follower of a partition must do.
 
-partition                one replica of one partition: roles, in-sync replicas, high watermark
-progress                 how far each follower has come, as its leader sees it
-replica_manager          all partitions of this broker, and how requests reach them
-reading                  several partitions read within one fetch's limits
-conversion               old message formats for readers that need them, batches for those that do not
-delayed                  produce and fetch requests that wait
+partition                a replica of a partition: roles, in-sync replicas, high watermark, progress of the followers
+replica_manager          all partitions of this broker, appends, followers' fetches, requests that wait for replicas
+fetch_reading            several partitions read within the limits of one Fetch
 fetch_sessions           incremental fetch sessions (KIP-227)
-fetcher                  what a follower asks one leader for next, and what it does with the answer
+conversion               old message formats for readers that need them, batches for those that do not
+fetcher                  what a follower asks a leader for, what it does with the answer, where it truncates
 fetcher_manager          the tasks that carry those questions and answers
-truncation               where a follower cuts its log after a change of leader
 alter_partition_manager  leaders' changes of the ISR, on their way to the controller
-controller_requests      LeaderAndIsr and StopReplica, applied
+controller_requests      LeaderAndIsr, StopReplica and UpdateMetadata, applied
 directory_moves          replicas that move to another log directory (KIP-113)
-log_copy                 one of them
-throttling               how fast replicas are copied (KIP-73)
+log_copy                 the copying of one log into another
+throttling               limits on how fast replicas are copied (KIP-73)
 """

@@ -54,7 +54,7 @@ class Coordinators(Protocol):
 
 
 class StoppedReplica(NamedTuple):
-    """One partition of a StopReplica request of any version."""
+    """Partition of a StopReplica request of any version."""
 
     topic: str
     partition_index: int
@@ -63,7 +63,7 @@ class StoppedReplica(NamedTuple):
 
 
 class ControllerRequests:
-    """What controllers have told this broker."""
+    """Requests of controllers, fenced by their epochs and carried out on this broker's replicas."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class ControllerRequests:
         """Held by the LeaderAndIsr or StopReplica that is being applied; the others wait in their order."""
         self.controller_epoch = 0
         self.lacks_room = False
-        """A replica could not be made because a disk is full: the controller is to ask for it again."""
+        """Set when a replica could not be made because a disk is full: the controller is to ask for it again."""
 
     def check(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """Tell why a control request must not be obeyed; an obeyed one raises the controller epoch for all that
@@ -245,7 +245,7 @@ class ControllerRequests:
         return led
 
     def directory_failed(self, keys: Sequence[tuple[str, int]]) -> None:
-        """A log directory with the logs of these partitions cannot be used any more.
+        """Take these partitions offline: the log directory that holds them cannot be used.
 
         Called amid whatever ran into it, so the coordinators hear of it when that is over.
         """

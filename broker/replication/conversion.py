@@ -1,4 +1,4 @@
-"""What a log holds, in the message format that the reader of a fetch answer is certain to know (FEATURES L3).
+"""Conversion of what a log holds into the message format that the reader of a fetch answer is certain to know.
 
     Fetch 0, 1      magic 0
     Fetch 2, 3      magic 0 and 1
@@ -32,14 +32,14 @@ LAST_VERSION_WITH_HARD_LIMIT = 2
 """Up to this one an answer is cut at the limit: the client sees from the cut message that its limit is too small."""
 FIRST_VERSION_WITH_BATCHES = 4
 CONVERTED_BYTES_MAX = 256 * 1024
-"""Of one answer; the first batch of a partition is converted whole even if it is larger."""
+"""Limit of one answer; the first batch of a partition is converted whole even if it is larger."""
 CONVERSION_MS_MAX = 10.0
 SKIPPED_BYTES_MAX = 16 * 1024 * 1024
-"""How much of what an old reader cannot be given (markers of transactions) is passed over for one answer."""
+"""Limit for what an old reader cannot be given (markers of transactions) and is passed over in one answer."""
 
 
 def needs_batches(partition: Partition, found: LogSlice, *, as_follower: bool) -> bool:
-    """Whether this must not go out as it is to a reader of version 4 or later. As formats rise, no message comes after
+    """Tell whether this must be converted for a reader of version 4 or later. As formats rise, no message comes after
     a batch. Raises StorageFailure."""
     segment, records = found.segment, found.records
     if segment is None or as_follower or isinstance(records, bytes):
@@ -83,7 +83,7 @@ def as_messages(
 
 
 def _bytes_of(partition: Partition, found: LogSlice) -> bytes:
-    """At most CONVERTED_BYTES_MAX of them, but a whole batch."""
+    """Read at most CONVERTED_BYTES_MAX of them, but a whole batch."""
     records = found.records
     if isinstance(records, bytes):
         return records
@@ -97,7 +97,7 @@ def _bytes_of(partition: Partition, found: LogSlice) -> bytes:
 
 
 def _gathered(partition: Partition, pieces: Iterator[Buffer], max_bytes: int) -> bytes:
-    """As many as the limits allow, at least one. What cannot be converted is an error only when it comes first."""
+    """Gather as many as the limits allow, at least one. What cannot be converted is an error when it comes first."""
     gathered = bytearray()
     clock = partition.log.storage.clock
     end_ms = clock.monotonic_ms() + CONVERSION_MS_MAX

@@ -21,19 +21,20 @@ from odradek.world.clock import Clock
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 1000.0
-"""After a full disk."""
+"""Pause after a full disk."""
 THROTTLED_PAUSE_MS = 200.0
-"""Before the limit is looked at again."""
+"""Pause before the limit is looked at again."""
 
 
 class DirectoryMoves:
-    """Of the partitions in `partitions`, which the replica manager owns."""
+    """Moves that wait and moves that run, of the partitions of one broker."""
 
     def __init__(self, partitions: Mapping[Key, Partition], logs: LogManager, clock: Clock, limit: RateLimit) -> None:
-        """`limit`: of the bytes copied per second, `replica.alter.log.dirs.io.max.bytes.per.second`."""
+        """Take the replica manager's `partitions`, and the `limit` of what is copied per second:
+        `replica.alter.log.dirs.io.max.bytes.per.second`."""
         self._partitions, self._logs, self._clock, self._limit = partitions, logs, clock, limit
         self.at_once = len(logs.directories)
-        """How many go on at a time: `num.replica.alter.log.dirs.threads`."""
+        """Number of moves that go on at a time: `num.replica.alter.log.dirs.threads`."""
         self._waiting: dict[Key, LogCopy] = {}
         self._running: dict[Key, LogCopy] = {}
 
@@ -100,7 +101,7 @@ class DirectoryMoves:
     # ---- the work
 
     def _run_next(self) -> None:
-        """The partitions in their order."""
+        """Begin what may begin, in the order of the partitions."""
         while self._waiting and len(self._running) < self.at_once:
             key = min(self._waiting)
             copy = self._running[key] = self._waiting.pop(key)
@@ -129,14 +130,14 @@ class DirectoryMoves:
             self._trouble(key, copy, error)
 
     def _promote(self, key: Key) -> None:
-        """Whoever asks the partition for its log from now on has the new one."""
+        """Let the future log take the place of the partition's log."""
         partition = self._partitions[key]
         partition.log = self._logs.promote_future_log(*key)
         logger.info("%s is in %s now", partition, partition.log.log_directory)
         self.forget(*key)
 
     def _trouble(self, key: Key, copy: LogCopy, error: KafkaError) -> None:
-        """A full disk may have room later; with damage in what is copied only an operator can help."""
+        """Try again later when the disk is full; with damage in what is copied only an operator can help."""
         cause = error.__cause__
         if isinstance(cause, OSError) and cause.errno in DISK_FULL:
             logger.warning("%s waits for room: %s", copy, error)

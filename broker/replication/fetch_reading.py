@@ -28,7 +28,7 @@ FIRST_VERSION_WITH_LEADER_HINT = 16
 
 
 class FetchParameters(NamedTuple):
-    """Who fetches, and within which limits."""
+    """Identity and limits of a Fetch."""
 
     version: int
     replica_id: int
@@ -45,12 +45,12 @@ class FetchParameters(NamedTuple):
 
     @property
     def wants_messages(self) -> bool:
-        """A reader of before Kafka 0.11, who does not know record batches."""
+        """The reader is from before Kafka 0.11 and does not know record batches."""
         return self.version < conversion.FIRST_VERSION_WITH_BATCHES
 
 
 class PartitionsRead(NamedTuple):
-    """One round over the partitions."""
+    """Result of a round over the partitions."""
 
     answers: list[tuple[CachedPartition, PartitionData]]
     total_bytes: int
@@ -136,7 +136,7 @@ def _read_one(
 
 
 def _for_stray(error: ErrorCode, partition: Partition, replica_id: int) -> ErrorCode:
-    """A consumer that comes to a follower with old metadata may be ahead of it: it is sent on to the leader. Kafka says
+    """Send a consumer on to the leader that has come to a follower with old metadata and is ahead of it. Kafka says
     OFFSET_OUT_OF_RANGE, and the consumer jumps to where `auto.offset.reset` says."""
     if error is ErrorCode.OFFSET_OUT_OF_RANGE and replica_id == CONSUMER and not partition.is_leader:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -146,7 +146,7 @@ def _for_stray(error: ErrorCode, partition: Partition, replica_id: int) -> Error
 def _records(
     partition: Partition, wanted: CachedPartition, parameters: FetchParameters, max_bytes: int, whole_first_batch: bool
 ) -> tuple[FileRange | bytes, list[AbortedTransaction] | None]:
-    """In a format that the reader knows; and which transactions in them were aborted. Raises KafkaError."""
+    """Read in a format that the reader knows; and which transactions in it were aborted. Raises KafkaError."""
     offset, committed = wanted.fetch_offset, parameters.committed
     as_follower = parameters.as_follower
     to_the_end = parameters.replica_id != CONSUMER

@@ -29,7 +29,7 @@ EPOCH_MAX = 0x7FFFFFFF
 MIN_EVICTION_MS = 120_000
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 LOOK_AT_ALL_MS = 1000
-"""How often all partitions of a session are dirty: some changes (retention moves a log's start) wake nobody."""
+"""Time after which all partitions of a session are dirty: some changes (retention moves a log's start) wake nobody."""
 
 SessionKey = tuple[str | bytes, int]
 
@@ -80,7 +80,7 @@ class CachedPartition:
 
 
 class FetchSession:
-    """What one fetcher reads. The order of partitions is the order of service; who got data goes to the end."""
+    """Partitions that one fetcher reads. Their order is the order of service; who got data goes to the end."""
 
     __slots__ = (
         "by_topic_id", "dirty", "epoch", "id", "last_used_ms", "look_at_all_ms", "partitions", "purgatory",
@@ -99,19 +99,19 @@ class FetchSession:
         self.look_at_all_ms = now_ms + LOOK_AT_ALL_MS
 
     def add(self, wanted: CachedPartition) -> None:
-        """The fetcher asks for one more."""
+        """Add a partition that the fetcher asks for."""
         self.partitions[session_key(wanted, self.by_topic_id)] = wanted
         self.dirty[wanted] = None
 
     def forget(self, key: SessionKey) -> None:
-        """The fetcher asks for it no more."""
+        """Drop a partition that the fetcher asks for no more."""
         wanted = self.partitions.pop(key, None)
         if wanted is not None:
             self.dirty.pop(wanted, None)
             self._stop_listening(wanted)
 
     def fetches(self, now_ms: float) -> None:
-        """The next request has come."""
+        """Note that the next request has come."""
         self.last_used_ms = now_ms
         if now_ms >= self.look_at_all_ms:
             self.look_at_all_ms = now_ms + LOOK_AT_ALL_MS
@@ -152,7 +152,8 @@ class FetchSession:
         self.dirty.pop(wanted, None)
 
     def _listen(self, wanted: CachedPartition, partition: Partition) -> None:
-        """A follower reads up to the log's end, and is told of the high watermark with the next records."""
+        """Listen to the keys of what it reads: a follower reads up to the log's end, and is told of the high watermark
+        with the next records."""
         note, wake = partial(self.dirty.setdefault, wanted), partial(self._moved, wanted)
         advanced, appended = partition.advanced, partition.appended
         wanted.listened_to = partition
@@ -166,19 +167,19 @@ class FetchSession:
         wanted.listened_to, wanted.listeners = None, []
 
     def _moved(self, wanted: CachedPartition) -> None:
-        """The session is the key under which its fetch waits."""
+        """Wake the fetch, which waits under its session as the key."""
         self.dirty.setdefault(wanted)
         self.purgatory.touch(self)
 
     def end(self) -> None:
-        """It is not in the cache any more."""
+        """End it: it is not in the cache any more."""
         for wanted in self.partitions.values():
             self._stop_listening(wanted)
         self.partitions, self.dirty = {}, {}
 
 
 class OpenedFetch(NamedTuple):
-    """What a request asks for: the partitions to read, and whether only news are to be answered."""
+    """Partitions that a request asks for, and whether only news are to be answered."""
 
     error: ErrorCode
     session: FetchSession | None = None
@@ -187,7 +188,7 @@ class OpenedFetch(NamedTuple):
 
     @property
     def partitions(self) -> Iterable[CachedPartition]:
-        """Those to read at this moment; while the fetch waits, or a disk fails under a read, more may become dirty."""
+        """Partitions to read now; while the fetch waits, or a disk fails under a read, more may become dirty."""
         return tuple(self.session.dirty) if self.session is not None and self.incremental else self.named
 
 
@@ -204,7 +205,7 @@ def wanted_partitions(request: FetchRequest, version: int, names: TopicNames) ->
 
 
 def identity_of(topic: FetchTopic, version: int, names: TopicNames) -> tuple[str, bytes]:
-    """Name and id of a topic in a request, which has but one of them."""
+    """Name and id of a topic in a request, which carries one of the two."""
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:
         return names.names_by_id.get(topic.topic_id, ""), topic.topic_id
     return topic.topic, names.ids_by_name.get(topic.topic, ZERO_UUID)

@@ -1,4 +1,4 @@
-"""What a follower asks one leader for next, and what it does with the answer.
+"""The follower's side of replication: what to ask one leader for next, and what to do with its answer.
 
 Pure: builds Fetch requests and takes answers; fetcher_manager carries them. One `FetcherCore` holds the partitions that
 one fetcher task copies from one leader, and its fetch session, so that a round trip names only the partitions that have
@@ -31,14 +31,14 @@ FETCH_VERSION = 17
 FETCH_VERSION_BY_NAME = 12
 """The last one that names topics: asked with while a topic has no id, as those of an upgraded cluster may have none."""
 LOOK_AT_ALL_MS = 1000
-"""How often all partitions are looked at: where our own log starts may move without a fetch."""
+"""Time after which all partitions are looked at: the start of our own log may move without a fetch."""
 LEADER_NOT_READY_BACKOFF_MS = 50.0
 """The new leader may hear of its election, or of the topic and its id, a moment after us."""
 LEADER_NOT_READY = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID}
 )
 THROTTLED_PAUSE_MS = 200.0
-"""How long a partition is left out of the fetches before the limit is looked at again."""
+"""Time for which a partition is left out of the fetches before the limit is looked at again."""
 UNDEFINED = -1
 
 PartitionKey = tuple[str, int]
@@ -49,7 +49,7 @@ partition."""
 
 
 class PartitionFetchState:
-    """A partition that is being copied."""
+    """State of a partition that is being copied."""
 
     __slots__ = ("caught_up", "needs_leader_offsets", "not_before_ms", "partition", "stopped")
 
@@ -88,7 +88,7 @@ class FetcherCore:
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
         self._in_session: dict[PartitionKey, Asked] = {}
         self._grown: set[PartitionKey] = set()
-        """Those that an answer has brought records for. Nothing else changes what is asked for while all is well."""
+        """Partitions that an answer has brought records for: all that changes what is asked for while all is well."""
         self._look_at_all_ms = 0.0
 
     def __len__(self) -> int:

@@ -35,7 +35,7 @@ EARLIEST, LATEST = -2, -1
 
 
 class FetcherTask:
-    """One connection to one leader, and the partitions copied over it."""
+    """Connection to a leader, and the partitions copied over it."""
 
     def __init__(self, core: FetcherCore, name: str, manager: "FetcherManager") -> None:
         self.core, self.name, self._manager = core, name, manager

@@ -17,19 +17,19 @@ from odradek.world.files import FileRange
 from odradek.world.time_slices import SLICE_MS
 
 READ_BYTES = 4 << 20
-"""Of one read in the background, which may be appended in several turns."""
+"""Size of one read in the background, which may be appended in several turns."""
 PIECE_BYTES = 64 << 10
-"""Of one append."""
+"""Size of one append."""
 END_BYTES_MIN, END_BYTES_MAX = 64 << 10, 1 << 20
-"""Of one turn at the end: it grows when the source has been faster."""
+"""Size of one turn at the end: it grows when the source has been faster."""
 UNSYNCED_BYTES_MAX = 16 << 20
-"""So much is written before it is brought to the disk: the kernel never holds us up for what we have written."""
+"""Limit of what is written before it is brought to the disk: the kernel never holds us up for what we have written."""
 PATIENT_FLUSHES = 3
-"""After so many in the background, with the source flushed further meanwhile, one is waited for."""
+"""Number of flushes in the background, with the source flushed further meanwhile, after which one is waited for."""
 
 
 class Place(NamedTuple):
-    """What was asked for: bytes that arrive for another place are of no use."""
+    """Place that bytes were asked for: when they arrive for another one, they are of no use."""
 
     offset: int
     source_truncations: int
@@ -45,7 +45,7 @@ class Arrived(NamedTuple):
 
 
 class LogCopy:
-    """`target` becomes a copy of `source`."""
+    """Work that makes `target` a copy of `source`."""
 
     def __init__(self, source: Log, target: Log, clock: Clock) -> None:
         self.source, self.target = source, target
@@ -54,7 +54,7 @@ class LogCopy:
         self._arrived: Arrived | None = None
         self._end_bytes = END_BYTES_MIN
         self.copied_bytes = 0
-        """So far, those that were cut off again included."""
+        """Bytes copied so far, those that were cut off again included."""
         self._unsynced_bytes = 0
         self._near_end = False
         self._flushes = 0
@@ -118,7 +118,7 @@ class LogCopy:
     # ---- copying
 
     def _read(self, max_bytes: int) -> FileRange | None:
-        """What comes next, None when the source has no batch between the target's end and its own."""
+        """Find what comes next; None when the source has no batch between the target's end and its own."""
         source, offset = self.source, self.target.log_end_offset
         found = source.read(offset, max_bytes, source.log_end_offset, whole_first_batch=True)
         return found.records if isinstance(found.records, FileRange) else None
@@ -175,7 +175,7 @@ class LogCopy:
             self._near_end = False
 
     def _append(self, data: memoryview) -> int:
-        """A piece of it; how many bytes that were."""
+        """Append a piece of it; returns how many bytes that were."""
         size = whole_batches(data, PIECE_BYTES)
         if not size:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.source}: no batch at {self.target.log_end_offset}")

@@ -1,4 +1,4 @@
-"""One partition as this broker holds it: its role, the in-sync replicas and the high watermark.
+"""A partition as this broker holds it: its role, the in-sync replicas and the high watermark.
 
 Rules only: it changes its own state and its log and returns what is to be told to others. Whoever calls must be on the
 broker's loop. Two epochs fence it: the leader epoch (who leads) and the partition epoch (the version of the state
@@ -22,7 +22,7 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """What a controller says of a partition (the fields of LeaderAndIsr that matter to a replica)."""
+    """State of a partition as a controller tells it: the fields of LeaderAndIsr that matter to a replica."""
 
     leader: int
     leader_epoch: int
@@ -51,7 +51,7 @@ class PendingIsr:
 
 
 class IsrCriteria(NamedTuple):
-    """What a broker asks of followers before they count as in sync."""
+    """Criteria that a broker's followers must meet to count as in sync."""
 
     lag_time_ms_max: int = 30_000
     """`replica.lag.time.max.ms`."""
@@ -67,7 +67,7 @@ class Fetcher(Protocol):
 
 
 class FollowerProgress:
-    """How far a follower has come, as its leader sees it from the follower's own fetches.
+    """Progress of a follower, as its leader sees it from the follower's own fetches.
 
     A fetch at offset N says that the follower holds everything below N (Kafka: Replica.scala, updateFetchState).
     """
@@ -382,8 +382,8 @@ class Partition:
         return min([self.log.log_start_offset, *starts])
 
     def _propose_expand(self, follower: FollowerProgress) -> PendingIsr | None:
-        """A follower may join when it has all that may have been acknowledged: up to the high watermark, and up to
-        the start of this leader's epoch, below which the watermark is hearsay (KAFKA-7128)."""
+        """Let a follower join when it has all that may have been acknowledged: up to the high watermark, and up to the
+        start of this leader's epoch, below which the watermark is hearsay (KAFKA-7128)."""
         if self.pending_isr is not None or not self.criteria.is_alive(follower.broker_id):
             return None
         if follower.log_end < max(self.high_watermark, self.leader_epoch_start_offset):

@@ -28,7 +28,7 @@ class IsrSubmitter(Protocol):
 
 
 class AwaitedAppend:
-    """One partition's part of an acks=all request: answered when the high watermark has passed it."""
+    """Part of an acks=all request for a partition: answered when the high watermark has passed it."""
 
     __slots__ = ("error", "partition", "required_offset")
 
@@ -229,13 +229,13 @@ class ReplicaManager:
         self.alter_partition.submit(pending)
 
     def isr_accepted(self, pending: PendingIsr, isr: Sequence[int], partition_epoch: int) -> None:
-        """The controller has written `isr` as version `partition_epoch`."""
+        """Adopt what the controller has written: `isr`, as version `partition_epoch`."""
         partition = self.partitions.get((pending.topic, pending.index))
         if partition is not None and partition.isr_accepted(pending, isr, partition_epoch):
             self.purgatory.touch(partition.advanced)
 
     def isr_refused(self, pending: PendingIsr) -> None:
-        """The controller has not written it and will not."""
+        """Drop a change that the controller has not written and will not write."""
         partition = self.partitions.get((pending.topic, pending.index))
         if partition is not None and partition.isr_refused(pending):
             self.purgatory.touch(partition.advanced)
@@ -243,7 +243,7 @@ class ReplicaManager:
     # ---- this broker's own health
 
     def stop_leading_all(self) -> list[Partition]:
-        """Our session with ZooKeeper is over: lead nothing until a controller says so again. Returns what we led."""
+        """Lead nothing until a controller says so again: our session with ZooKeeper is over. Returns what we led."""
         led = [partition for partition in self.partitions.values() if partition.is_leader]
         for partition in led:
             partition.stop_leading()
@@ -251,7 +251,7 @@ class ReplicaManager:
         return led
 
     def directory_failed(self, keys: Iterable[tuple[str, int]]) -> list[Partition]:
-        """The log directory of these partitions cannot be used any more: they are offline here. Returns them.
+        """Take these partitions offline: their log directory cannot be used any more. Returns those that are here.
 
         Moves into it are at an end, too.
         """
@@ -264,5 +264,5 @@ class ReplicaManager:
         return failed
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """For the checkpoint file."""
+        """High watermarks by partition, for the checkpoint file."""
         return {key: p.high_watermark for key, p in self.partitions.items() if not p.offline}

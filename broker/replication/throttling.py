@@ -1,4 +1,4 @@
-"""How fast replicas are copied, so that a reassignment leaves room for clients (KIP-73).
+"""Limits on how fast replicas are copied, so that a reassignment leaves room for clients (KIP-73).
 
 A leader and a follower have a limit each, in bytes per second for all their partitions together. A topic's settings
 name the replicas that it holds for. Who is in sync is never held back, or it would drop out of the ISR; what it copies
@@ -38,7 +38,7 @@ class RateLimit:
         """Per window that saw any: when it began, and how many bytes."""
 
     def count(self, size: int) -> None:
-        """So many bytes were copied. Not remembered while there is no limit."""
+        """Count bytes that were copied. They are not remembered while there is no limit."""
         if self.bytes_per_second is None or not size:
             return
         now_ms = self._clock.monotonic_ms()
@@ -50,7 +50,7 @@ class RateLimit:
 
     @property
     def exceeded(self) -> bool:
-        """Whether more was copied than the time since allows. The first window counts as a whole from its start."""
+        """More was copied than the time since allows. The first window counts as a whole from its start."""
         if self.bytes_per_second is None or not self._counted:
             return False
         now_ms = self._clock.monotonic_ms()
@@ -69,16 +69,16 @@ class Throttle:
         self.limit, self._named = limit, named
 
     def applies_to(self, partition: Partition) -> bool:
-        """Whether this broker's replica is one of them."""
+        """Tell whether the limit holds for this broker's replica."""
         named = self._named(partition.log.config)
         return bool(named) and (named == ALL or f"{partition.index}:{partition.local_id}" in named)
 
     def holds_back(self, partition: Partition) -> bool:
-        """Whether a replica that is not in sync has to wait."""
+        """Tell whether a replica that is not in sync has to wait."""
         return self.limit.bytes_per_second is not None and self.applies_to(partition) and self.limit.exceeded
 
     def copied(self, partition: Partition, size: int) -> None:
-        """So many bytes of it went from the leader to the follower."""
+        """Count bytes of it that went from the leader to the follower."""
         if self.limit.bytes_per_second is not None and self.applies_to(partition):
             self.limit.count(size)
 
@@ -88,8 +88,8 @@ class Throttling:
 
     def __init__(self, clock: Clock, replication: Windows = KAFKAS_WINDOWS, moves: Windows = KAFKAS_WINDOWS) -> None:
         self.serving = Throttle(RateLimit(clock, replication), attrgetter("leader_replication_throttled_replicas"))
-        """What it gives to followers, by `leader.replication.throttled.rate`."""
+        """Limit of what it gives to followers, by `leader.replication.throttled.rate`."""
         self.following = Throttle(RateLimit(clock, replication), attrgetter("follower_replication_throttled_replicas"))
-        """What it fetches from leaders, by `follower.replication.throttled.rate`."""
+        """Limit of what it fetches from leaders, by `follower.replication.throttled.rate`."""
         self.moving = RateLimit(clock, moves)
-        """What it copies between log directories, by `replica.alter.log.dirs.io.max.bytes.per.second`."""
+        """Limit of what it copies between log directories, by `replica.alter.log.dirs.io.max.bytes.per.second`."""

@@ -28,7 +28,7 @@ HIGH_WATERMARK = -1
 NOT_KNOWN = -1
 
 Awaited = tuple[DeleteRecordsPartitionResult, Partition, int]
-"""An answer to be given, and the start that all replicas of a partition are to reach."""
+"""Answer to be given, and the start that all replicas of a partition are to reach."""
 
 
 def handle(broker: Services, request: DeleteRecordsRequest, context: RequestContext) -> Outcome:

@@ -23,7 +23,7 @@ REQUEST = DescribeLogDirsRequest
 VERSIONS = (0, 4)
 
 UNKNOWN_LAG = -1
-"""Of a replica that no controller has told us about, or whose own directory is offline."""
+"""Lag of a replica that no controller has told us about, or whose own directory is offline."""
 
 
 def handle(broker: Services, request: DescribeLogDirsRequest, context: RequestContext) -> Outcome:

@@ -76,8 +76,8 @@ def _parameters(broker: Services, request: FetchRequest, version: int) -> FetchP
 
 
 def _keys(broker: Services, opened: OpenedFetch, parameters: FetchParameters) -> list[object]:
-    """A follower waits for the log to grow, a consumer for the high watermark to move; a session hears of what else
-    becomes dirty in it."""
+    """Keys to wait for: a follower's are that the log grows, a consumer's that the high watermark moves; a session is
+    touched when something else becomes dirty in it."""
     partitions = broker.replicas.partitions
     found = [p for w in opened.partitions if (p := partitions.get((w.topic, w.index))) is not None]
     keys: list[object] = [p.appended for p in found] if parameters.as_follower else [p.advanced for p in found]
@@ -100,7 +100,7 @@ def _response(
 def _told(
     broker: Services, session: FetchSession, read: PartitionsRead, incremental: bool
 ) -> list[tuple[CachedPartition, PartitionData]]:
-    """What a session is answered: everything the first time, then only news."""
+    """Answers that a session is given: everything the first time, then only news."""
     answers = []
     partitions = broker.replicas.partitions
     for wanted, answer in read.answers:

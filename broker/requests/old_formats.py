@@ -13,11 +13,11 @@ from odradek.protocol.records import encode_batch
 
 FIRST_PRODUCE_VERSION_WITH_BATCHES = 3
 DECOMPRESSED_BYTES_MAX = 16 * 1024 * 1024
-"""What the compressed messages of a set may hold: decoding more would keep the loop busy for seconds."""
+"""Limit of what the compressed messages of a set may hold: decoding more would keep the loop busy for seconds."""
 
 
 def to_batch(records: Records) -> bytearray:
-    """What a producer of version 0 to 2 sent, as one batch in the codec of its last compressed message.
+    """Convert what a producer of version 0 to 2 sent to one batch in the codec of its last compressed message.
 
     Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD for wrappers that cannot be, and for an empty
     set. Kafka takes a set that is cut off, or empty, leaves out what is not whole, and says that all is well.

@@ -1,4 +1,4 @@
-"""L18: a disk fails under a broker with two log directories; the broker lives on, and its partitions move."""
+"""A disk fails under a broker with two log directories; the broker lives on, and its partitions move."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

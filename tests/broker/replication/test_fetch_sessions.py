@@ -297,3 +297,18 @@ class Waiting:
 
     def expire(self) -> None:
         raise AssertionError("it waits for ever")
+
+
+def test_a_partition_that_is_named_again_is_left_out_while_there_is_nothing_new(cache: FetchSessionCache) -> None:
+    """It was answered, empty: Kafka says of it only what is new. Under another leader epoch all is told again."""
+    session = opened_session(cache)
+
+    def named_again(step: int, leader_epoch: int) -> bool:
+        """Whether the answer would have it."""
+        again = request((A_ID, 0, 6), session=session, epoch=step)
+        again.topics[0].partitions[0].current_leader_epoch = leader_epoch
+        opened = cache.open(again, BY_ID, NAMES, 1.0)
+        wanted = next(one for one in opened.partitions if one.topic == "a")
+        return wanted.tell(PartitionData(high_watermark=6, last_stable_offset=6, log_start_offset=0, records=b""))
+
+    assert [named_again(1, -1), named_again(2, -1), named_again(3, 5), named_again(4, 5)] == [True, False, True, False]
