@@ -125,14 +125,15 @@ async def _delete_left_overs(active: ActiveController) -> None:
     """Tell brokers to delete the partitions that are assigned to others, if they have them.
 
     An earlier controller may have died before it could say so. Only what ZooKeeper assigns to others counts: nobody
-    deletes what is merely unknown.
+    deletes what is merely unknown, nor what the ISR counts on (somebody may have edited the assignment by hand).
     """
     state, batch = active.state, active.batch()
-    for some in slices(list(state.leader_and_isr), SLICE):
-        for partition in some:
+    for some in slices(list(state.leader_and_isr.items()), SLICE):
+        for partition, current in some:
             replicas = state.replicas(partition)
             if replicas and not state.being_deleted(partition):
-                batch.stop_replica([b for b in state.brokers if b not in replicas], partition, delete=True)
+                kept = {*replicas, *current.isr, current.leader}
+                batch.stop_replica([b for b in state.brokers if b not in kept], partition, delete=True)
         await active.breathe()
     await active.send(batch)
 

@@ -294,7 +294,7 @@ def test_leaders_that_move_at_a_shutdown_are_written_together(play: Play) -> Non
     play(scenario)
 
 
-def test_a_bug_gives_the_office_to_another_broker(play: Play) -> None:
+def test_a_bug_makes_another_broker_the_controller(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, controllers=[0])
         await cluster.add_controller(1)

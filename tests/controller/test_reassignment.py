@@ -155,6 +155,21 @@ def test_a_replica_whose_removal_the_controller_took_to_its_grave_is_deleted(pla
     play(scenario)
 
 
+def test_a_leader_that_an_edited_assignment_leaves_out_keeps_its_log(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.add_controller(3)
+        await cluster.create_topic("t", [1, 2])
+        old = TopicAssignment.decode("t", cluster.zookeeper.data(topic_path("t")))
+        edited = TopicAssignment({0: PartitionReplicas((2, 3))}, old.topic_id)
+        await cluster.admin.set(topic_path("t"), edited.encode())
+        cluster.kill(0)
+        await cluster.settle()
+        assert not cluster.brokers[1].deleted
+
+    play(scenario)
+
+
 def test_an_isr_keeps_its_order_and_who_joins_comes_last(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, 3, controllers=[0])
