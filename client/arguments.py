@@ -86,7 +86,15 @@ def headers(given: Any) -> Headers:
     pairs = given.items() if isinstance(given, Mapping) else given
     if isinstance(pairs, (str, bytes)):
         raise TypeError(f"headers are pairs of a text and bytes or None, not {given!r}")
-    return tuple(_header(pair) for pair in pairs)
+    kept = tuple(pairs)
+    for pair in kept:
+        if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not str:
+            break
+        if type(pair[1]) is not bytes and pair[1] is not None:
+            break
+    else:
+        return kept  # nobody can change these
+    return tuple(_header(pair) for pair in kept)
 
 
 def _header(pair: Any) -> tuple[str, bytes | None]:

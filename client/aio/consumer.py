@@ -275,6 +275,11 @@ class Consumer:
             raise StopAsyncIteration
         return record
 
+    @property
+    def reads(self) -> bool:
+        """Tell whether there is something to read: it has subscribed, or was assigned partitions."""
+        return self.engine.subscription is not NOTHING
+
     def limit(self, max_records: int | None) -> int:
         """Return how many records a poll gives at most. Raises TypeError, ConfigError."""
         if max_records is None:
@@ -286,7 +291,7 @@ class Consumer:
 
         Then, and when there is nothing, `until_ready` is to be awaited. Decodes: on the thread that calls it.
         """
-        if not self._calm():
+        if not self.calm():
             return {}
         records = self._buffer.take(limit)
         if self._buffer.made_room() or not records:
@@ -295,14 +300,15 @@ class Consumer:
 
     def take_one_now(self) -> ConsumerRecord | None:
         """Return one record, as `take_now`."""
-        if not self._calm():
+        if not self.calm():
             return None
         record = self._buffer.next_record()
         if self._buffer.made_room() or record is None:
             self._wake_engine()
         return record
 
-    def _calm(self) -> bool:
+    def calm(self) -> bool:
+        """Note that the application is alive; tell whether there is nothing to do for it but to take records."""
         shared = self._shared
         if shared.failure is not None or shared.ended is not None or self._woken:
             return False
@@ -313,7 +319,7 @@ class Consumer:
 
         Raises KafkaError for what went wrong meanwhile, and what callbacks raise.
         """
-        if self.engine.subscription is NOTHING:
+        if not self.reads:
             raise ConfigError("nothing to read: subscribe to topics or assign partitions first")
         end_ms = self._now_ms + timeout_ms
         while True:
@@ -380,6 +386,19 @@ class Consumer:
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go behind the last record there is; without arguments in all assigned partitions."""
         self._seek_to(LATEST_TIMESTAMP, partitions)
+
+    def seek_to_committed(self, *partitions: TopicPartition) -> None:
+        """Go back to what the group has committed, as after a transaction that was aborted; without arguments in all.
+
+        Where nothing is committed, auto.offset.reset says where to go on.
+        """
+        wanted = arguments.topic_partitions(partitions)
+        self._needed_group()
+        with self._shared.lock:
+            for partition in wanted or list(self._shared.positions.partitions):
+                self._assigned(partition)
+                self._shared.positions.relocate(partition)
+        self._wake_engine()
 
     def _seek_to(self, timestamp: int, partitions: Collection[TopicPartition]) -> None:
         wanted = arguments.topic_partitions(partitions)

@@ -72,6 +72,8 @@ class Producer:
         self._key_serializer = serializer(self.config.key_serializer, "key")
         self._value_serializer = serializer(self.config.value_serializer, "value")
         self._interceptors = list(self.config.interceptor_classes or [])
+        self.intercepts = bool(self._interceptors)
+        """Interceptors want to see each record: `intercepted`."""
         self._partitioner = partitioner(self.config, self._world.random)
         self._engine: ProducerEngine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -154,11 +156,6 @@ class Producer:
         """Records that were sent and are not acknowledged."""
         return sum(len(batch) for batch in list(self.engine.accumulator.unfinished))
 
-    @property
-    def intercepts(self) -> bool:
-        """Tell whether interceptors want to see each record."""
-        return bool(self._interceptors)
-
     async def _within(self, work: Any, timeout: float | None) -> None:
         """Wait for `work`. Raises ClientTimeout after `timeout` seconds of the client's clock."""
         task = asyncio.ensure_future(work)
@@ -212,25 +209,24 @@ class Producer:
             topic, value, key, headers, partition, timestamp_ms, callback = self.intercepted(
                 ProducerRecord(topic, value, key, headers, partition, timestamp_ms), callback
             )
+        queued = self.offer(topic, value, key, headers, partition, timestamp_ms, callback)
         left_ms: float = self.config.max_block_ms
-        if not self.knows(topic, partition):
-            left_ms = await self.until_known(topic, partition)
-        queued = self.queue(topic, value, key, headers, partition, timestamp_ms, callback)
+        while queued is None:
+            left_ms = await self.until_known(topic, partition, left_ms)
+            queued = self.offer(topic, value, key, headers, partition, timestamp_ms, callback)
         return queued if isinstance(queued, RecordFuture) else await self.until_queued(queued, left_ms)
 
-    def knows(self, topic: str, partition: int | None) -> bool:
-        """Tell whether a record for a topic, and for a partition of it where one is given, can be queued at once."""
-        count = self.engine.cluster.view.partition_count(topic)
-        return count > 0 and (partition is None or partition < count)
+    async def until_known(self, topic: str, partition: int | None, wait_ms: float) -> float:
+        """Wait until a topic, and a partition of it where one is given, is known. Returns what is left of `wait_ms`.
 
-    async def until_known(self, topic: str, partition: int | None) -> float:
-        """Wait until `knows`. Returns what is left of max.block.ms. Raises as `send`."""
+        Raises as `send`.
+        """
         engine, clock = self.engine, self.engine.cluster.clock
         began_ms = clock.monotonic_ms()
-        await engine.await_topic(topic, partition, self.config.max_block_ms)
-        return max(0.0, self.config.max_block_ms - (clock.monotonic_ms() - began_ms))
+        await engine.await_topic(topic, partition, wait_ms)
+        return max(0.0, wait_ms - (clock.monotonic_ms() - began_ms))
 
-    def queue(
+    def offer(
         self,
         topic: str,
         value: Any,
@@ -239,15 +235,20 @@ class Producer:
         partition: int | None,
         timestamp_ms: int | None,
         callback: Callback | None,
-    ) -> RecordFuture | Encoded:
-        """Queue a record of a topic that is known. When there is no memory for it, return it for `until_queued`."""
-        engine = self._engine
-        assert engine is not None
+    ) -> RecordFuture | Encoded | None:
+        """Queue a record without waiting: None when its topic is not known (`until_known`).
+
+        When there is no memory for it, return it encoded (`until_queued`). From any thread, if it was opened so.
+        """
+        engine = self._engine or self.engine
         cluster = engine.cluster
+        info = cluster.view.topics.get(topic)
+        count = len(info.partitions) if info is not None else 0
+        if not count or (partition is not None and partition >= count):
+            return None
         headers = arguments.headers(headers) if headers else ()
         key_bytes = self._key_serializer(topic, headers, key)
         value_bytes = self._value_serializer(topic, headers, value)
-        count = cluster.view.partition_count(topic)
         if partition is None:
             available = cluster.available_partitions(topic) if key_bytes is None else ()
             partition = self._partitioner.partition(topic, key_bytes, count, available)
@@ -338,8 +339,8 @@ class Producer:
     async def describe_partitions(self, topic: str) -> list[PartitionInfo]:
         """Return a topic's partitions with leaders and replicas; waits at most max.block.ms. Raises as `send`."""
         self.engine.check_open()
-        if not self.knows(topic, None):
-            await self.until_known(topic, None)
+        if not self.engine.cluster.view.partition_count(arguments.topic_name(topic)):
+            await self.until_known(topic, None, self.config.max_block_ms)
         return list(self.engine.cluster.view.topics[topic].partitions)
 
     def bootstrap_connected(self) -> bool:

@@ -104,6 +104,8 @@ class KafkaConsumer(Blocking[Consumer]):
         end = time.monotonic() + timeout_ms / 1000
         while True:
             records = core.take_now(limit)
+            if not records and timeout_ms <= 0 and core.reads and core.calm():
+                return records
             if records or not self._run(core.until_ready((end - time.monotonic()) * 1000)):
                 return records
 
@@ -143,6 +145,10 @@ class KafkaConsumer(Blocking[Consumer]):
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go behind the last record there is; without arguments in all assigned partitions."""
         self._opened().seek_to_end(*partitions)
+
+    def seek_to_committed(self, *partitions: TopicPartition) -> None:
+        """Go back to what the group has committed; without arguments in all assigned partitions."""
+        self._opened().seek_to_committed(*partitions)
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """Return the offset of the next record; waits until it is found. Raises ClientTimeout."""

@@ -94,6 +94,13 @@ class Positions:
         state.reset_to = timestamp
         self._invalidate(state)
 
+    def relocate(self, topic_partition: TopicPartition) -> None:
+        """Locate it anew where it is committed, or by auto.offset.reset."""
+        state = self.partitions[topic_partition]
+        state.position = state.fetch_offset = -1
+        state.reset_to = None
+        self._invalidate(state)
+
     def _invalidate(self, state: PartitionPosition) -> None:
         state.version = next(self._versions)
         state.fetching = False

@@ -52,10 +52,13 @@ class KafkaProducer(Blocking[Producer]):
         if core.intercepts:
             record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
             topic, value, key, headers, partition, timestamp_ms, callback = core.intercepted(record, callback)
+        queued = core.offer(topic, value, key, headers, partition, timestamp_ms, callback)
+        if isinstance(queued, RecordFuture):
+            return queued
         left_ms: float = self.config.max_block_ms
-        if not core.knows(topic, partition):
-            left_ms = self._run(core.until_known(topic, partition))
-        queued = core.queue(topic, value, key, headers, partition, timestamp_ms, callback)
+        while queued is None:
+            left_ms = self._run(core.until_known(topic, partition, left_ms))
+            queued = core.offer(topic, value, key, headers, partition, timestamp_ms, callback)
         return queued if isinstance(queued, RecordFuture) else self._queued_later(queued, left_ms)
 
     def _queued_later(self, record: Encoded, left_ms: float) -> RecordFuture:

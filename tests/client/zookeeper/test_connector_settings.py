@@ -7,6 +7,7 @@ import pytest
 from odradek.client.errors import ConfigError
 from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.client.zookeeper.config import settings_of
+from odradek.client.zookeeper.connector import ConsumerConnector
 
 NEEDED = {"zookeeper.connect": "z:2181", "group.id": "g"}
 
@@ -58,3 +59,16 @@ def test_what_is_wrong_is_named(given: dict[str, Any], said: str) -> None:
 def test_the_group_is_needed() -> None:
     with pytest.raises(ConfigError, match=r"group\.id is missing"):
         settings_of({"zookeeper.connect": "z"}, {})
+
+
+def test_what_could_not_be_processed_is_not_committed_when_a_connector_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message in hand, whose processing had just failed, counted as consumed."""
+    in_hand: list[bool] = []
+    monkeypatch.setattr(ConsumerConnector, "__init__", lambda self: None)
+    monkeypatch.setattr(ConsumerConnector, "_shutdown", lambda self, in_hand: told(in_hand))
+    told = in_hand.append
+    with pytest.raises(ZeroDivisionError), ConsumerConnector():
+        raise ZeroDivisionError
+    with ConsumerConnector():
+        pass
+    assert in_hand == [False, True]

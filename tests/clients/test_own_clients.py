@@ -1,0 +1,20 @@
+"""The contract of our own clients, asyncio and blocking, on a cluster of processes."""
+
+import asyncio
+
+import pytest
+
+from odradek.testing.client_contract import CHECKS, ContractWorld
+from odradek.testing.up import UpCluster
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.mark.parametrize("blocking", [False, True], ids=["asyncio", "blocking"])
+@pytest.mark.parametrize("name", CHECKS)
+def test_on_processes(cluster: UpCluster, name: str, blocking: bool) -> None:
+    async def main() -> None:
+        async with ContractWorld(cluster.bootstrap.split(","), blocking=blocking) as world:
+            await CHECKS[name](world)
+
+    asyncio.run(main())
