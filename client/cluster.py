@@ -111,6 +111,8 @@ class Cluster:
             if self.clock.monotonic_ms() < link.retry_at_ms:
                 raise BrokerUnreachable(node.address, link.reason)
             link.attempt = asyncio.ensure_future(self._open(link, node))
+            # Whoever asked may have given up by then; why it failed stands in the link.
+            link.attempt.add_done_callback(lambda attempt: attempt.cancelled() or attempt.exception())
         return await asyncio.shield(link.attempt)
 
     def ready_in_ms(self, node_id: int, purpose: str = "") -> float:

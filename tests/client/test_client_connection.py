@@ -321,3 +321,18 @@ def test_unkeyed_records_keep_away_from_a_leader_that_cannot_be_reached() -> Non
         cluster.close()
 
     run_virtual(main)
+
+
+def test_an_attempt_that_nobody_waits_for_any_more_is_no_unhandled_error() -> None:
+    async def main(clock: VirtualClock) -> None:
+        cluster = cluster_on(VirtualNetwork(clock), clock)
+        cluster._bootstrap = [Node(-1, "nobody", 9092)]
+        asking = asyncio.ensure_future(cluster.connection(-1))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.sleep(0.01)
+        with pytest.raises(BrokerUnreachable):
+            await cluster.connection(-1)
+        cluster.close()
+
+    run_virtual(main)
