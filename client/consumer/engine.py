@@ -16,6 +16,7 @@ from odradek.client.consumer.fetcher import Fetcher
 from odradek.client.consumer.fetching import without_leader
 from odradek.client.consumer.group import GroupDriver
 from odradek.client.consumer.locating import Locator
+from odradek.client.consumer.positions import reset_timestamp
 from odradek.client.consumer.shared import Shared
 from odradek.client.consumer.subscription import NOTHING, Kind, Subscription
 from odradek.client.errors import BrokerUnreachable, ClientBroken, ClientClosed
@@ -37,7 +38,7 @@ class ConsumerEngine:
         self.shared = Shared()
         self.group: GroupDriver | None = None
         self.subscription: Subscription = NOTHING
-        self._fetcher = Fetcher(cluster, settings, self.shared)
+        self._fetcher = Fetcher(cluster, settings, self.shared, self._reset)
         self._locator = Locator(cluster, settings, self.shared)
         self._woken = WakeUp(cluster.clock)
         self.tasks = Tasks(cluster.clock, lambda said: None)
@@ -123,6 +124,10 @@ class ConsumerEngine:
         if leaderless:
             self.cluster.needs.stale()
         return min(next_retry_ms, self.cluster.refresh_when_due())
+
+    def _reset(self, partition: TopicPartition) -> None:
+        timestamp = reset_timestamp(self.settings.auto_offset_reset, partition)
+        self.shared.positions.reset(partition, timestamp)
 
     def deadline(self, what: str) -> Deadline:
         """default.api.timeout.ms from now."""

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Iterable
 
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.positions import Positions
@@ -33,6 +34,22 @@ class Shared:
         """Hand an error to the application."""
         self.failure = error
         self.arrived.set()
+
+    # -- for the fetcher, with the lock --------------------------------------------------------------------------------
+
+    def keep(self, chunk: Chunk) -> None:
+        """Take what a fetch has brought."""
+        self.chunks.setdefault(chunk.topic_partition, deque()).append(chunk)
+
+    def holds(self, partition: TopicPartition) -> bool:
+        """Tell whether something of a partition waits here."""
+        return bool(self.chunks.get(partition))
+
+    def refuse(self, partitions: Iterable[TopicPartition], error: Exception) -> None:
+        """Hand the application an error of some partitions."""
+        self.failure = error
+
+    # -- for the application -------------------------------------------------------------------------------------------
 
     def take_failure(self) -> Exception | None:
         """Return the error to raise now. Without the lock."""

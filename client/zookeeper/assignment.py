@@ -79,7 +79,7 @@ def topics_needed(strategy: str, consumer_id: str, threads: Threads) -> list[str
 
 
 def own_assignment(strategy: str, consumer_id: str, view: GroupView) -> Assignment:
-    """What one member is to own."""
+    """Return what one member is to own."""
     threads = {topic: consuming for topic, consuming in view.threads.items() if consuming}
     assigned = STRATEGIES[strategy](threads, view.partitions)
     return {name: thread for name, thread in assigned.items() if consumer_of(thread) == consumer_id}

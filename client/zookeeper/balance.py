@@ -217,7 +217,7 @@ class Balance:
         self._not_before_ms = now_ms + self._backoff_ms
 
     def _count_failure(self, reason: str) -> bool:
-        """Whether rebalance.max.retries is used up."""
+        """Tell whether rebalance.max.retries is used up."""
         self._attempts += 1
         if self._attempts < self._max_retries:
             return False

@@ -66,13 +66,13 @@ class ConnectorSettings:
 
     @property
     def dual_commit(self) -> bool:
-        """Whether offsets that are kept in Kafka are written to ZooKeeper too."""
+        """Tell whether offsets that are kept in Kafka are written to ZooKeeper too."""
         given = self.dual_commit_enabled
         return self.offsets_storage == "kafka" and (given is None or given)
 
     @property
     def reset_timestamp(self) -> int:
-        """What ListOffsets is asked for where there is no offset to go on from."""
+        """Return what ListOffsets is asked for where there is no offset to go on from."""
         return RESET_TIMESTAMPS[self.auto_offset_reset]
 
     def for_brokers(self, bootstrap_servers: list[str]) -> ConsumerSettings:

@@ -16,7 +16,7 @@ from odradek.client.loop_thread import LoopThread
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.config import settings_of
 from odradek.client.zookeeper.consumption import Consumption
-from odradek.client.zookeeper.fetcher import Fetcher
+from odradek.client.zookeeper.fetch_loop import FetchLoop
 from odradek.client.zookeeper.member import Member
 from odradek.client.zookeeper.offset_storage import NOT_COMMITTED, OffsetKeeper, storage_of
 from odradek.client.zookeeper.streams import MessageStream
@@ -257,7 +257,7 @@ class ConsumerConnector:
             receive_buffer_bytes=settings.receive_buffer_bytes,
         )
         self._cluster = Cluster(network, self._clock, self._random, settings)
-        fetcher = Fetcher(self._cluster, settings, self._consumption, self._settings.reset_timestamp)
+        fetcher = FetchLoop(self._cluster, settings, self._consumption, self._settings.reset_timestamp)
         self._spawn(fetcher.run())
 
     async def _commit(self, offsets: Mapping[TopicPartition, int] | None) -> None:

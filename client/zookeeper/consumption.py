@@ -5,9 +5,11 @@ Between the member, which claims and releases, the fetcher, which asks brokers, 
 
 import asyncio
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sized
+from contextlib import nullcontext
 from typing import Protocol
 
+from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.positions import PartitionPosition, Positions
 from odradek.client.records import TopicPartition
 from odradek.client.wakeup import WakeUp
@@ -38,6 +40,10 @@ class Consumption:
 
     def __init__(self, clock: Clock, streams: Streams, stored: Mapping[TopicPartition, int]) -> None:
         self.positions = Positions()
+        self.lock = nullcontext()
+        """Positions are the loop's alone."""
+        self.chunks: dict[TopicPartition, Sized] = {}
+        """Nothing waits here: a stream that is full has its partitions paused."""
         self.claimed: dict[TopicPartition, Claimed] = {}
         self.changed = WakeUp(clock)
         """Something for the fetcher to look at."""
@@ -56,6 +62,25 @@ class Consumption:
         self.changed.set()
         if self._stopping is not None:
             self._stopping.set()
+
+    # -- for the fetcher -----------------------------------------------------------------------------------------------
+
+    def keep(self, chunk: Chunk) -> None:
+        """Give the partition's stream what a fetch has brought."""
+        self.claimed[chunk.topic_partition].stream.put(chunk)
+
+    def holds(self, partition: TopicPartition) -> bool:
+        """Tell whether messages of a partition wait in its stream."""
+        return self.claimed[partition].stream.holds(partition)
+
+    def refuse(self, partitions: Iterable[TopicPartition], error: Exception) -> None:
+        """Hand an error to the streams of these partitions."""
+        for partition in partitions:
+            if partition in self.claimed:
+                self.claimed[partition].stream.fail(error)
+
+    def notify(self) -> None:
+        """Streams tell their readers themselves."""
 
     # -- claiming and releasing ----------------------------------------------------------------------------------------
 

@@ -178,7 +178,7 @@ class GroupStore:
                 return True
 
     async def _was_left_by_us(self, path: str) -> bool:
-        """Whether the znode was of an earlier session of this very member; then it is deleted."""
+        """Tell whether the znode was of an earlier session of this very member; then it is deleted."""
         try:
             data, stat = await self._store.get(path)
         except NoNode:

@@ -25,7 +25,7 @@ class OffsetStorage(Protocol):
     """Offsets of one group."""
 
     async def read(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Those that have one."""
+        """Return those that have one."""
 
     async def write(self, offsets: Mapping[TopicPartition, int], retries: int) -> None:
         """Write all, whatever was there. `retries`: after failures that may pass."""
@@ -123,7 +123,7 @@ class DualOffsets:
 
 
 def storage_of(settings: ConnectorSettings, store: Store, cluster: Callable[[], Cluster]) -> OffsetStorage:
-    """What offsets.storage and dual.commit.enabled ask for."""
+    """Return what offsets.storage and dual.commit.enabled ask for."""
     in_zookeeper = ZooKeeperOffsets(store, settings.group_id)
     if settings.offsets_storage == "zookeeper":
         return in_zookeeper

@@ -67,12 +67,12 @@ class MessageStream:
 
     @property
     def full(self) -> bool:
-        """Whether queued.max.message.chunks wait here."""
+        """Tell whether queued.max.message.chunks wait here."""
         return len(self._chunks) >= self._chunks_limit
 
     @property
     def in_hand(self) -> bool:
-        """Whether the application has a message that it is not done with."""
+        """Tell whether the application has a message that it is not done with."""
         return self._in_hand is not None
 
     def assign(self, progress: Progress) -> None:
@@ -93,7 +93,7 @@ class MessageStream:
                 self._arrived.notify()
 
     def holds(self, name: TopicPartition) -> bool:
-        """Whether messages of a partition wait here."""
+        """Tell whether messages of a partition wait here."""
         with self._arrived:
             return any(chunk.topic_partition == name for chunk in self._chunks) or (
                 self._reader is not None and self._reader.chunk.topic_partition == name

@@ -38,7 +38,7 @@ class Blacklist(TopicFilter):
 
 
 def thread_id(consumer_id: str, number: int) -> str:
-    """What stands in an owner znode."""
+    """Return what stands in an owner znode."""
     return f"{consumer_id}-{number}"
 
 
@@ -58,7 +58,7 @@ def consumer_id_of(group_id: str, host: str, now_ms: int, random_bits: int) -> s
 
 
 def is_pattern(registration: ConsumerRegistration) -> bool:
-    """Whether the topics there are decide what it consumes."""
+    """Tell whether the topics there are decide what it consumes."""
     return registration.pattern != STATIC and bool(registration.subscription)
 
 

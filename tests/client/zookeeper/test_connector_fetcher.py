@@ -12,7 +12,7 @@ from odradek.client.errors import ClientError, UnsupportedByBroker
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.config import settings_of
 from odradek.client.zookeeper.consumption import Consumption
-from odradek.client.zookeeper.fetcher import Fetcher
+from odradek.client.zookeeper.fetch_loop import FetchLoop
 from odradek.client.zookeeper.streams import ConsumerTimeout, MessageStream
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
@@ -50,7 +50,7 @@ class World:
         self.stream = MessageStream(2, 0, None, None, self.consumption.wake)
         brokers = self.settings.for_brokers(["broker:9092"])
         self.cluster = Cluster(network.host("client"), clock, random.Random(2), brokers)
-        self.fetcher = Fetcher(self.cluster, brokers, self.consumption, self.settings.reset_timestamp)
+        self.fetcher = FetchLoop(self.cluster, brokers, self.consumption, self.settings.reset_timestamp)
 
     def stream_of(self, topic: str, thread: int) -> MessageStream:
         return self.stream
