@@ -108,7 +108,7 @@ async def _try(
     errors: Callable[[Response], Iterable[ErrorCode]],
     deadline: Deadline,
 ) -> Response | Exception:
-    """One attempt: the answer, or why it may be asked again. Raises KafkaError for the rest."""
+    """Try once; return the answer, or why it may be asked again. Raises KafkaError for the rest."""
     try:
         node_id = await find()
         patience_ms = max(1.0, min(cluster.config.request_timeout_ms, deadline.left_ms()))

@@ -116,7 +116,7 @@ class Cluster:
         return await asyncio.shield(link.attempt)
 
     def ready_in_ms(self, node_id: int, purpose: str = "") -> float:
-        """How long until a node that could not be reached may be tried again; 0 when it may."""
+        """Return how long until a node that could not be reached may be tried again; 0 when it may."""
         link = self._links.get((node_id, purpose))
         return max(0.0, link.retry_at_ms - self.clock.monotonic_ms()) if link is not None else 0.0
 
@@ -204,7 +204,7 @@ class Cluster:
         return link.connection.unanswered, False, False
 
     def connected(self, node_id: int) -> bool:
-        """Whether a connection to a node is open."""
+        """Tell whether a connection to a node is open."""
         link = self._links.get((node_id, ""))
         return link is not None and link.connection is not None and not link.connection.closed
 

@@ -77,7 +77,7 @@ class ClusterView:
         return info.leader if info is not None and info.leader in self.nodes else None
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
-        """What is known of a partition."""
+        """Return what is known of a partition."""
         topic = self.topics.get(topic_partition.topic)
         if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
             return None

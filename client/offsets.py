@@ -71,7 +71,7 @@ async def _ask_leaders(
     isolation_level: int,
     found: dict[TopicPartition, OffsetAndTimestamp | None],
 ) -> list[Exception]:
-    """One round; results go to `found`, the reasons of what may be tried again are returned."""
+    """Ask each leader once; results go to `found`, the reasons of what may be tried again are returned."""
     failures: list[Exception] = []
     by_leader: dict[int, dict[TopicPartition, int]] = {}
     for topic_partition, time in times.items():

@@ -14,7 +14,7 @@ API_VERSIONS_TRIED = (3, 0)
 
 
 def ranges_of(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
-    """What an ApiVersions answer says."""
+    """Return what an ApiVersions answer says."""
     return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
 
 

@@ -23,7 +23,7 @@ class WakeUp:
         self._event.clear()
 
     def is_set(self) -> bool:
-        """Whether something has changed since `clear`."""
+        """Tell whether something has changed since `clear`."""
         return self._event.is_set()
 
     async def wait_until(self, at_ms: float) -> None:

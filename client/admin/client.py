@@ -102,7 +102,7 @@ class KafkaAdminClient(Blocking[Admin]):
         return self._run(self._core.describe_groups(group_ids))
 
     def group_lag(self, group_id: str) -> list[PartitionLag]:
-        """How far behind a group is, by partition."""
+        """Return how far behind a group is, by partition."""
         return self._run(self._core.group_lag(group_id))
 
     def list_group_offsets(
@@ -144,5 +144,5 @@ class KafkaAdminClient(Blocking[Admin]):
         self._run(self._core.alter_replica_log_directories(broker, targets))
 
     def list_partition_reassignments(self) -> list[Reassignment]:
-        """What is being moved."""
+        """Return what is being moved."""
         return self._run(self._core.list_partition_reassignments())

@@ -63,7 +63,7 @@ async def list_groups(cluster: Cluster, states: Sequence[str]) -> list[GroupList
 
 
 async def describe_group(cluster: Cluster, group_id: str, deadline: Deadline) -> GroupDescription:
-    """One group; state "Dead" when there is none. Raises KafkaError."""
+    """Return a group; state "Dead" when there is none. Raises KafkaError."""
 
     def errors(answer: DescribeGroupsResponse) -> list[ErrorCode]:
         return [error_code(one.error_code) for one in answer.groups]

@@ -223,7 +223,7 @@ class Admin:
         )
 
     async def group_lag(self, group_id: str) -> list[PartitionLag]:
-        """How far behind a group is, by partition."""
+        """Return how far behind a group is, by partition."""
         what = f"reading the lag of group {group_id}"
         return await self._run(
             what, lambda cluster, _: groups.group_lag(cluster, group_id, lambda: self._deadline(what))
@@ -289,5 +289,5 @@ class Admin:
         await self._run("moving replicas", lambda cluster, _: log_directories.alter(cluster, broker, targets))
 
     async def list_partition_reassignments(self) -> list[Reassignment]:
-        """What is being moved."""
+        """Return what is being moved."""
         return await self._run("listing reassignments", leaders.list_reassignments)

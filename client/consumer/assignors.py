@@ -40,7 +40,7 @@ class Assignor(Protocol):
 
     @property
     def cooperative(self) -> bool:
-        """Whether members keep their partitions through a rebalance, except those that move (KIP-429)."""
+        """Tell whether members keep their partitions through a rebalance, except those that move (KIP-429)."""
 
     def assign(self, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
         """Every partition of a topic that somebody wants to exactly one of those, or, cooperatively, not yet to any."""
@@ -108,7 +108,7 @@ class CooperativeStickyAssignor:
 
 
 def owners(members: Sequence[Subscriber]) -> dict[TopicPartition, str]:
-    """Who owns what. Of several claims the latest generation's counts; two of one generation count for nobody."""
+    """Return who owns what: the claim of the latest generation counts, and two of one generation for nobody."""
     claims: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
         for topic_partition in member.owned:

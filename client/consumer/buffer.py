@@ -54,7 +54,7 @@ class RecordBuffer:
         return taken
 
     def next_record(self) -> ConsumerRecord | None:
-        """One record, if there is one: the position is behind it, and before all that come after. Raises as `take`."""
+        """Return a record, if there is one; the position is behind it, and before all others. Raises as `take`."""
         while True:
             while self._ahead:
                 ahead = self._ahead.popleft()
@@ -66,7 +66,7 @@ class RecordBuffer:
                 return None
 
     def _is_current(self, ahead: Ahead) -> bool:
-        """Whether its partition is still read from there; what is decoded of a paused one is fetched again later."""
+        """Tell whether its partition is still read from there; what is decoded of a paused one is fetched again."""
         partition = TopicPartition(ahead.record.topic, ahead.record.partition)
         with self._shared.lock:
             positions = self._shared.positions
@@ -98,7 +98,7 @@ class RecordBuffer:
             return dict(self._shared.positions.partitions)
 
     def _take_ahead(self, limit: int) -> Records:
-        """What iterating has decoded and not handed out."""
+        """Return what iterating has decoded and not handed out."""
         taken: Records = {}
         while self._ahead and limit > 0:
             ahead = self._ahead.popleft()
@@ -135,7 +135,7 @@ class RecordBuffer:
         return taken
 
     def made_room(self) -> bool:
-        """Whether a chunk was done with since this was last asked: then another one can be fetched."""
+        """Tell whether a chunk was done with since this was last asked: then another one can be fetched."""
         room, self._room = self._room, False
         return room
 

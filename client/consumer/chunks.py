@@ -55,7 +55,7 @@ class Chunk:
             self._find_batches()
 
     def _find_batches(self) -> bool:
-        """Where they begin, and where the answer ends; False when there are messages of old formats among them."""
+        """Find where they begin, and where the answer ends; False when there are messages of old formats."""
         self._batches.clear()
         for entry in entries(self.records, allow_partial_tail=True):
             if entry.magic != MAGIC_V2:
@@ -81,7 +81,7 @@ class Chunk:
                 raise self.damaged(header, error) from error
 
     def visible(self, check_crcs: bool) -> Iterator[tuple[int, BatchHeader]]:
-        """Where the batches stand that have records for the application, in order. Raises ClientError likewise."""
+        """Yield where the batches stand that have records for the application. Raises ClientError likewise."""
         aborted_producers: set[int] = set()
         waiting = list(self._aborted)
         least = 0
@@ -109,7 +109,7 @@ class Chunk:
             raise CorruptBatch(position, f"offset {header.base_offset} after {least - 1}, in a log that ends at {end}")
 
     def damaged(self, header: BatchHeader, error: MalformedMessage) -> CorruptRecords:
-        """What to raise for a batch that does not decode."""
+        """Return what to raise for a batch that does not decode."""
         where = f"{self.topic_partition} at offset {header.base_offset}"
         return CorruptRecords(f"{where}: damaged records: {error}; seek beyond it to go on (CORRUPT_MESSAGE)")
 
@@ -122,7 +122,7 @@ class Chunk:
 
 
 def _as_batches(records: memoryview) -> memoryview:
-    """What is good before damage counts: the next answer begins with the damage."""
+    """Return the batches before the first damage, with which the next answer will begin."""
     gathered = bytearray()
     try:
         for batch in to_batches(records, compressed=False):

@@ -78,7 +78,7 @@ def plan_fetches(
 
 
 def without_leader(positions: Positions, view: ClusterView) -> bool:
-    """Whether some partition has no leader that is known: look at the metadata again."""
+    """Tell whether some partition has no leader that is known: look at the metadata again."""
     return any(view.leader_of(topic_partition) is None for topic_partition in positions.partitions)
 
 
@@ -89,7 +89,7 @@ def fetch_call(
     settings: FetchSettings,
     most_bytes: int,
 ) -> FetchCall:
-    """One request for these partitions, whose topics are known; its answer has at most so many bytes."""
+    """Return one request for these partitions, whose topics are known; its answer has at most so many bytes."""
     topics = [
         FetchTopic(
             topic=topic,

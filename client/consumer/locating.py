@@ -52,7 +52,7 @@ class Locator:
             self._under_way.difference_update(wanted)
 
     async def _locate_by_commit(self, wanted: Mapping[TopicPartition, Sought]) -> dict[TopicPartition, Sought]:
-        """Those without a committed offset, to be located by auto.offset.reset, are returned."""
+        """Return those without a committed offset: they are to be located by auto.offset.reset."""
         committed = {}
         if wanted and self._settings.group_id is not None:
             committed = await committed_offsets(self._cluster, self._settings.group_id, wanted, self._deadline())

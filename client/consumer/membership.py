@@ -93,7 +93,7 @@ class Membership:
 
     @property
     def lost(self) -> bool:
-        """What the application has belongs to others by now: nothing more of it should be handed out."""
+        """Tell whether what the application has belongs to others by now: nothing of it should be handed out."""
         return bool(self.owned) and self.identity.generation_id == NO_GENERATION
 
     @property
@@ -177,7 +177,7 @@ class Membership:
             self.turn = self._preparation()
 
     def _preparation(self) -> Prepare:
-        """What is given up before joining: everything, or cooperatively what is not wanted any more (KIP-429)."""
+        """Return what is given up before joining: everything, or cooperatively what is not wanted now (KIP-429)."""
         if self.identity.generation_id == NO_GENERATION:
             return Prepare((), self.owned)
         unwanted = tuple(tp for tp in self.owned if tp.topic not in self.topics)

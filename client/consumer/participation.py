@@ -62,7 +62,7 @@ class Participation:
 
     @property
     def topics(self) -> set[str]:
-        """What it shares now: of a pattern, the topics that match."""
+        """Return what it shares now: of a pattern, the topics that match."""
         return set(self.membership.topics)
 
     @property

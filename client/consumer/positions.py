@@ -19,7 +19,7 @@ RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 
 def reset_timestamp(policy: str, topic_partition: TopicPartition) -> int:
-    """What auto.offset.reset says of a partition. Raises NoOffsetForPartition for "none"."""
+    """Return what auto.offset.reset says of a partition. Raises NoOffsetForPartition for "none"."""
     if policy not in RESET_TIMESTAMPS:
         raise NoOffsetForPartition(
             f"{topic_partition}: no committed offset to start from, or it is out of range, and "
@@ -48,7 +48,7 @@ class PartitionPosition:
 
     @property
     def located(self) -> bool:
-        """Whether records can be asked for."""
+        """Tell whether records can be asked for."""
         return self.position >= 0
 
 
@@ -120,11 +120,11 @@ class Positions:
     # -- locating ------------------------------------------------------------------------------------------------------
 
     def unlocated(self, now_ms: float) -> list[TopicPartition]:
-        """Those to locate now."""
+        """Return those to locate now."""
         return [tp for tp, state in self.partitions.items() if not state.located and state.retry_at_ms <= now_ms]
 
     def sought(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Sought]:
-        """How to locate those of them that are still to be."""
+        """Return how to locate those of them that are still to be."""
         states = {tp: self.partitions.get(tp) for tp in wanted}
         return {
             tp: Sought(state.version, state.reset_to)
@@ -151,7 +151,7 @@ class Positions:
     # -- what is read --------------------------------------------------------------------------------------------------
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a commit of everything handed out says."""
+        """Return what a commit of everything handed out says."""
         return {
             tp: OffsetAndMetadata(state.position, "", state.leader_epoch)
             for tp, state in self.partitions.items()

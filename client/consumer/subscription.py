@@ -47,7 +47,7 @@ class Subscription:
 
     @property
     def shared(self) -> bool:
-        """Whether the group decides which partitions are read."""
+        """Tell whether the group decides which partitions are read."""
         return self.kind in (Kind.TOPICS, Kind.PATTERN)
 
     def matching(self, view: ClusterView, *, exclude_internal: bool) -> list[str]:

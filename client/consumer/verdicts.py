@@ -52,7 +52,7 @@ Verdict = Arrived | NothingNew | OutOfRange | AskAgain | Refused
 
 
 def judge(topic_partition: TopicPartition, asked: Asked, data: PartitionData, isolation: int, limit: str) -> Verdict:
-    """What one partition's part of an answer means. `limit`: the setting that bounds it, with its value."""
+    """Return what one partition's part of an answer means. `limit`: the setting that bounds it, with its value."""
     error = error_code(data.error_code)
     if error == ErrorCode.NONE:
         return _arrived(topic_partition, asked, data, isolation, limit)

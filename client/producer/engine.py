@@ -164,7 +164,7 @@ class ProducerEngine:
         self.wake()
 
     def _round(self) -> float:
-        """One plan; the time for the next."""
+        """Make one plan and carry it out; return the time for the next."""
         now_ms = self.cluster.clock.monotonic_ms()
         with self.lock:
             plan = self._sender.plan(self.cluster.view, self.cluster.connected, now_ms)
@@ -292,7 +292,7 @@ class ProducerEngine:
 
     @property
     def unsettled(self) -> bool:
-        """Whether a batch is undecided, or on the wire although it was given up."""
+        """Tell whether a batch is undecided, or on the wire although it was given up."""
         return bool(self.accumulator.unfinished) or self._sender.waits_for_answers
 
     async def flush(self) -> None:

@@ -81,7 +81,7 @@ class Outcome:
 
     @property
     def awake(self) -> bool:
-        """Whether waiting is over."""
+        """Tell whether waiting is over."""
         return self._awake.is_set()
 
     def wait(self, timeout_seconds: float | None) -> bool:

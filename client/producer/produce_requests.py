@@ -13,7 +13,7 @@ from odradek.protocol.records import encode_batch
 
 
 def same_answer(call: ProduceCall, error: ErrorCode, message: str = "") -> dict[TopicPartition, Answer]:
-    """What is to be said of every batch of a call."""
+    """Return what is to be said of every batch of a call."""
     return {batch.topic_partition: Answer(error, message=message) for batch in call.batches}
 
 
@@ -76,7 +76,7 @@ def encode(batch: ProducerBatch, codec: int, *, transactional: bool = False) -> 
 
 
 def read_answers(response: ProduceResponse) -> dict[TopicPartition, Answer]:
-    """What a broker says of each batch."""
+    """Return what a broker says of each batch."""
     answers: dict[TopicPartition, Answer] = {}
     for topic in response.responses:
         for one in topic.partition_responses:

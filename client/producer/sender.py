@@ -114,7 +114,7 @@ class Sender:
 
     @property
     def waits_for_answers(self) -> bool:
-        """Whether something is on the wire, be it given up or not."""
+        """Tell whether something is on the wire, be it given up or not."""
         return bool(self._on_wire)
 
     def metrics(self) -> dict[str, float]:
@@ -210,7 +210,7 @@ class Sender:
                 waiting = [tp for tp in due if tp in self._accumulator.queues and self._more(tp)]
 
     def _more(self, topic_partition: TopicPartition) -> bool:
-        """Whether a partition that has just been sent from has another full batch that may follow at once."""
+        """Tell whether a partition that has just been sent from has another full batch that may follow at once."""
         queue = self._accumulator.queues[topic_partition]
         full = len(queue) > 1 or queue[0].size_bytes >= self._accumulator.limits.batch_size_bytes
         return full and not queue[0].attempts and self._may_send(topic_partition, queue[0])
@@ -305,7 +305,7 @@ class Sender:
         return decided
 
     def give_up_queued(self, error: Exception) -> list[ProducerBatch]:
-        """What is not on the wire fails."""
+        """Fail what is not on the wire, and return it."""
         decided: list[ProducerBatch] = []
         for queue in list(self._accumulator.queues.values()):
             while queue:

@@ -96,7 +96,7 @@ class ProducerSequences:
 
     @property
     def has_identity(self) -> bool:
-        """Whether a producer id is there; without one nothing can be sent."""
+        """Tell whether a producer id is there; without one nothing can be sent."""
         return self.producer_id >= 0
 
     def identify(self, producer_id: int, producer_epoch: int) -> None:
@@ -105,7 +105,7 @@ class ProducerSequences:
         self._unused = True
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Whether this batch, the oldest that is queued, may go out now."""
+        """Tell whether this batch, the oldest that is queued, may go out now."""
         if not self.has_identity or batch.topic_partition in self._restart_wanted:
             return False
         partition = self.partitions.get(batch.topic_partition)
@@ -137,7 +137,7 @@ class ProducerSequences:
         self.partitions[batch.topic_partition].split(batch, halves)
 
     def may_retry(self, batch: ProducerBatch, error: ErrorCode) -> bool:
-        """Whether a refused batch is sent again; asks for a new epoch where retrying alone cannot help.
+        """Tell whether a refused batch is sent again; asks for a new epoch where retrying alone cannot help.
 
         A broker that misses what comes before this batch, or has forgotten the producer, is to be asked again as long
         as an earlier batch is still open: that one closes the gap. When this is the oldest, nothing will; but when it
@@ -176,7 +176,7 @@ class ProducerSequences:
             self.partitions[topic_partition].restart(self.producer_id, self.producer_epoch)
 
     def _raise_epoch(self) -> bool:
-        """Whether there is an epoch to restart under: past the highest one, a new producer id is asked for first."""
+        """Raise the epoch; False past the highest one, where a new producer id is asked for first."""
         if not self.has_identity:
             return False
         if self.producer_epoch >= HIGHEST_EPOCH:
@@ -191,5 +191,5 @@ class ProducerSequences:
 
 
 def _after(sequence: int, other: int) -> bool:
-    """Whether a sequence is later than another, on the circle where 0 follows the highest."""
+    """Tell whether a sequence is later than another, on the circle where 0 follows the highest."""
     return other == NO_SEQUENCE or 0 < ((sequence - other) & 0x7FFFFFFF) < 0x40000000

@@ -95,13 +95,13 @@ class Transaction:
 
     @property
     def writing(self) -> bool:
-        """Whether what belongs to the transaction may go out."""
+        """Tell whether what belongs to the transaction may go out."""
         return self.state in WRITING
 
     # -- calls of the application --------------------------------------------------------------------------------------
 
     def check(self, call: Call) -> None:
-        """Whether a call may begin now.
+        """Tell whether a call may begin now.
 
         Raises the fatal error; AbortRequired when only an abort helps; ClientError for a call out of order.
         """
@@ -128,7 +128,7 @@ class Transaction:
             self.unnamed.add(topic_partition)
 
     def abort_required(self) -> AbortRequired:
-        """What to raise in ABORTABLE_ERROR."""
+        """Return what to raise in ABORTABLE_ERROR."""
         assert self.error is not None, self.state
         return AbortRequired(self.transactional_id, self.error)
 

@@ -38,7 +38,7 @@ class Batches(Protocol):
 
     @property
     def unsettled(self) -> bool:
-        """Whether a batch is undecided or on the wire."""
+        """Tell whether a batch is undecided or on the wire."""
 
     def hurry(self, more: int) -> None:
         """Let nothing linger (1), or do again (-1)."""
@@ -106,7 +106,7 @@ class Contents:
     def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> "asyncio.Task[None]":
-        """Those of a group, after all that came before. When it ends it is done, or the transaction has failed."""
+        """Send those of a group, after all that came before. When it ends it is done, or the transaction has failed."""
         return self._follow("send offsets", lambda: self._send_offsets(offsets, group))
 
     def _follow(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":

@@ -46,7 +46,7 @@ class Coordinators:
         lowest_version: int = 0,
         wanted: Callable[[], bool] = lambda: True,
     ) -> tuple[ErrorCode, Response | None]:
-        """What the transaction's coordinator says, or the group's: never an error that says `come again`.
+        """Return what the transaction's coordinator says, or the group's: never an error that says `come again`.
 
         `errors` gives the error of an answer. NOT_COORDINATOR, CONCURRENT_TRANSACTIONS and their like, and connections
         that break, are waited out with a growing pause, for however long; before each attempt `wanted` is asked.

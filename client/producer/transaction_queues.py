@@ -65,7 +65,7 @@ class TransactionalSequences(ProducerSequences):
         return error in RETRIABLE
 
     def lost(self) -> bool:
-        """Whether a broker may expect another sequence than comes next. When nothing is on the wire."""
+        """Tell whether a broker may expect another sequence than comes next. When nothing is on the wire."""
         self.settle(())
         return bool(self._unresolved or self._restart_wanted)
 

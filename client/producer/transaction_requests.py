@@ -104,7 +104,7 @@ def add_partitions_request(
 
 
 def add_partitions_errors(answer: AddPartitionsToTxnResponse) -> dict[TopicPartition, ErrorCode]:
-    """Those partitions that were not added. OPERATION_NOT_ATTEMPTED stands beside the error of another."""
+    """Return the partitions that were not added. OPERATION_NOT_ATTEMPTED stands beside the error of another."""
     return {
         TopicPartition(topic.name, one.partition_index): error_code(one.partition_error_code)
         for topic in answer.results_by_topic_v3_and_below
@@ -162,7 +162,7 @@ def _offset(number: int, position: OffsetAndMetadata) -> TxnOffsetCommitRequestP
 
 
 def offset_commit_errors(answer: TxnOffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
-    """Those offsets that were not taken."""
+    """Return the offsets that were not taken."""
     return {
         TopicPartition(topic.name, one.partition_index): error_code(one.error_code)
         for topic in answer.topics

@@ -88,7 +88,7 @@ def locate(found: Sections) -> Located:
 
 
 def _bounds(data: bytes, count: int) -> tuple[Integers, Integers]:
-    """Where the records start, behind their lengths, and where they end. The only loop over records."""
+    """Return where the records start, behind their lengths, and where they end. The only loop over records."""
     bodies: list[int] = []
     ends: list[int] = []
     at = 0

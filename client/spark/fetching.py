@@ -57,7 +57,7 @@ def read_range(session: Session, wanted: OffsetRange, *, fail_on_data_loss: bool
 
 
 def _first_left(session: Session, wanted: OffsetRange, fail_on_data_loss: bool) -> int:
-    """Where to go on after the leader has said that an offset is out of range. Raises DataLoss."""
+    """Return where to go on after the leader has said that an offset is out of range. Raises DataLoss."""
     partition = wanted.topic_partition
     begin: Offsets = session.earliest([partition])
     end: Offsets = session.latest([partition])

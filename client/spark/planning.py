@@ -18,7 +18,7 @@ BACKWARD_ATTEMPTS = 8
 
 
 def batch_ranges(session: Session, options: SourceOptions) -> list[OffsetRange]:
-    """What the tasks of a batch query read. Raises DataLoss, ConfigError for offsets that are not there."""
+    """Return what the tasks of a batch query read. Raises DataLoss, ConfigError for offsets that are not there."""
     start_limit, end_limit = for_batch(options)
     if options.max_offsets_per_trigger is not None:
         logger.warning("maxOffsetsPerTrigger has no effect on a batch query")
@@ -35,7 +35,7 @@ def batch_ranges(session: Session, options: SourceOptions) -> list[OffsetRange]:
 
 
 def initial(session: Session, options: SourceOptions, limit: Limit) -> Offsets:
-    """Where a new streaming query starts. Raises DataLoss when that is before the logs' starts."""
+    """Return where a new streaming query starts. Raises DataLoss when that is before the logs' starts."""
     partitions = session.partitions(options)
     earliest, latest = session.earliest(partitions), session.latest(partitions)
     start = resolved(session, limit, earliest, latest, latest_when_none=options.latest_when_none)
@@ -49,13 +49,13 @@ def initial(session: Session, options: SourceOptions, limit: Limit) -> Offsets:
 
 
 def starts_at_end(limit: Limit) -> bool:
-    """Whether a start depends on where some log ends at that moment."""
+    """Tell whether a start depends on where some log ends at that moment."""
     some = limit.kind is Bound.OFFSETS and LATEST in (limit.numbers or {}).values()
     return limit.kind is Bound.LATEST or some
 
 
 def latest(session: Session, options: SourceOptions, start: Offsets) -> Offsets:
-    """Where the logs end now, asked again while one seems to end before `start` (KAFKA-7703)."""
+    """Return where the logs end now, asked again while one seems to end before `start` (KAFKA-7703)."""
     for failures in range(1, BACKWARD_ATTEMPTS + 1):
         ends = session.latest(session.partitions(options))
         backwards = [one for one, offset in start.items() if ends.get(one, offset) < offset]
@@ -68,7 +68,7 @@ def latest(session: Session, options: SourceOptions, start: Offsets) -> Offsets:
 
 
 def stream_ranges(session: Session, options: SourceOptions, start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """What the tasks of one micro-batch read. Raises DataLoss.
+    """Return what the tasks of one micro-batch read. Raises DataLoss.
 
     Partitions that `start` does not know are new, and read from their beginning; those that `end` does not know are
     gone.
@@ -85,7 +85,7 @@ def stream_ranges(session: Session, options: SourceOptions, start: Offsets, end:
 def _without_lost(
     options: SourceOptions, ranges: Iterable[OffsetRange], earliest: Mapping[TopicPartition, int], lost: list[Lost]
 ) -> list[OffsetRange]:
-    """What can be read. What cannot is an error, or, with failOnDataLoss=false, a warning."""
+    """Return what can be read. What cannot is an error, or, with failOnDataLoss=false, a warning."""
     kept, missing = readable(ranges, earliest)
     missing = [*lost, *missing]
     if missing and options.fail_on_data_loss:

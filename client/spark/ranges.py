@@ -70,7 +70,7 @@ def limited(start: Offsets, latest: Offsets, earliest: Offsets, most: int) -> Of
 
 
 def split(ranges: Iterable[OffsetRange], min_partitions: int | None) -> list[OffsetRange]:
-    """One range per task: as they are, or the large ones cut until there are about `min_partitions`."""
+    """Return one range per task: as they are, or the large ones cut until there are about `min_partitions`."""
     whole = [one for one in ranges if len(one)]
     if min_partitions is None or len(whole) >= min_partitions:
         return whole
@@ -108,7 +108,7 @@ def between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
 def readable(
     ranges: Iterable[OffsetRange], earliest: Mapping[TopicPartition, int]
 ) -> tuple[list[OffsetRange], list[Lost]]:
-    """What of the ranges the cluster still has, and what not: dropped from the front, or cut off at the end."""
+    """Return what of the ranges the cluster still has, and what not: dropped from the front, or cut off at the end."""
     kept, lost = [], []
     for one in ranges:
         if one.end < one.start:

@@ -132,7 +132,7 @@ class Session:
             await deadline.pause_after(failure)
 
     def _refusal(self, errors: Mapping[str, ErrorCode]) -> KafkaError:
-        """What to say of topics that have errors; raised at once when asking again does not help."""
+        """Return what to say of topics that have errors; raised at once when asking again does not help."""
         name, code = next(iter(errors.items()))
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             servers = ",".join(self.settings.bootstrap_servers)
@@ -143,11 +143,11 @@ class Session:
         return KafkaError(code, f"topic {name}")
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Where the logs start."""
+        """Return where the logs start."""
         return self._at_bound(partitions, EARLIEST_TIMESTAMP)
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Where the logs end: the high watermarks, or with read_committed the last stable offsets."""
+        """Return where the logs end: the high watermarks, or with read_committed the last stable offsets."""
         return self._at_bound(partitions, LATEST_TIMESTAMP)
 
     def _at_bound(self, partitions: Iterable[TopicPartition], bound: int) -> Offsets:
