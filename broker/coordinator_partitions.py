@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 
 ALL = -1
 """Acknowledgements: of every replica in sync."""
+LONGEST_TEXT = 8_000
+"""Characters in whatever a client names itself, its group or its transactions by: strings in the records of these
+topics have 16-bit lengths, in bytes."""
 LOAD_RETRY_MS = 5_000.0
 """Pause before a partition that could not be read is read again."""
 

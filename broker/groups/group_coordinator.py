@@ -9,7 +9,7 @@ from random import Random
 from uuid import UUID
 
 from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
-from odradek.broker.coordinator_partitions import OwnedPartitions, TopicStorage, partition_for
+from odradek.broker.coordinator_partitions import LONGEST_TEXT, OwnedPartitions, TopicStorage, partition_for
 from odradek.broker.groups.group import CommitAnswer, CommitRequest, CoordinatorContext, Group
 from odradek.broker.groups.group_effects import (
     UNKNOWN_MEMBER,
@@ -23,7 +23,7 @@ from odradek.broker.groups.group_effects import (
 from odradek.broker.groups.group_metadata import CONSUMER_PROTOCOL_TYPE, GroupMetadata, GroupState
 from odradek.broker.groups.group_offsets import FetchedOffset, OffsetTable, TopicPartition
 from odradek.broker.groups.group_records import GroupReplay
-from odradek.broker.groups.group_state_machine import LONGEST_TEXT, check_join
+from odradek.broker.groups.group_state_machine import check_join
 from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer

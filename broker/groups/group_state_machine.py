@@ -9,6 +9,7 @@ a newer one of the same member is answered REBALANCE_IN_PROGRESS; a member that 
 answered UNKNOWN_MEMBER_ID; a static member's write that ends after the next rebalance began leaves the answer to that.
 """
 
+from odradek.broker.coordinator_partitions import LONGEST_TEXT
 from odradek.broker.groups.group_effects import (
     UNKNOWN_MEMBER,
     AnswerJoin,
@@ -34,9 +35,6 @@ from odradek.protocol.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a member that has never been answered may wait in a rebalance (GroupCoordinator.NewMemberJoinTimeoutMs)."""
-
-LONGEST_TEXT = 8_000
-"""Characters in a group's id or anything else that a client names itself by: a record's strings have 16-bit lengths."""
 
 
 class GroupStateMachine:

@@ -38,6 +38,8 @@ def handle(broker: Services, request: TxnOffsetCommitRequest, context: RequestCo
     }
     if not offsets:
         return Reply(_response(request, {}))
+    if request.producer_id < 0 or request.producer_epoch < 0:
+        return Reply(_response(request, dict.fromkeys(offsets, ErrorCode.INVALID_PRODUCER_ID_MAPPING)))
     commit = CommitRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,

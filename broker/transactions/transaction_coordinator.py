@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE
-from odradek.broker.coordinator_partitions import OwnedPartitions, TopicStorage, partition_for
+from odradek.broker.coordinator_partitions import LONGEST_TEXT, OwnedPartitions, TopicStorage, partition_for
 from odradek.broker.settings.coordinator_settings import TransactionSettings
 from odradek.broker.transactions.transaction_markers import MarkerSender, PendingMarkers
 from odradek.broker.transactions.transaction_records import TransactionReplay, batch_of
@@ -116,7 +116,7 @@ class TransactionCoordinator:
 
     def check(self, transactional_id: str) -> ErrorCode:
         """Check that requests for the id can be served here."""
-        if not transactional_id:
+        if not transactional_id or len(transactional_id) > LONGEST_TEXT:
             return ErrorCode.INVALID_REQUEST
         if not self._active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -290,6 +290,34 @@ async def committed_offset(client: Client) -> tuple[int, int]:
     return partition.committed_offset, partition.error_code
 
 
+def test_offsets_of_no_group_or_no_producer_are_refused() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create([[0]])
+        producer = Producer(client, "id")
+        await producer.begin()
+        await producer.add_offsets()
+        coordinator = await client.coordinator(GROUP, GROUPS)
+        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+        request = TxnOffsetCommitRequest(
+            transactional_id="id",
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[partition])],
+        )
+
+        async def ask() -> int:
+            error: int = (await client.ask(coordinator, request, 3)).topics[0].partitions[0].error_code
+            return error
+
+        assert await ask() == ErrorCode.INVALID_GROUP_ID
+        request.group_id, request.producer_id = GROUP, -1
+        assert await ask() == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        request.producer_id = producer.id
+        assert await ask() == ErrorCode.NONE
+
+    with_brokers(1, scenario)
+
+
 def test_a_hanging_follower_holds_up_the_transactions_of_its_partitions_alone() -> None:
     async def scenario(client: Client) -> None:
         stuck, healthy = Producer(client, "stuck"), Producer(client, "healthy")

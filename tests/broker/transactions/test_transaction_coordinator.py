@@ -309,3 +309,14 @@ def test_an_id_that_nobody_uses_is_forgotten() -> None:
         later.coordinator.stop()
 
     in_world(scenario)
+
+
+@pytest.mark.parametrize("transactional_id", ["", "x" * 40_000], ids=["none", "longer than a record holds"])
+def test_an_id_that_cannot_be_written_is_refused(transactional_id: str) -> None:
+    async def scenario(world: World) -> None:
+        answers: list[ErrorCode] = []
+        world.coordinator.initialize(transactional_id, 1000, None, 7, lambda error, producer: answers.append(error))
+        assert answers == [ErrorCode.INVALID_REQUEST]
+        assert world.coordinator.describe(transactional_id) is ErrorCode.INVALID_REQUEST
+
+    in_world(scenario)
