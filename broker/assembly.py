@@ -194,6 +194,7 @@ def _transaction_coordinator(
         config,
         partition_count,
         markers,
+        config.request_timeout_ms,
     )
 
 

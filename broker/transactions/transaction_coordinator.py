@@ -32,7 +32,6 @@ from odradek.world.time_slices import run_in_slices
 
 log = logging.getLogger(__name__)
 
-APPEND_TIMEOUT_MS = 30_000
 RETRY_BACKOFF_MS = 100.0
 APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -51,7 +50,8 @@ InitializeAnswer = Callable[[ErrorCode, ProducerIdentity], object]
 class TransactionCoordinator:
     """All transactional ids of the partitions of `__transaction_state` that this broker leads.
 
-    `partition_count` says how many partitions that topic has (`transaction.state.log.num.partitions` until it exists).
+    `partition_count` says how many partitions that topic has. A write waits `request_timeout_ms` for its replicas
+    (`request.timeout.ms`).
     """
 
     def __init__(
@@ -61,7 +61,9 @@ class TransactionCoordinator:
         config: TransactionSettings,
         partition_count: Callable[[], int],
         markers: MarkerSender,
+        request_timeout_ms: int,
     ) -> None:
+        self._timeout_ms = request_timeout_ms
         self._clock, self._storage, self._config = clock, storage, config
         self._partition_count, self._markers = partition_count, markers
         self._partitions = OwnedPartitions(
@@ -241,7 +243,7 @@ class TransactionCoordinator:
         self, transaction: TransactionMetadata, state: TxnState | None, done: Callable[[ErrorCode], None]
     ) -> None:
         batch = batch_of(transaction.transactional_id, state, self._clock.now_ms())
-        self._storage.append(self.partition_for(transaction.transactional_id), batch, APPEND_TIMEOUT_MS, done)
+        self._storage.append(self.partition_for(transaction.transactional_id), batch, self._timeout_ms, done)
 
     def _send_markers(self, transaction: TransactionMetadata) -> None:
         state, transactional_id = transaction.state, transaction.transactional_id

@@ -154,7 +154,7 @@ def with_broker(test, topics=TOPICS):
         await store.start(1000)
         groups = GroupCoordinator(clock, Random(1), AcknowledgingStorage(), GroupSettings(), lambda: PARTITIONS)
         transactions = TransactionCoordinator(
-            clock, AcknowledgingStorage(), TransactionSettings(), lambda: PARTITIONS, NoMarkers()
+            clock, AcknowledgingStorage(), TransactionSettings(), lambda: PARTITIONS, NoMarkers(), 30_000
         )
         created: list[str] = []
 

@@ -69,7 +69,7 @@ class World:
         self.clock = clock
         self.log = Log() if log is None else log
         self.pending_markers: list[PendingMarkers] = []
-        self.coordinator = TransactionCoordinator(clock, self.log, CONFIG, lambda: PARTITIONS, self)
+        self.coordinator = TransactionCoordinator(clock, self.log, CONFIG, lambda: PARTITIONS, self, 30_000)
         self.coordinator.start()
 
     def send(self, pending: PendingMarkers) -> None:
