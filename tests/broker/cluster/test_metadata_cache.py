@@ -96,7 +96,7 @@ def test_all_partitions_at_once_are_evidence_and_replace_what_was_known(kind: in
 
 
 @pytest.mark.parametrize("epochs", [{"controller_epoch": 2}, {"broker_epoch": 11}], ids=["controller", "registration"])
-def test_evidence_is_that_of_the_present_epochs(epochs: dict[str, int]) -> None:
+def test_evidence_is_that_of_the_present_epochs(epochs: dict[str, Any]) -> None:
     cache = MetadataCache()
     cache.update(told(kind=TYPE_FULL))
     assert cache.is_deleted("t", 0)
