@@ -11,7 +11,13 @@ from odradek.testing.foreign.downloads import DownloadFailed
 from odradek.testing.foreign.kafka_jars import KafkaJars, kafka_jars
 from odradek.testing.needs import CANNOT_BE_HAD, allows_skip, need
 
-CACHE = Path(__file__).parents[1] / ".cache"
+TESTS = Path(__file__).parent
+CACHE = TESTS.parent / ".cache"
+ONE_CLUSTER = {"clients", "client/zookeeper", "docker", "robustness", "spark", "zk_schema"}
+"""Folders whose fixtures start one for all of their tests."""
+BY_WIRE = {"test_offsets.py", "test_produce_and_fetch.py", "test_wire.py"}
+"""Half of `clients`, on a cluster of its own: they need no program but ours."""
+LONGEST = {folder: place for place, folder in enumerate(("clients", "spark", "witness", "failover", "docker"))}
 FORGOTTEN = ("was never retrieved", "Task was destroyed but it is pending")
 
 
@@ -50,6 +56,21 @@ def kafka() -> KafkaJars:
         return kafka_jars(CACHE / "kafka-3.9")
     except DownloadFailed as failed:
         pytest.skip(f"{CANNOT_BE_HAD}{failed}")
+
+
+def group_of(path: Path) -> str:
+    """The tests that run in one process, by the path of their file."""
+    folder = path.parent.relative_to(TESTS).as_posix()
+    if path.name in BY_WIRE:
+        return f"{folder}/by wire"
+    return folder if folder in ONE_CLUSTER else f"{folder}/{path.name}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever shares a cluster runs in one process, and what takes longest begins first (`--dist loadgroup`)."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(item.path)))
+    items.sort(key=lambda item: LONGEST.get(item.path.relative_to(TESTS).parts[0], len(LONGEST)))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
