@@ -38,6 +38,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("undisturbed")]
 
 VERSION = 9
 MB = 1 << 20
+UNSEEN = {(1, RECORDS_AT + 9), (2, RECORDS_AT + 9), (2, -9), (2, -1), (3, -9)}
+"""Codec and place of damage that changes but a letter of a value, or a byte of a header that nobody reads."""
 CORRUPT = {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD}
 
 
@@ -168,13 +170,13 @@ def test_a_bomb_of_records(connection: RawConnection, memory: PeakMemory) -> Non
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_damage_inside_of_what_is_compressed(codec: int, connection: RawConnection) -> None:
-    """The checksum is right, so only looking at the records shows it."""
+    """The checksum is right, so only looking at the records shows it: where there is something to see."""
     for at in (RECORDS_AT, RECORDS_AT + 9, -9, -1):
         damaged = batch(20, b"key", codec)
         damaged[at] ^= 0x55
         update_crc(damaged, 0)
         [answer] = produce(connection, [bytes(damaged)], "compacted")
-        assert answer.error_code in {0, *CORRUPT}, (codec, at)
+        assert answer.error_code in ({0} if (codec, at) in UNSEEN else CORRUPT), (codec, at)
 
 
 def test_a_codec_that_nobody_knows(connection: RawConnection) -> None:

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
@@ -190,16 +191,28 @@ def test_a_full_disk_is_reported_and_goes_on() -> None:
     check_same(world.source, world.target)
 
 
-@pytest.mark.parametrize("path", ["/a", "/b"])
-def test_a_disk_that_fails_is_reported_as_that(path: str) -> None:
+def with_failing_disk(path: str) -> World:
     world = World(1)
     for _ in range(20):
         world.append()
     world.turn()
     world.files.fault = Fault(world.files.calls, 1000, under=path)
-    with pytest.raises((KafkaError, AssertionError)):
+    return world
+
+
+def test_a_disk_of_the_target_that_fails_ends_the_copy() -> None:
+    world = with_failing_disk("/b")
+    with pytest.raises(StorageFailure):
         world.finish()
-    assert set(world.failed) == {path}
+    assert set(world.failed) == {"/b"}
+
+
+def test_a_disk_of_the_source_that_fails_is_reported_as_that_and_nothing_is_copied() -> None:
+    world = with_failing_disk("/a")
+    with pytest.raises(AssertionError, match="does not end"):
+        world.finish()
+    assert set(world.failed) == {"/a"}
+    assert world.target.log_end_offset == 0
 
 
 @pytest.mark.parametrize("at", [9, 100])  # in the length of the first batch, in its records
