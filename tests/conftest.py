@@ -66,6 +66,7 @@ def group_of(path: Path) -> str:
     return folder if folder in ONE_CLUSTER else f"{folder}/{path.name}"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever shares a cluster runs in one process, and what takes longest begins first (`--dist loadgroup`)."""
     for item in items:

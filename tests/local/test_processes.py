@@ -74,7 +74,11 @@ def test_who_is_no_zookeeper_is_not_ready() -> None:
         assert await ask_for_session("127.0.0.1", port) is Answer.ABSENT
         async with await asyncio.start_server(babble, "127.0.0.1", port):
             assert await ask_for_session("127.0.0.1", port) is Answer.ABSENT
-        async with await asyncio.start_server(lambda *_: None, "127.0.0.1", port):
+        held: list[asyncio.StreamWriter] = []
+        async with await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", port):
             assert await ask_for_session("127.0.0.1", port, timeout_ms=50) is Answer.SILENT
+            for writer in held:
+                writer.close()
+                await writer.wait_closed()
 
     asyncio.run(scenario())
