@@ -66,11 +66,13 @@ def group_of(path: Path) -> str:
     return folder if folder in ONE_CLUSTER else f"{folder}/{path.name}"
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Whatever shares a cluster runs in one process: xdist reads these marks first of all (`--dist loadgroup`)."""
+    item.add_marker(pytest.mark.xdist_group(group_of(item.path)))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever shares a cluster runs in one process, and what takes longest begins first (`--dist loadgroup`)."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item.path)))
+    """What takes longest begins first."""
     items.sort(key=lambda item: LONGEST.get(item.path.relative_to(TESTS).parts[0], len(LONGEST)))
 
 
