@@ -29,7 +29,7 @@ unit: setup
 
 # three at a time: most of these wait for sessions to expire rather than for the processor
 integration: setup
-	$(BIN)/python -m pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m 'zookeeper or cluster or docker' --durations 15
+	$(BIN)/python -m pytest -q -n 3 --dist loadscope --no-loadscope-reorder -m 'zookeeper or cluster or docker' --durations 15
 
 lint: setup
 	$(BIN)/ruff check .

@@ -4,8 +4,10 @@ import gc
 import logging
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from odradek.testing.foreign.downloads import DownloadFailed
 from odradek.testing.foreign.kafka_jars import KafkaJars, kafka_jars
@@ -66,9 +68,15 @@ def group_of(path: Path) -> str:
     return folder if folder in ONE_CLUSTER else f"{folder}/{path.name}"
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Whatever shares a cluster runs in one process: xdist reads these marks first of all (`--dist loadgroup`)."""
-    item.add_marker(pytest.mark.xdist_group(group_of(item.path)))
+class ByCluster(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives whatever shares a cluster to one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(TESTS.parent / nodeid.partition("::")[0])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCluster | None:
+    return ByCluster(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
