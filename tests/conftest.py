@@ -68,7 +68,7 @@ def group_of(path: Path) -> str:
     return folder if folder in ONE_CLUSTER else f"{folder}/{path.name}"
 
 
-class ByCluster(LoadScopeScheduling):  # type: ignore[misc]
+class ByCluster(LoadScopeScheduling):  # type: ignore[misc] # it has no types
     """Gives whatever shares a cluster to one process."""
 
     def _split_scope(self, nodeid: str) -> str:
