@@ -1,6 +1,6 @@
 """Kafka's storage. In the order to read it:
 
-- log.py: one partition's log; appending, truncating. It extends local_log.py: its segments, reading, flushing
+- log.py: the log of one partition; appending, truncating. It extends local_log.py: its segments, reading, flushing
 - batches.py: headers of batches; segment.py with index.py, transaction_index.py: the files of a log
 - rewriting.py: what a batch must be in some topics, and what becomes of it
 - producer_state.py, producer_snapshots.py, producer_recovery.py, leader_epochs.py: what a log knows beside its records

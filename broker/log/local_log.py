@@ -4,13 +4,13 @@ The rules of appending, and what is known of producers and epochs, are in log.py
 Source: LocalLog.scala of Kafka 3.9.
 """
 
+import contextlib
 import sys
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
 from odradek.broker.log.failure import CorruptFile, StorageFailure
-from odradek.broker.log.flush import Flush
 from odradek.broker.log.leader_epochs import EpochFile
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.producer_snapshots import Snapshots
@@ -19,7 +19,7 @@ from odradek.broker.log.storage import Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import CorruptBatch
-from odradek.world.files import FileRange
+from odradek.world.files import FileRange, Files
 
 NEVER_TRUNCATED = sys.maxsize
 KNOWN_POSITIONS = 64
@@ -44,6 +44,58 @@ def slice_of(segment: Segment, position: int, length: int, max_bytes: int, whole
         if length <= 0:
             return EMPTY
     return LogSlice(FileRange(segment.file, position, length), segment)
+
+
+class Flush:
+    """The files to be synced so that everything before `offset` is safe. Made on the loop; `sync` runs anywhere.
+
+    The order is the promise: files first, then the recovery point moves. Leader epochs are synced with the data that
+    was written in them, so a recovery point never passes an epoch that a crash could take away.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_files",
+        "_names_changed",
+        "_paths",
+        "epochs_written",
+        "offset",
+        "synced",
+        "truncations",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        paths: list[str],
+        *,
+        names_changed: bool,
+        offset: int,
+        truncations: int,
+        epochs_written: int,
+    ) -> None:
+        """`names_changed`: files of `directory`, the log's, may be new. The other numbers say what is being synced:
+        it does not count when the log has been truncated meanwhile, nor the epochs when they were written anew."""
+        self.offset = offset
+        self.truncations = truncations
+        self.epochs_written = epochs_written
+        self.synced = False
+        self._files = files
+        self._directory = directory
+        self._paths = paths
+        self._names_changed = names_changed
+
+    def sync(self) -> None:
+        """Block until all is on the disk. Files that were deleted meanwhile do not matter any more. Raises OSError."""
+        for path in self._paths:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.open(path).sync()
+        if self._names_changed:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.sync_directory(self._directory)
+                self._files.sync_directory(self._directory.rpartition("/")[0])
+        self.synced = True
 
 
 class LocalLog:

@@ -14,10 +14,9 @@ from typing import NamedTuple
 from odradek.broker.log import rewriting
 from odradek.broker.log.batches import Batch, checked_batches, checked_fields
 from odradek.broker.log.failure import DISK_FULL, CorruptFile
-from odradek.broker.log.flush import Flush
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.leader_epochs import LeaderEpochs
-from odradek.broker.log.local_log import LocalLog
+from odradek.broker.log.local_log import Flush, LocalLog
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.producer_recovery import rebuild_producers
 from odradek.broker.log.producer_snapshots import Snapshots

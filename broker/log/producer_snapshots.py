@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable
 
 from odradek.broker.log.failure import DISK_FULL, CorruptFile
-from odradek.broker.log.producer_state import Producer, ProducerState, RememberedBatch, sequence_after
+from odradek.broker.log.producer_state import ProducerEntry, ProducerState, RememberedBatch, sequence_after
 from odradek.protocol.checksum import crc32c
 from odradek.world.files import Files
 
@@ -24,14 +24,14 @@ COUNT = struct.Struct(">i")
 ENTRY = struct.Struct(">qhiqiqiq")
 
 
-def encode_snapshot(producers: Iterable[Producer]) -> bytes:
+def encode_snapshot(producers: Iterable[ProducerEntry]) -> bytes:
     """The file's bytes."""
     entries = [_encode_entry(producer) for producer in producers]
     body = COUNT.pack(len(entries)) + b"".join(entries)
     return HEAD.pack(VERSION, crc32c(body)) + body
 
 
-def _encode_entry(producer: Producer) -> bytes:
+def _encode_entry(producer: ProducerEntry) -> bytes:
     sequence, offset, delta = -1, -1, 0
     if producer.batches:
         newest = producer.batches[-1]
@@ -48,7 +48,7 @@ def _encode_entry(producer: Producer) -> bytes:
     )
 
 
-def decode_snapshot(data: bytes) -> list[Producer]:
+def decode_snapshot(data: bytes) -> list[ProducerEntry]:
     """Raises CorruptFile."""
     if len(data) < HEAD.size + COUNT.size:
         raise CorruptFile(f"snapshot of {len(data)} bytes")
@@ -73,8 +73,8 @@ def _decode_entry(
     timestamp_ms: int,
     coordinator_epoch: int,
     transaction_first_offset: int,
-) -> Producer:
-    producer = Producer(producer_id, epoch)
+) -> ProducerEntry:
+    producer = ProducerEntry(producer_id, epoch)
     if last_offset >= 0:
         first_sequence = sequence_after(last_sequence, -offset_delta) if last_sequence >= 0 else -1
         first_offset = last_offset - offset_delta

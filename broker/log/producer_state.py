@@ -31,7 +31,7 @@ class RememberedBatch(NamedTuple):
     timestamp_ms: int
 
 
-class Producer:
+class ProducerEntry:
     """State of one producer id; `transaction_first_offset` is -1 when no transaction is open."""
 
     __slots__ = (
@@ -118,7 +118,7 @@ class ProducerState:
 
     __slots__ = ("_ongoing", "_unreplicated", "_verifying", "map_end_offset", "producers")
 
-    def __init__(self, map_end_offset: int = 0, producers: Iterable[Producer] = ()) -> None:
+    def __init__(self, map_end_offset: int = 0, producers: Iterable[ProducerEntry] = ()) -> None:
         self.map_end_offset = map_end_offset
         self.producers = {producer.producer_id: producer for producer in producers}
         begun = sorted((one.transaction_first_offset, one.producer_id) for one in self.producers.values())
@@ -208,7 +208,7 @@ class ProducerState:
         return producer is not None and producer.transaction_first_offset >= 0
 
     @staticmethod
-    def check_epoch(producer: Producer, epoch: int) -> None:
+    def check_epoch(producer: ProducerEntry, epoch: int) -> None:
         """Raises KafkaError INVALID_PRODUCER_EPOCH for an epoch that a newer one has fenced."""
         if epoch < producer.epoch:
             raise KafkaError(
@@ -217,7 +217,7 @@ class ProducerState:
             )
 
     @staticmethod
-    def _check_sequence(producer: Producer, epoch: int, first_sequence: int) -> None:
+    def _check_sequence(producer: ProducerEntry, epoch: int, first_sequence: int) -> None:
         if epoch != producer.epoch:
             expected = 0 if producer.epoch != NO_EPOCH else first_sequence
         elif producer.epoch == NO_EPOCH:
@@ -274,7 +274,7 @@ class ProducerState:
         """A data batch was written."""
         producer = self.producers.get(producer_id)
         if producer is None:
-            producer = self.producers[producer_id] = Producer(producer_id)
+            producer = self.producers[producer_id] = ProducerEntry(producer_id)
         producer.adopt_epoch(epoch)
         last_sequence = sequence_after(first_sequence, last_offset - first_offset) if first_sequence >= 0 else -1
         producer.remember(RememberedBatch(first_sequence, last_sequence, first_offset, last_offset, timestamp_ms))
@@ -302,7 +302,7 @@ class ProducerState:
         """The end of a transaction was written; None when it had no data here."""
         producer = self.producers.get(producer_id)
         if producer is None:
-            producer = self.producers[producer_id] = Producer(producer_id)
+            producer = self.producers[producer_id] = ProducerEntry(producer_id)
         first_offset = producer.transaction_first_offset
         self._verifying.pop(producer_id, None)
         producer.adopt_epoch(epoch)

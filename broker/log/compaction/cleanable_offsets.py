@@ -12,7 +12,7 @@ from odradek.broker.log.batches import iterate_headers
 from odradek.broker.log.compaction.messages import LastOfProducer, Request, SegmentInfo
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import NO_LIMIT_MS
-from odradek.broker.log.producer_state import Producer
+from odradek.broker.log.producer_state import ProducerEntry
 from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, Segment
 from odradek.world.files import Files
 
@@ -162,7 +162,7 @@ def _last_of_producers(log: Log, end_offset: int) -> list[LastOfProducer]:
     ]
 
 
-def _last_before(producer: Producer, end_offset: int) -> int:
+def _last_before(producer: ProducerEntry, end_offset: int) -> int:
     """The last offset of the newest remembered batch before that, else of the newest; -1 when there is none."""
     offsets = [batch.last_offset for batch in producer.batches]
     return max([one for one in offsets if one < end_offset] or offsets[-1:] or [-1])

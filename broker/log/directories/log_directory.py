@@ -28,7 +28,7 @@ from odradek.broker.log.directories.directory_files import (
     set_aside_name,
 )
 from odradek.broker.log.failure import CorruptFile, StorageFailure, UnusableDirectory
-from odradek.broker.log.flush import Flush
+from odradek.broker.log.local_log import Flush
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log

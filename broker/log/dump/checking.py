@@ -7,7 +7,7 @@ old Kafka leaves, is no damage as long as nobody can be served something wrong b
 import errno
 from collections.abc import Iterator
 
-from odradek.broker.log.dump import check_entries
+from odradek.broker.log.dump.check_entries import AGAINST_LOG, CHECKS
 from odradek.broker.log.dump.check_log import check_log
 from odradek.broker.log.dump.check_together import check_together
 from odradek.broker.log.dump.internal_topics import decoder_for
@@ -60,7 +60,7 @@ def _complaints(files: Files, path: str, topic: str | None) -> Iterator[tuple[in
         entries.extend(kind.read(files.read(path), base_offset_of(path)))
     except Damaged as bad:
         damaged = bad
-    yield from check_entries.CHECKS[kind.name_end](entries, base_offset_of(path))
+    yield from CHECKS[kind.name_end](entries, base_offset_of(path))
     if damaged is not None:
         yield damaged.position, damaged.reason
     if kind.name_end in OF_SEGMENTS:
@@ -70,4 +70,4 @@ def _complaints(files: Files, path: str, topic: str | None) -> Iterator[tuple[in
         if not files.exists(log_path):
             yield 0, "its .log file is not there"
         else:
-            yield from check_entries.AGAINST_LOG[kind.name_end](entries, files.open(log_path))
+            yield from AGAINST_LOG[kind.name_end](entries, files.open(log_path))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from odradek.broker.log.batches import checksum_of, iterate_headers
 from odradek.broker.log.log import Log
 from odradek.broker.log.offset_lookup import offset_for_timestamp
-from odradek.broker.log.producer_state import Producer
+from odradek.broker.log.producer_state import ProducerEntry
 from odradek.protocol.records import decode_records
 from odradek.testing.crashes.history import Entry, History, Replay, entry_of, replay
 from odradek.testing.crashes.machine import Violation
@@ -114,12 +114,12 @@ def check_epochs(log: Log, found: list[Entry]) -> None:
             require(epoch == one.header.leader_epoch, log, f"epochs {entries}, batch {one.header}")
 
 
-def _summary(producer: Producer) -> tuple[int, int, int, int]:
+def _summary(producer: ProducerEntry) -> tuple[int, int, int, int]:
     last = producer.batches[-1].last_offset if producer.batches else -1
     return producer.epoch, producer.last_sequence, last, producer.transaction_first_offset
 
 
-def _less(known: Producer, start_offset: int, producer: Producer) -> set[tuple[int, int, int, int]]:
+def _less(known: ProducerEntry, start_offset: int, producer: ProducerEntry) -> set[tuple[int, int, int, int]]:
     """What may be left to know of it when the records before the start are gone; of a transaction, when it began."""
     epoch, sequence, last, transaction = _summary(known)
     batches = {(sequence, last)} | ({(-1, -1)} if last < start_offset else set())
