@@ -1,8 +1,9 @@
 """One broker's objects, put together. Nothing is started here but tasks that wait for work."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from odradek.broker.cluster.broker_client import BrokerClient, BrokerClients
+from odradek.broker.cluster.connection_setup import ConnectionSetup
 from odradek.broker.cluster.identity import Identity
 from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache, Node
 from odradek.broker.cluster.peer import Peer
@@ -62,6 +63,7 @@ def assemble(
 ) -> Assembly:
     """Make the objects of one broker around its opened logs and its bound sockets. `tasks` starts their tasks."""
     config = dynamic.config
+    world = replace(world, network=ConnectionSetup(world.network, world.clock, config))
     listener = config.inter_broker_listener_name
     metadata = MetadataCache()
 

@@ -147,20 +147,27 @@ def load_config(
 
 def build_config(given: Sequence[Given]) -> BrokerConfig:
     """The settings of a list in which the last one of a name counts. Warns as load_config does; raises ConfigError."""
+    config, remarks = read_config(given)
+    for remark in remarks:
+        log.warning("%s", remark)
+    return config
+
+
+def read_config(given: Sequence[Given]) -> tuple[BrokerConfig, list[str]]:
+    """The settings, and a line for people about each that is unknown or has no effect. Raises ConfigError."""
     last = {one.name: one for one in given}
-    for one in last.values():
-        _look_at(one)
+    remarks = [remark for one in last.values() if (remark := _look_at(one)) is not None]
     texts = {name: one.text for name, one in last.items()}
     if "broker.id" not in texts and "node.id" in texts:
         texts["broker.id"] = texts["node.id"]
     try:
-        return BrokerConfig.of(Layers(texts))
+        return BrokerConfig.of(Layers(texts)), remarks
     except BadValue as error:
         raise _config_error(error, last.get(error.name)) from None
 
 
-def _look_at(given: Given) -> None:
-    """Refuse or warn about what one setting says, as far as it can be known alone."""
+def _look_at(given: Given) -> str | None:
+    """A remark on what one setting says, as far as it can be known alone. Raises ConfigError."""
     name = given.name
     if name in KRAFT_ONLY:
         raise ConfigError(f"{given.origin}: {name}={given.text}: this is a ZooKeeper-mode broker, KRaft is not built")
@@ -169,21 +176,19 @@ def _look_at(given: Given) -> None:
         if name not in LEGACY_NAMES and not OTHER_FEATURES.match(name):
             nearest = nearest_name(name)
             hint = "" if nearest is None else f", did you mean {nearest}?"
-            log.warning("%s: %s is not a setting of Kafka's%s", given.origin, name, hint)
-        elif name != "node.id" and name not in LEGACY_NAMES:
-            log.warning("%s: %s has no effect here", given.origin, name)
-        return
+            return f"{given.origin}: {name} is not a setting of Kafka's{hint}"
+        if name != "node.id" and name not in LEGACY_NAMES:
+            return f"{given.origin}: {name} has no effect here"
+        return None
     try:
         is_default = setting.read(given.text) == setting.read(setting.default)
     except BadValue as error:
         raise _config_error(error, given) from None
-    if is_default:
-        return
-    match setting.effect:
-        case Effect.REFUSED:
-            raise ConfigError(f"{given.origin}: {name}={_shown(given)}: refused, {setting.refusal}")
-        case Effect.NONE:
-            log.warning("%s: %s has no effect here", given.origin, name)
+    if setting.effect is Effect.REFUSED and not is_default:
+        raise ConfigError(f"{given.origin}: {name}={_shown(given)}: refused, {setting.reason}")
+    if setting.effect is Effect.NONE and not is_default:
+        return f"{given.origin}: {name} has no effect here" + (f": {setting.reason}" if setting.reason else "")
+    return None
 
 
 def _config_error(error: BadValue, given: Given | None) -> ConfigError:

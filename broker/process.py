@@ -132,6 +132,11 @@ async def _has_started(server: BrokerServer, signals: _Signals) -> bool:
 
 def _zookeeper(clock: Clock) -> Callable[[BrokerConfig], Store]:
     def client(config: BrokerConfig) -> Store:
-        return KazooStore(config.zookeeper_connect, clock, session_timeout_ms=config.zookeeper_session_timeout_ms)
+        return KazooStore(
+            config.zookeeper_connect,
+            clock,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            requests_at_once=config.zookeeper_max_in_flight_requests,
+        )
 
     return client

@@ -149,6 +149,7 @@ def encode_batch(
     offsets: Sequence[int] | None = None,
     last_offset: int | None = None,
     codec: int = compression.NONE,
+    level: int | None = None,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
@@ -191,7 +192,7 @@ def encode_batch(
         base_sequence,
         count,
     )
-    return assemble(header, section if codec == compression.NONE else compression.compress(codec, section))
+    return assemble(header, section if codec == compression.NONE else compression.compress(codec, section, level=level))
 
 
 def batch_attributes(codec: int, transactional: bool, control: bool, append_time: bool, delete_horizon: bool) -> int:

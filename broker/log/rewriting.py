@@ -109,7 +109,7 @@ def _rewrite_batch(
         records = decode_records(batch, decompressed_limit=EXPANSION_MAX * config.max_message_bytes)
         _check_records(config, partition, records, now_ms, looks)
         if recompress:
-            result = _recompress(codec_number(config.compression_type), header, records)
+            result = _recompress(config, header, records)
     if append_time_ms >= 0:
         set_log_append_time(result, 0, append_time_ms)
     return result
@@ -144,14 +144,15 @@ def _check_records(config: LogConfig, partition: str, records: Columns, now_ms: 
     raise BadRecords(errors, count, bad_timestamp)
 
 
-def _recompress(codec: int, header: BatchHeader, records: Columns) -> bytearray:
+def _recompress(config: LogConfig, header: BatchHeader, records: Columns) -> bytearray:
     return encode_batch(
         header.base_offset,
         records.timestamps,
         records.keys,
         records.values,
         raw_headers=records.raw_headers,
-        codec=codec,
+        codec=codec_number(config.compression_type),
+        level=config.compression_level,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,

@@ -40,6 +40,10 @@ class ServerSettings:
         "int 30000 any high read-only",
         "How long a request of this broker to another waits for its answer.",
     )
+    zookeeper_max_in_flight_requests: int = setting(
+        "int 10 >=1 high read-only",
+        "Requests that may be on their way to ZooKeeper at once; more wait for their turn.",
+    )
     controlled_shutdown_enable: bool = setting(
         "boolean true any medium read-only",
         "Whether a broker hands its partitions over before it stops.",
@@ -93,8 +97,6 @@ class ControllerSettings(InterBrokerListener):
 OTHER_CLUSTER_SETTINGS: Final = read_table("""
 zookeeper.set.acl boolean false any high read-only refused
     Whether znodes are created with access lists for the broker's identity only. | access lists of znodes are not built
-zookeeper.max.in.flight.requests int 10 >=1 high read-only none
-    Requests that may be on their way to ZooKeeper at once.
 zookeeper.ssl.client.enable boolean false any medium read-only refused
     Whether ZooKeeper is spoken to through TLS. | TLS towards ZooKeeper is not built
 zookeeper.clientCnxnSocket string - any medium read-only none
@@ -124,11 +126,7 @@ zookeeper.ssl.crl.enable boolean false any low read-only none
 zookeeper.ssl.ocsp.enable boolean false any low read-only none
     Whether revocation is asked for online for ZooKeeper's certificate.
 num.io.threads int 8 >=1 high cluster-wide none
-    Threads that handle requests; here one loop does it all.
-socket.connection.setup.timeout.ms long 10000 any medium read-only none
-    How long a connection to another broker may take to come up, at first.
-socket.connection.setup.timeout.max.ms long 30000 any medium read-only none
-    What that time grows to when connecting goes on failing.
+    Threads that handle requests. | one loop does it all
 authorizer.class.name string '' any low read-only refused
     Class that decides who may do what; empty: everybody may do everything. | access control is not built
 early.start.listeners string - any high read-only none

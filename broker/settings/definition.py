@@ -10,7 +10,7 @@ it. Default: `-` is null, `''` empty. Allowed: `any`, `>=1`, `0..1`, several of 
 which for a list holds for each element. `live` names who applies a change while the broker runs (live_settings.py).
 
 All others stand in tables of text with two lines for each, the second one indented; the column after the fifth says
-what the setting does here, `works` (in the attribute of another one), `none` or `refused`, with the reason after `|`;
+what the setting does here, `works` (without an attribute of its own), `none` or `refused`, with the reason after `|`;
 a topic's may end with the broker's settings that stand for it, `broker=log.roll.ms,log.roll.hours`:
 
     zookeeper.set.acl boolean false any high read-only refused
@@ -88,8 +88,8 @@ class Setting:
     internal: bool
     documentation: str
     effect: Effect = Effect.WORKS
-    refusal: str = ""
-    """Why it is refused."""
+    reason: str = ""
+    """Why it is refused, or has no effect."""
     live: str = ""
     """Who applies a change while the broker runs; empty: nobody."""
     broker_names: tuple[str, ...] = ()
@@ -250,12 +250,12 @@ def read_table(text: str) -> tuple[Setting, ...]:
 
 
 def _row(columns: Sequence[str], text: str) -> Setting:
-    documentation, _, refusal = text.partition(" | ")
+    documentation, _, reason = text.partition(" | ")
     broker_names: tuple[str, ...] = ()
     if columns[-1].startswith("broker="):
         broker_names, columns = tuple(columns[-1][len("broker=") :].split(",")), columns[:-1]
     effect = {"works": Effect.WORKS, "none": Effect.NONE, "refused": Effect.REFUSED}[columns[-1]]
-    return _setting(columns[:-1], documentation, effect=effect, refusal=refusal, broker_names=broker_names)
+    return _setting(columns[:-1], documentation, effect=effect, reason=reason, broker_names=broker_names)
 
 
 def _setting(columns: Sequence[str], documentation: str, **others: Any) -> Setting:

@@ -38,6 +38,8 @@ eligible.leader.replicas.enable boolean false any high read-only none
     Whether KRaft remembers replicas that may lead besides those in sync.
 zookeeper.metadata.migration.enable boolean false any high read-only none
     Whether a cluster moves from ZooKeeper to KRaft.
+log.dir.failure.timeout.ms long 30000 >=1 low read-only none
+    How long a KRaft broker may fail to report a broken directory before it stops.
 metadata.log.dir string - any high read-only none
     Directory of KRaft's metadata log; the first of log.dirs when not set.
 metadata.log.segment.bytes int 1073741824 >=12 high read-only none

@@ -209,13 +209,20 @@ class TopicDefaults:
         "Codec that batches are stored with; producer keeps the producer's.",
         live="logs",
     )
+    compression_gzip_level: int = setting(
+        "int -1 -1|1..9 medium cluster-wide", "Level of gzip, when the broker compresses.", live="logs"
+    )
+    compression_lz4_level: int = setting(
+        "int 9 1..17 medium cluster-wide", "Level of lz4, when the broker compresses.", live="logs"
+    )
+    compression_zstd_level: int = setting(
+        "int 3 -131072..22 medium cluster-wide", "Level of zstd, when the broker compresses.", live="logs"
+    )
 
 
 OTHER_LOG_SETTINGS: Final = read_table("""
 log.dir string /tmp/kafka-logs any high read-only works
     Directory of the logs, when log.dirs is not set.
-log.dir.failure.timeout.ms long 30000 >=1 low read-only none
-    How long a broker may fail to report a broken directory before it stops.
 log.roll.hours int 168 >=1 high read-only works
     The same in hours, when log.roll.ms is not set.
 log.roll.jitter.hours int 0 >=0 high read-only works
@@ -228,12 +235,6 @@ log.message.format.version string 3.0-IV1 any medium read-only none
     Oldest record format kept; without meaning since 3.0.
 log.cleaner.io.buffer.size int 524288 >=0 medium cluster-wide none
     Memory for reading and writing, of all workers together.
-compression.gzip.level int -1 -1|1..9 medium cluster-wide none
-    Level of gzip, when the broker compresses.
-compression.lz4.level int 9 1..17 medium cluster-wide none
-    Level of lz4, when the broker compresses.
-compression.zstd.level int 3 -131072..22 medium cluster-wide none
-    Level of zstd, when the broker compresses.
 create.topic.policy.class.name class - any low read-only refused
     Class that may refuse new topics. | Java classes cannot be loaded
 alter.config.policy.class.name class - any low read-only refused

@@ -66,6 +66,14 @@ class ConnectionSettings(InterBrokerListener):
         "New connections a second, of the broker or of one listener with its prefix; more wait to be accepted.",
         live="sockets",
     )
+    socket_connection_setup_timeout_ms: int = setting(
+        "long 10000 any medium read-only",
+        "How long a connection to another broker may take to come up, at first.",
+    )
+    socket_connection_setup_timeout_max_ms: int = setting(
+        "long 30000 any medium read-only",
+        "What that time grows to when connecting goes on failing.",
+    )
     listener_limits: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Other limits of single listeners, by the listener's name in small letters and the setting's."""
 
@@ -177,16 +185,16 @@ control.plane.listener.name string - any high read-only refused
     Listener for the controller's requests alone. | a listener for the controller alone is not built
 security.inter.broker.protocol string PLAINTEXT {PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL} medium read-only works
     Protocol between brokers, when no listener is named for them.
-inter.broker.protocol.version string 3.9-IV0 any medium read-only none
-    Kafka release whose requests brokers speak among themselves.
+inter.broker.protocol.version string 3.9-IV0 {3.9-IV0,3.9,3.9.0,3.9.1,3.9.2} medium read-only works
+    Kafka release whose requests brokers speak among themselves: 3.9, in any of its forms.
 connection.failed.authentication.delay.ms int 100 >=0 low read-only none
     Pause before a connection is closed that could not authenticate.
 queued.max.requests int 500 >=1 high read-only none
-    Requests that may wait to be handled; here they wait in their connections.
+    Requests that may wait to be handled. | requests wait in their connections, which are not read meanwhile
 queued.max.request.bytes long -1 any medium read-only none
-    Bytes of requests that may wait; -1 is no limit.
+    Bytes of requests that may wait; -1 is no limit. | requests wait in their connections, which are not read meanwhile
 num.network.threads int 3 >=1 high cluster-wide none
-    Threads for sockets; here one loop does it all.
+    Threads for sockets. | one loop does it all
 replica.socket.receive.buffer.bytes int 65536 any high read-only none
     Kernel's receive buffer of a follower's connection.
 replica.selector.class string - any medium read-only refused

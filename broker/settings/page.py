@@ -51,7 +51,7 @@ def _table(settings: Iterable[Setting]) -> Iterator[str]:
     yield "| name | type | default | here | live | meaning |"
     yield "|---|---|---|---|---|---|"
     for one in settings:
-        here = f"{one.effect.value}: {one.refusal}" if one.refusal else one.effect.value
+        here = f"{one.effect.value}: {one.reason}" if one.reason else one.effect.value
         live = "yes" if one.live else ""
         yield f"| `{one.name}` | {one.type.value} | {_default(one)} | {here} | {live} | {one.documentation} |"
 

@@ -31,7 +31,7 @@ def validate_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) ->
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
         value = setting.read(text)
         if setting.effect is Effect.REFUSED and value != setting.read(setting.default):
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: {setting.refusal}")
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: {setting.reason}")
         if name in THROTTLED_REPLICAS:
             _check_replicas(name, value)
         if name == "message.format.version" and not _KAFKA_VERSION.fullmatch(str(value)):

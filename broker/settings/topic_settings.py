@@ -11,6 +11,7 @@ from odradek.broker.settings.definition import read_table, setting
 NO_LIMIT_MS: Final = 2**63 - 1
 CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"
+LZ4_DEFAULT_LEVEL: Final = 9
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
 
@@ -115,6 +116,15 @@ class LogConfig:
         "Codec that batches are stored with; producer keeps the producer's.",
         broker="compression.type",
     )
+    compression_gzip_level: int = setting(
+        "int -1 -1|1..9 medium topic", "Level of gzip, when the broker compresses.", broker="compression.gzip.level"
+    )
+    compression_lz4_level: int = setting(
+        "int 9 1..17 medium topic", "Level of lz4, when the broker compresses.", broker="compression.lz4.level"
+    )
+    compression_zstd_level: int = setting(
+        "int 3 -131072..22 medium topic", "Level of zstd, when the broker compresses.", broker="compression.zstd.level"
+    )
     preallocate: bool = setting(
         "boolean false any medium topic",
         "Whether a new segment's file takes its full size at once.",
@@ -150,6 +160,21 @@ class LogConfig:
     )
 
     @property
+    def compression_level(self) -> int | None:
+        """Level of the codec that batches are compressed with; None is the codec's own default.
+
+        lz4's default of 9 is its fast compressor, others its high one (Lz4BlockOutputStream of Kafka 3.9).
+        """
+        match self.compression_type:
+            case "gzip":
+                return self.compression_gzip_level
+            case "lz4":
+                return None if self.compression_lz4_level == LZ4_DEFAULT_LEVEL else self.compression_lz4_level
+            case "zstd":
+                return self.compression_zstd_level
+        return None
+
+    @property
     def compacts(self) -> bool:
         return "compact" in self.cleanup_policy
 
@@ -159,12 +184,6 @@ class LogConfig:
 
 
 OTHER_TOPIC_SETTINGS: Final = read_table("""
-compression.gzip.level int -1 -1|1..9 medium topic none broker=compression.gzip.level
-    Level of gzip, when the broker compresses.
-compression.lz4.level int 9 1..17 medium topic none broker=compression.lz4.level
-    Level of lz4, when the broker compresses.
-compression.zstd.level int 3 -131072..22 medium topic none broker=compression.zstd.level
-    Level of zstd, when the broker compresses.
 message.format.version string 3.0-IV1 any medium topic none broker=log.message.format.version
     Oldest record format kept; without meaning since 3.0.
 message.timestamp.difference.max.ms long 9223372036854775807 >=0 medium topic \

@@ -33,6 +33,7 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start ZooKeeper and brokers, say `ready` when the cluster serves, and shut it down on SIGINT or SIGTERM."""
+    from odradek.broker.config import ConfigError
     from odradek.local.cluster import ClusterPlan
 
     if port + brokers - 1 > PORT_MAX:
@@ -45,6 +46,12 @@ def up(
         zookeeper=zookeeper,
         overrides=settings(override, "--override"),
     )
+    try:
+        for remark in plan.remarks():
+            print(f"odradek up: warning: {remark}", file=sys.stderr)
+    except ConfigError as error:
+        print(f"odradek up: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
     raise typer.Exit(run(plan, as_json=as_json))
 
 

@@ -61,6 +61,18 @@ class ClusterPlan:
     def bootstrap(self) -> str:
         return ",".join(broker.address for broker in self.broker_files())
 
+    def remarks(self) -> list[str]:
+        """Lines for people about settings that are unknown or have no effect.
+
+        Raises ConfigError when no broker would start with these settings.
+        """
+        from odradek.broker.config import Given, read_config
+
+        settings = self.broker_files()[0].settings()
+        return read_config(
+            [Given(name, text, "--override" if name in self.overrides else "up") for name, text in settings.items()]
+        )[1]
+
     def broker_files(self) -> list[BrokerFile]:
         directory = self.directory.resolve()
         return [

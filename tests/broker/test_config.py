@@ -87,7 +87,7 @@ def test_unknown_and_idle_settings_are_warnings(caplog: pytest.LogCaptureFixture
         load("zookeeper.connect=zk\nnum.partition=3\nnum.io.threads=9\nnum.network.threads=3\nremote.log.x=1\nfoo=1\n")
     assert caplog.messages == [
         f"{FILE}:2: num.partition is not a setting of Kafka's, did you mean num.partitions?",
-        f"{FILE}:3: num.io.threads has no effect here",
+        f"{FILE}:3: num.io.threads has no effect here: one loop does it all",
         f"{FILE}:5: remote.log.x has no effect here",
         f"{FILE}:6: foo is not a setting of Kafka's",
     ]
@@ -101,6 +101,12 @@ def test_what_is_not_built_is_refused() -> None:
     assert "[hidden]" in refusal(delegation_token_secret_key="abc")
     assert "abc" not in refusal(delegation_token_secret_key="abc")
     assert config(authorizer_class_name="", zookeeper_set_acl="false").broker_id == -1
+
+
+def test_what_brokers_speak_among_themselves() -> None:
+    for version in ("3.9", "3.9-IV0", "3.9.1"):
+        assert config(inter_broker_protocol_version=version).broker_id == -1
+    assert refusal(inter_broker_protocol_version="3.8").startswith("test: inter.broker.protocol.version=3.8: ")
 
 
 def test_times_in_several_units() -> None:

@@ -31,6 +31,7 @@ OTHER_VALUES = {
     "log.cleaner.min.cleanable.ratio": "0.8",
     "log.cleanup.policy": "compact",
     "log.message.timestamp.type": "LogAppendTime",
+    "compression.gzip.level": "5",
     "compression.type": "zstd",
     "max.connections.per.ip.overrides": "elsewhere:5",
     "max.connections": "1000",

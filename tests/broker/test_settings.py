@@ -20,8 +20,9 @@ WITHOUT_ATTRIBUTE = {
     "log.retention.hours",
     "listener.security.protocol.map",
     "security.inter.broker.protocol",
+    "inter.broker.protocol.version",
 }
-"""They are in the attribute of another setting."""
+"""They are in the attribute of another setting, or take one value alone."""
 
 
 def test_the_page_of_settings_is_current() -> None:
@@ -34,7 +35,8 @@ def test_every_setting_is_named_once_and_its_default_can_be_read() -> None:
     for setting in [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()]:
         assert setting.documentation.endswith(".")
         assert setting.write(setting.read(setting.default)) == setting.default, setting.name
-        assert bool(setting.refusal) == (setting.effect is Effect.REFUSED)
+        assert setting.effect is not Effect.REFUSED or setting.reason
+        assert not (setting.effect is Effect.WORKS and setting.reason)
 
 
 def test_what_works_has_an_attribute_and_what_has_an_attribute_works() -> None:

@@ -109,3 +109,10 @@ def test_what_is_invalid(overrides: dict[str, str], message: str) -> None:
     error = caught.value
     assert message == (error.message if isinstance(error, KafkaError) else str(error))
     assert not isinstance(error, KafkaError) or error.code == ErrorCode.INVALID_CONFIG
+
+
+def test_levels_of_compression() -> None:
+    assert log_config(config(), {"compression.type": "gzip", "compression.gzip.level": "9"}).compression_level == 9
+    assert log_config(config(compression_zstd_level="7"), {"compression.type": "zstd"}).compression_level == 7
+    assert log_config(config(), {"compression.type": "lz4"}).compression_level is None, "the fast compressor"
+    assert log_config(config(), {"compression.type": "snappy"}).compression_level is None

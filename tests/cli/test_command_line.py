@@ -39,6 +39,23 @@ def test_help_names_every_command_and_needs_neither_typer_nor_clients() -> None:
         assert f"  {name} " in done.stdout
 
 
+def test_up_says_what_is_wrong_with_a_setting_before_it_starts_anything(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a broker's log nobody would see it."""
+    monkeypatch.setattr("odradek.cli.up.run", lambda plan, as_json: 0)
+    assert command_line.run(["up", "--override", "num.partition=3", "--override", "num.io.threads=9"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "odradek up: warning: --override: num.partition is not a setting of Kafka's, did you mean num.partitions?",
+        "odradek up: warning: --override: num.io.threads has no effect here: one loop does it all",
+    ]
+    assert command_line.run(["up", "--override", "num.partitions=many"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "odradek up: --override: num.partitions=many: Not a number of type INT "
+        "(allowed: a whole number of 32 bits, at least 1)"
+    ]
+
+
 def test_importing_the_package_imports_no_client() -> None:
     check = (
         "import sys, odradek; assert not any(name.startswith('odradek.') for name in sys.modules), sys.modules.keys()"

@@ -34,6 +34,37 @@ def test_nobody_there() -> None:
     asyncio.run(scenario())
 
 
+def test_no_more_requests_at_once_than_allowed(zookeeper: EmbeddedZooKeeper) -> None:
+    async def scenario() -> None:
+        store = KazooStore(zookeeper.connect, LoopClock(asyncio.get_running_loop()), requests_at_once=3)
+        await store.start(5000)
+        under_way = most = 0
+        answered = KazooStore._answered
+
+        def counted(self: KazooStore, *arguments: Any) -> None:
+            nonlocal under_way
+            under_way -= 1
+            answered(self, *arguments)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(KazooStore, "_answered", counted)
+            client, exists = store._client, store._client.exists_async
+
+            def asked(*arguments: Any, **others: Any) -> Any:
+                nonlocal under_way, most
+                under_way += 1
+                most = max(most, under_way)
+                return exists(*arguments, **others)
+
+            patch.setattr(client, "exists_async", asked)
+            found = await asyncio.gather(*(store.exists("/zookeeper") for _ in range(20)))
+        assert None not in found
+        assert most == 3
+        await store.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_chroot_is_made_and_does_not_show(zookeeper: EmbeddedZooKeeper) -> None:
     async def scenario() -> None:
         plain, inside = store_at(zookeeper.connect), store_at(f"{zookeeper.connect}/deep/down")

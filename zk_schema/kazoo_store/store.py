@@ -57,6 +57,8 @@ from odradek.zk_schema.store import (
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 SILENCE_CHECKS_PER_SESSION = 20
+REQUESTS_AT_ONCE = 10
+"""Kafka's default of zookeeper.max.in.flight.requests."""
 
 log = logging.getLogger("odradek.zookeeper")
 
@@ -65,7 +67,7 @@ class KazooStore:
     """A client whose session is renewed for ever until `close()`.
 
     `connect` is as in `zookeeper.connect`: `host:port,host:port/chroot`; the chroot is made when it is missing,
-    unless not `make_chroot`.
+    unless not `make_chroot`. `requests_at_once` may be on their way to ZooKeeper; others wait for their turn.
     """
 
     def __init__(
@@ -75,10 +77,12 @@ class KazooStore:
         *,
         session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
         make_chroot: bool = True,
+        requests_at_once: int = REQUESTS_AT_ONCE,
     ) -> None:
         self._hosts, self._chroot = split_connect(connect)
         self._clock = clock
         self._timeout = SessionTimeout(session_timeout_ms)
+        self._in_flight = asyncio.Semaphore(requests_at_once)
         self._session_id = 0
         self._condemned = 0
         self._connected = False
@@ -225,11 +229,12 @@ class KazooStore:
 
     async def _ask(self, path: str, ask: Callable[[], Any], noted: Callable[[Any], object] | None = None) -> Any:
         """kazoo's answer; `noted` sees the value in its place among the events, before the caller does."""
-        if not self._connected:
-            raise SessionExpired(path) if self._condemned and not self._session_id else ConnectionLost(path)
-        future: asyncio.Future[Any] = self._loop.create_future()
-        ask().rawlink(partial(self._answered, path, future, noted))
-        return await future
+        async with self._in_flight:
+            if not self._connected:
+                raise SessionExpired(path) if self._condemned and not self._session_id else ConnectionLost(path)
+            future: asyncio.Future[Any] = self._loop.create_future()
+            ask().rawlink(partial(self._answered, path, future, noted))
+            return await future
 
     def _answered(
         self, path: str, future: "asyncio.Future[Any]", noted: Callable[[Any], object] | None, result: Any

@@ -218,6 +218,17 @@ def test_a_forced_codec_recompresses() -> None:
     assert read_batches(log)[0].values == [b"a" * 50] * 4
 
 
+def test_a_forced_codec_has_the_topics_level() -> None:
+    sizes = []
+    for level in (1, 9):
+        log = new_log(LogConfig(compression_type="gzip", compression_gzip_level=level))
+        log.append_as_leader(make_batch([bytes(n * n % 251 for n in range(4000))], codec=NONE), 0)
+        data = log.read(0, 100_000, 1, whole_first_batch=True).records
+        assert not isinstance(data, bytes)
+        sizes.append(len(data.read()))
+    assert sizes[0] > sizes[1]
+
+
 def test_a_follower_takes_what_the_leader_gave() -> None:
     leader, follower = new_log(), new_log()
     for epoch in (1, 1, 2):

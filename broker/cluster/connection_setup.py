@@ -1,0 +1,52 @@
+"""Connections to other brokers are given up when they take too long to come up (KIP-601)."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from odradek.broker.settings.network_settings import ConnectionSettings
+from odradek.world.clock import Clock
+from odradek.world.network import Endpoint, Listener, Network
+
+
+class ConnectionSetup:
+    """A network in which `connect` has a limit of time: a host that drops packets would else hold it for minutes.
+
+    The limit begins at socket.connection.setup.timeout.ms and doubles with each failure in a row of one address, up to
+    socket.connection.setup.timeout.max.ms. Source: ClusterConnectionStates of Kafka 3.9.
+    """
+
+    def __init__(self, network: Network, clock: Clock, settings: ConnectionSettings) -> None:
+        self._network, self._clock, self._settings = network, clock, settings
+        self._failures: Counter[tuple[str, int]] = Counter()
+
+    def listen(self, host: str, port: int, accepted: Callable[[Endpoint], object]) -> Listener:
+        """As the network beneath."""
+        return self._network.listen(host, port, accepted)
+
+    async def connect(self, host: str, port: int) -> Endpoint:
+        """An open connection. Raises OSError, also when it has not come up in time."""
+        limit_ms = self._limit_ms(host, port)
+        connecting = asyncio.ensure_future(self._network.connect(host, port))
+        timer = self._clock.call_later(limit_ms, connecting.cancel)
+        late = self._clock.monotonic_ms() + limit_ms
+        try:
+            endpoint = await connecting
+        except asyncio.CancelledError:
+            connecting.cancel()
+            if self._clock.monotonic_ms() < late:
+                raise
+            self._failures[host, port] += 1
+            raise OSError(f"no connection within {limit_ms:.0f} ms (socket.connection.setup.timeout.ms)") from None
+        except OSError:
+            self._failures[host, port] += 1
+            raise
+        finally:
+            timer.cancel()
+        del self._failures[host, port]
+        return endpoint
+
+    def _limit_ms(self, host: str, port: int) -> float:
+        settings, failures = self._settings, min(self._failures[host, port], 16)
+        limit_ms = settings.socket_connection_setup_timeout_ms * 2**failures
+        return float(max(1, min(limit_ms, settings.socket_connection_setup_timeout_max_ms)))
