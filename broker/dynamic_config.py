@@ -86,6 +86,7 @@ class DynamicConfig:
         self._seen = -1
         self._due = asyncio.Event()
         self._read_everything = False
+        self._follows = False
         self._task: asyncio.Task[None] | None = None
 
     def topic_overrides(self, topic: str) -> dict[str, str]:
@@ -128,6 +129,10 @@ class DynamicConfig:
             self._due.set()
 
     async def _follow(self) -> None:
+        if self._follows:  # and has died: nobody knows what it had read
+            self._read_everything = True
+            self._due.set()
+        self._follows = True
         while True:
             await self._due.wait()
             self._due.clear()

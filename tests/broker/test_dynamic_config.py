@@ -9,6 +9,7 @@ from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.tasks import Tasks
+from odradek.zk_schema.store import NotAuthorized
 from odradek.zk_schema.znodes.configs import topic_config_path
 from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS, CONFIG_CHANGE_PREFIX, CONFIG_CHANGES_PATH
 
@@ -24,6 +25,7 @@ class Cluster:
         self.zookeeper = MemoryZooKeeper(clock)
         self.admin = self.zookeeper.connect()
         self.store = self.zookeeper.connect()
+        self.tasks = Tasks(clock, lambda reason: None)
         self.brokers: list[BrokerConfig] = []
         self.topics: list[str] = []
         config = build_config([Given("zookeeper.connect", "zk", "test"), Given("log.segment.bytes", "5000", "test")])
@@ -32,7 +34,7 @@ class Cluster:
             BROKER_ID,
             self.store,
             clock,
-            Tasks(clock, print),
+            self.tasks,
             broker_changed=self.brokers.append,
             topic_changed=self.topics.append,
         )
@@ -225,6 +227,29 @@ def test_nothing_is_missed_while_zookeeper_is_away() -> None:
 
     play(cut_off)
     play(expired)
+
+
+def test_no_refusal_of_zookeeper_ends_the_reading() -> None:
+    """Whatever befell it, the next changes were never heard of."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.dynamic.start()
+        children, refusals = cluster.store.children, [NotAuthorized(CONFIG_CHANGES_PATH)]
+
+        async def refused_once(path: str, *, watch: bool = False) -> list[str]:
+            if refusals:
+                raise refusals.pop()
+            return await children(path, watch=watch)
+
+        cluster.store.children = refused_once  # type: ignore[method-assign]
+        await cluster.change("topics/t", segment_bytes="1000")
+        await cluster.settle(5000)
+        assert cluster.segment_bytes() == 1000
+        assert cluster.tasks.deaths == {"dynamic config": 1}
+        await cluster.change("topics/t", segment_bytes="1100")
+        assert cluster.segment_bytes() == 1100
+
+    play(story)
 
 
 def test_old_changes_are_deleted() -> None:
