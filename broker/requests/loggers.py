@@ -23,7 +23,6 @@ LEVELS: Final[dict[str, int]] = {
 
 KAFKAS: Final[dict[str, str]] = {
     "kafka": "odradek.broker",
-    "kafka.authorizer.logger": "odradek.broker.security",
     "kafka.cluster.Partition": "odradek.broker.replication.partition",
     "kafka.controller": "odradek.controller",
     "kafka.controller.ControllerChannelManager": "odradek.controller.channel_manager",
@@ -44,11 +43,11 @@ KAFKAS: Final[dict[str, str]] = {
     "kafka.server.KafkaApis": "odradek.broker.requests",
     "kafka.server.KafkaServer": "odradek.broker.server",
     "kafka.server.ReplicaFetcherThread": "odradek.broker.replication",
-    "kafka.server.ReplicaManager": "odradek.broker.replication.manager",
-    "kafka.zookeeper.ZooKeeperClient": "odradek.zk_schema",
+    "kafka.server.ReplicaManager": "odradek.broker.replication.replica_manager",
+    "kafka.zookeeper.ZooKeeperClient": "odradek.zookeeper",
     "org.apache.kafka": "odradek",
-    "org.apache.zookeeper": "kazoo",
-    "state.change.logger": "odradek.controller.state_changes",
+    "org.apache.zookeeper": "odradek.zookeeper",
+    "state.change.logger": "state.change",
 }
 """Kafka's loggers by which its log4j.properties and its users set levels, and which of ours each stands for."""
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from odradek.broker.config import Given, build_config
 from odradek.broker.dynamic_config import change_entity, stored_settings
-from odradek.broker.requests import alter_configs, describe_configs, incremental_alter_configs
+from odradek.broker.requests import alter_configs, describe_configs, incremental_alter_configs, loggers
 from odradek.broker.requests.incremental_alter_configs import Operation
 from odradek.broker.requests.outcome import Reply, RequestContext
 from odradek.broker.settings.catalog import BROKER_SETTINGS, TOPIC_SETTINGS
@@ -428,6 +429,11 @@ def test_zookeeper_that_is_away_is_an_error_in_the_answer() -> None:
         assert (await cluster.describe(TOPIC, "t")).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
     play(story)
+
+
+@pytest.mark.parametrize("logger", sorted({*loggers.KAFKAS.values()} - {"state.change", "odradek.zookeeper"}))
+def test_each_of_kafkas_loggers_stands_for_one_of_ours(logger: str) -> None:
+    assert find_spec(logger) is not None
 
 
 def test_loggers() -> None:
