@@ -63,7 +63,7 @@ def assemble(
 ) -> Assembly:
     """Make the objects of one broker around its opened logs and its bound sockets. `tasks` starts their tasks."""
     config = dynamic.config
-    world = replace(world, network=ConnectionSetup(world.network, world.clock, config))
+    world = replace(world, network=ConnectionSetup(world.network, config))
     listener = config.inter_broker_listener_name
     metadata = MetadataCache()
 

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable
 
 from odradek.broker.settings.network_settings import ConnectionSettings
-from odradek.world.clock import Clock
 from odradek.world.network import Endpoint, Listener, Network
 
 
@@ -16,8 +15,8 @@ class ConnectionSetup:
     socket.connection.setup.timeout.max.ms. Source: ClusterConnectionStates of Kafka 3.9.
     """
 
-    def __init__(self, network: Network, clock: Clock, settings: ConnectionSettings) -> None:
-        self._network, self._clock, self._settings = network, clock, settings
+    def __init__(self, network: Network, settings: ConnectionSettings) -> None:
+        self._network, self._settings = network, settings
         self._failures: Counter[tuple[str, int]] = Counter()
 
     def listen(self, host: str, port: int, accepted: Callable[[Endpoint], object]) -> Listener:
@@ -27,22 +26,15 @@ class ConnectionSetup:
     async def connect(self, host: str, port: int) -> Endpoint:
         """An open connection. Raises OSError, also when it has not come up in time."""
         limit_ms = self._limit_ms(host, port)
-        connecting = asyncio.ensure_future(self._network.connect(host, port))
-        timer = self._clock.call_later(limit_ms, connecting.cancel)
-        late = self._clock.monotonic_ms() + limit_ms
         try:
-            endpoint = await connecting
-        except asyncio.CancelledError:
-            connecting.cancel()
-            if self._clock.monotonic_ms() < late:
-                raise
+            async with asyncio.timeout(limit_ms / 1000.0) as limit:
+                endpoint = await self._network.connect(host, port)
+        except OSError as error:  # a TimeoutError is one
             self._failures[host, port] += 1
-            raise OSError(f"no connection within {limit_ms:.0f} ms (socket.connection.setup.timeout.ms)") from None
-        except OSError:
-            self._failures[host, port] += 1
+            if limit.expired():
+                reason = f"no connection within {limit_ms:.0f} ms (socket.connection.setup.timeout.ms)"
+                raise OSError(reason) from error
             raise
-        finally:
-            timer.cancel()
         del self._failures[host, port]
         return endpoint
 

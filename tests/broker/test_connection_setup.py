@@ -32,7 +32,7 @@ def test_connecting_is_given_up_ever_later() -> None:
         settings = ConnectionSettings(
             socket_connection_setup_timeout_ms=1000, socket_connection_setup_timeout_max_ms=3000
         )
-        network = ConnectionSetup(BlackHole(), clock, settings)
+        network = ConnectionSetup(BlackHole(), settings)
         taken = []
         for port in (1, 1, 1, 1, 2):
             begin_ms = clock.monotonic_ms()
@@ -47,7 +47,7 @@ def test_connecting_is_given_up_ever_later() -> None:
 def test_who_gives_up_before_is_obeyed_and_refusals_come_through() -> None:
     async def main(clock: VirtualClock) -> None:
         hole = BlackHole()
-        network = ConnectionSetup(hole, clock, ConnectionSettings())
+        network = ConnectionSetup(hole, ConnectionSettings())
         connecting = asyncio.ensure_future(network.connect("far", 1))
         clock.call_later(10, connecting.cancel)
         with pytest.raises(asyncio.CancelledError):

@@ -245,7 +245,7 @@ def test_no_refusal_of_zookeeper_ends_the_reading() -> None:
         await cluster.change("topics/t", segment_bytes="1000")
         await cluster.settle(5000)
         assert cluster.segment_bytes() == 1000
-        assert cluster.tasks.deaths == {"dynamic config": 1}
+        assert cluster.tasks.deaths == {"dynamic settings": 1}
         await cluster.change("topics/t", segment_bytes="1100")
         assert cluster.segment_bytes() == 1100
 

@@ -142,7 +142,7 @@ def test_a_batch_that_cannot_be_encoded_fails_and_is_in_nobodys_way(
 ) -> None:
     """Its request had no end: it kept one of five places at that broker, and its partition stood still."""
 
-    def fail(*_: Any) -> bytes:
+    def fail(*_: Any, **__: Any) -> bytes:
         raise MemoryError("no room")
 
     with producer(broker, compression_type="gzip") as sending:
