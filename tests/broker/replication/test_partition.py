@@ -104,7 +104,7 @@ def test_below_the_log_start_histories_are_not_compared() -> None:
     assert partition.diverging_epoch(2, 4) == (0, 3)
     partition.log.advance_log_start_offset(3)
     with pytest.raises(KafkaError) as refused:
-        partition.diverging_epoch(0, 2)
+        partition.diverging_epoch(2, 2)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
