@@ -1,4 +1,4 @@
-"""Brokers are killed one after another while transactions are written: each is in all partitions, or in none."""
+"""Brokers are killed, one by one or all at once, while transactions are written: each is whole, or not there at all."""
 
 import threading
 from collections import Counter
@@ -54,14 +54,21 @@ class Transactions:
             try:
                 self._one(producer, number)
             except KafkaException as error:
-                if error.args[0].fatal():
+                if error.args[0].fatal() or not self._abort(producer, number, error):
                     producer = self._new_producer()
-                else:
-                    assert error.args[0].txn_requires_abort(), error
-                    until_done(producer.abort_transaction)
-                    self.unknown.discard(number)
-                    self.aborted.add(number)
             number += 1
+
+    def _abort(self, producer: Producer, number: int, error: KafkaException) -> bool:
+        """False when that fails: a producer that aborts what the coordinator has not heard of is of no use any more."""
+        assert error.args[0].txn_requires_abort(), error
+        try:
+            until_done(producer.abort_transaction)
+        except KafkaException as fatal:
+            assert fatal.args[0].fatal(), fatal
+            return False
+        self.unknown.discard(number)
+        self.aborted.add(number)
+        return True
 
     def _new_producer(self) -> Producer:
         settings = {"bootstrap.servers": self.cluster.bootstrap, "transactional.id": self.topic, "linger.ms": 1}
@@ -95,6 +102,22 @@ def test_one_after_another(cluster: UpCluster, observer: Observer) -> None:
             cluster.start(victim)
             wait_until(observer.in_sync, "all replicas in sync")
             wait_until(load.goes_on(), "commits with all brokers")
+    check(load, cluster, observer)
+
+
+def test_all_at_once(cluster: UpCluster, observer: Observer) -> None:
+    with Transactions(cluster, observer.topic) as load:
+        for _ in range(3):
+            for broker in range(3):
+                cluster.kill(broker)
+            for broker in range(3):
+                cluster.start(broker)
+            wait_until(load.goes_on(), "commits after all brokers were killed")
+    wait_until(observer.in_sync, "all replicas in sync")
+    check(load, cluster, observer)
+
+
+def check(load: Transactions, cluster: UpCluster, observer: Observer) -> None:
     seen = Counter(int(value) for value in read_to_the_end(cluster.bootstrap, observer.topic, PARTITIONS))
     assert {number for number, count in seen.items() if count != PARTITIONS} == set(), "in parts, or more than once"
     assert load.committed <= seen.keys(), sorted(load.committed - seen.keys())[:5]
