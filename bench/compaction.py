@@ -20,11 +20,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettings
+from odradek.broker.log.compaction.scheduler import Compaction
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.protocol.records import encode_batch
 from odradek.world.background import ThreadBackground
 from odradek.world.children import ProcessChildren
@@ -100,7 +101,7 @@ async def _measure(directory: Path, megabytes: int, keys: int) -> Compacted:
     compaction = Compaction(
         storage.clock,
         ProcessChildren(Tasks(LoopClock(loop), print)),
-        CompactionSettings(),
+        LogManagerSettings(),
         lambda: [dirty],
         lambda log: log.log_end_offset,
         lambda log: done.set(),

@@ -19,12 +19,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from odradek.broker.log.directories.directory_files import Identity
-from odradek.broker.log.directories.maintenance import Intervals, LogMaintenance
+from odradek.broker.log.directories.maintenance import LogMaintenance
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.partition import Partition
+from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.testing.log_storage import make_batch
 from odradek.world.background import ThreadBackground
 from odradek.world.clock import LoopClock
@@ -79,7 +80,7 @@ class Bench:
             random.Random(1),
             [str(where / "a"), str(where / "b")],
             self.settings.of,
-            intervals=Intervals(),
+            settings=LogManagerSettings(),
         )
         self.count = logs
         self.turns = Turns(loop)

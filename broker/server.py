@@ -21,10 +21,8 @@ from odradek.broker.cluster.unclean_restart import wait_until_out_of_isr
 from odradek.broker.config import BrokerConfig
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.log.checkpoint_format import Key
-from odradek.broker.log.compaction.scheduler import CompactionSettings
 from odradek.broker.log.directories.directory_files import Identity as DirectoryOwner
 from odradek.broker.log.directories.directory_files import Owner
-from odradek.broker.log.directories.maintenance import Intervals
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
@@ -47,18 +45,6 @@ ROOM_RETRY_MS = 10_000.0
 
 class StartFailure(Exception):  # noqa: N818 - a sentence for the person who started the broker
     """Why a broker could not start."""
-
-
-def compaction_settings(config: BrokerConfig) -> CompactionSettings:
-    """As the log manager takes them."""
-    return CompactionSettings(
-        enable=config.log_cleaner_enable,
-        threads=config.log_cleaner_threads,
-        dedupe_buffer_size=config.log_cleaner_dedupe_buffer_size,
-        io_buffer_load_factor=config.log_cleaner_io_buffer_load_factor,
-        io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
-        backoff_ms=config.log_cleaner_backoff_ms,
-    )
 
 
 class BrokerServer:
@@ -146,18 +132,9 @@ class BrokerServer:
             world.random,
             config.log_dirs,
             self._log_config,
-            intervals=Intervals(
-                log_initial_task_delay_ms=config.log_initial_task_delay_ms,
-                log_retention_check_interval_ms=config.log_retention_check_interval_ms,
-                log_flush_scheduler_interval_ms=config.log_flush_scheduler_interval_ms,
-                log_flush_offset_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
-                log_flush_start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
-                producer_id_expiration_ms=config.producer_id_expiration_ms,
-                producer_id_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
-            ),
+            settings=config,
             directory_failed=self._directory_failed,
             children=world.children,
-            compaction=compaction_settings(config),
         )
 
     def _log_config(self, topic: str) -> LogConfig:
@@ -267,8 +244,7 @@ class BrokerServer:
 
     def _configure_logs(self, config: BrokerConfig) -> None:
         assert self._logs is not None
-        self._logs.configure_compaction(compaction_settings(config))
-        self._logs.configure_producers(config.producer_id_expiration_ms)
+        self._logs.configure_broker(config)
         self._logs.configure_all()
 
     def _topic_changed(self, topic: str) -> None:

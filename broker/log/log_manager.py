@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from odradek.broker.log.checkpoint_format import Key
-from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettings
+from odradek.broker.log.compaction.scheduler import Compaction
 from odradek.broker.log.directories.checkpoints import Checkpoints
 from odradek.broker.log.directories.directory_files import (
     PARTITION_METADATA,
@@ -30,12 +30,13 @@ from odradek.broker.log.directories.log_directory import (
     set_aside_stray,
     sync_removals,
 )
-from odradek.broker.log.directories.maintenance import Intervals, LogMaintenance
+from odradek.broker.log.directories.maintenance import LogMaintenance
 from odradek.broker.log.failure import DISK_FULL, NoRoom, StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.world.background import Background
@@ -73,19 +74,18 @@ class LogManager:
         directories: Iterable[str],
         config_of: Callable[[str], LogConfig],
         *,
-        intervals: Intervals | None = None,
+        settings: LogManagerSettings | None = None,
         children: Children | None = None,
-        compaction: CompactionSettings | None = None,
         directory_failed: Failed = lambda path, cause, partitions: None,
     ) -> None:
-        intervals = intervals or Intervals()
+        settings = settings or LogManagerSettings()
         self.config_of = config_of
         self._high_watermark_of: Callable[[Log], int] = _nothing_replicated
         self._preferred: dict[Key, str] = {}
         self._opened = self._closed = False
         self._logs = LiveLogs()
         storage = self._storage = Storage(
-            files, clock, background, random_source, producer_expiration_ms=intervals.producer_id_expiration_ms
+            files, clock, background, random_source, producer_expiration_ms=settings.producer_id_expiration_ms
         )
         entries = [LogDirectory(storage, path) for path in directories]
         self._directories = LogDirectories(entries, self._logs, self._abandon, directory_failed)
@@ -95,13 +95,13 @@ class LogManager:
         storage.lower_checkpoints = self.checkpoints.lower
         self._future_logs = FutureLogs(storage, self._directories, self._logs, config_of, self._abandon)
         self._loading = Loading(storage, self._directories, self._logs, self._future_logs, children)
-        self._maintenance = LogMaintenance(storage, intervals, self._logs, self.checkpoints, self._replicated_to)
+        self._maintenance = LogMaintenance(storage, settings, self._logs, self.checkpoints, self._replicated_to)
         self._compaction: Compaction | None = None
         if children is not None:
             self._compaction = Compaction(
                 clock,
                 children,
-                compaction or CompactionSettings(),
+                settings,
                 self._logs.to_compact,
                 self._replicated_to,
                 self._cleaned,
@@ -317,14 +317,11 @@ class LogManager:
         if self._compaction is not None:
             self._compaction.abandon(log)
 
-    def configure_compaction(self, settings: CompactionSettings) -> None:
-        """The broker's settings of it have changed; what runs goes on with the old ones."""
+    def configure_broker(self, settings: LogManagerSettings) -> None:
+        """Obey other settings of the broker; a compaction that runs goes on with the old ones."""
         if self._compaction is not None:
             self._compaction.settings = settings
-
-    def configure_producers(self, expiration_ms: int) -> None:
-        """`producer.id.expiration.ms` has changed."""
-        self._storage.producer_expiration_ms = expiration_ms
+        self._storage.producer_expiration_ms = settings.producer_id_expiration_ms
 
     def configure_all(self) -> None:
         """Settings of the broker have changed, which may be those of any topic; in slices."""

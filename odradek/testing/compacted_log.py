@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from odradek.broker.log.compaction.scheduler import Compaction, CompactionSettings
+from odradek.broker.log.compaction.scheduler import Compaction
 from odradek.broker.log.log import Log, Origin
 from odradek.broker.log.log_config import LogConfig
+from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import decode_records, encode_batch
 from odradek.testing.inline_children import InlineChildren
@@ -21,7 +22,7 @@ SMALL = LogConfig(
     delete_retention_ms=1000,
     file_delete_delay_ms=60_000,
 )
-SETTINGS = CompactionSettings(backoff_ms=2**50)
+SETTINGS = LogManagerSettings(log_cleaner_backoff_ms=2**50)
 """A test says itself when it is time to look."""
 
 Entry = tuple[int, bytes | None, bytes | None]
@@ -34,7 +35,7 @@ class CompactedLog:
     def __init__(
         self,
         config: LogConfig = SMALL,
-        settings: CompactionSettings = SETTINGS,
+        settings: LogManagerSettings = SETTINGS,
         files: SimulatedFiles | None = None,
         seed: int = 0,
     ) -> None:

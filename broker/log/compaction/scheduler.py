@@ -5,7 +5,6 @@ Source: LogCleaner.CleanerThread, LogCleanerManager.grabFilthiestCompactedLog of
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 
 from odradek.broker.log.compaction.cleanable_offsets import LogToClean, log_to_clean, make_request
@@ -13,6 +12,7 @@ from odradek.broker.log.compaction.job import Job
 from odradek.broker.log.directories.maintenance import PeriodicActions
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
+from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import CorruptBatch
 from odradek.world.children import Children
@@ -31,20 +31,6 @@ def _take(step: Step) -> None:
     step()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionSettings:
-    """Kafka's `log.cleaner.…` of a broker, with its defaults."""
-
-    enable: bool = True
-    threads: int = 1
-    dedupe_buffer_size: int = 134_217_728
-    """Bytes, for all children together."""
-    io_buffer_load_factor: float = 0.9
-    io_max_bytes_per_second: float = float("inf")
-    """Limit for all children together."""
-    backoff_ms: int = 15_000
-
-
 class Compaction:
     """Belongs to the log manager. `logs()`: all there are; `cleaned(log)` is told when a log is clean further on.
 
@@ -56,7 +42,7 @@ class Compaction:
         self,
         clock: Clock,
         children: Children,
-        settings: CompactionSettings,
+        settings: LogManagerSettings,
         logs: Callable[[], Iterable[Log]],
         high_watermark_of: Callable[[Log], int],
         cleaned: Callable[[Log], object],
@@ -97,12 +83,15 @@ class Compaction:
 
     def _look_later(self) -> None:
         if not self._stopped:
-            self._periodic.later("look", max(1, self.settings.backoff_ms), self.look)
+            self._periodic.later("look", max(1, self.settings.log_cleaner_backoff_ms), self.look)
 
     def look(self) -> None:
         """Begin with the dirtiest log, if one is dirty enough and a child may be begun."""
         self._look_later()
-        if self._looking or self._stopped or len(self._jobs) >= self.settings.threads or not self.settings.enable:
+        settings = self.settings
+        if not settings.log_cleaner_enable or len(self._jobs) >= settings.log_cleaner_threads:
+            return
+        if self._looking or self._stopped:
             return
         self._looking = True
         found: list[tuple[LogToClean, Log]] = []
@@ -139,10 +128,11 @@ class Compaction:
 
     def _begin(self, log: Log, dirty: LogToClean) -> None:
         settings = self.settings
-        threads = max(1, settings.threads)
-        map_bytes = min(LARGEST_MAP_BYTES, settings.dedupe_buffer_size // threads)
+        threads = max(1, settings.log_cleaner_threads)
+        map_bytes = min(LARGEST_MAP_BYTES, settings.log_cleaner_dedupe_buffer_size // threads)
         try:
-            request = make_request(log, dirty, self._clock.now_ms(), map_bytes, settings.io_buffer_load_factor)
+            full = settings.log_cleaner_io_buffer_load_factor
+            request = make_request(log, dirty, self._clock.now_ms(), map_bytes, full)
         except StorageFailure:  # reported already
             return
         except KafkaError as bad:
@@ -156,7 +146,7 @@ class Compaction:
             log, len(request.segments), dirty.first_uncleanable_offset, dirty.first_dirty_offset, 100 * dirty.ratio,
         )  # fmt: skip
         job = self._jobs[log] = Job(log, request, self._job_done, self._clock)
-        rate = settings.io_max_bytes_per_second / threads
+        rate = settings.log_cleaner_io_max_bytes_per_second / threads
         job.child = self._children.run(CHILD, request.encode(), job.heard, job.ended, bytes_per_second=rate)
 
     # results

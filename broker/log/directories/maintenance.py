@@ -5,7 +5,6 @@ Source: LogManager.startup and the tasks it schedules.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from odradek.broker.log.directories.checkpoints import Checkpoints
@@ -15,6 +14,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import NO_LIMIT_MS
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.world.clock import Clock, Timer
 from odradek.world.time_slices import run_in_slices
 
@@ -70,19 +70,6 @@ class PeriodicActions:
             timer.cancel()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intervals:
-    """Kafka's broker settings of the same names, in milliseconds."""
-
-    log_initial_task_delay_ms: int = 30_000
-    log_retention_check_interval_ms: int = 300_000
-    log_flush_scheduler_interval_ms: int = NO_LIMIT_MS
-    log_flush_offset_checkpoint_interval_ms: int = 60_000
-    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
-    producer_id_expiration_ms: int = 86_400_000
-    producer_id_expiration_check_interval_ms: int = 600_000
-
-
 class LogMaintenance:
     """All of it in slices of time. A log that went meanwhile is skipped; one whose disk fails has reported it already.
 
@@ -92,14 +79,14 @@ class LogMaintenance:
     def __init__(
         self,
         storage: Storage,
-        intervals: Intervals,
+        settings: LogManagerSettings,
         logs: LiveLogs,
         checkpoints: Checkpoints,
         high_watermark_of: Callable[[Log], int],
     ) -> None:
         self._storage = storage
         self._clock = storage.clock
-        self._intervals = intervals
+        self._settings = settings
         self._logs = logs
         self._checkpoints = checkpoints
         self._high_watermark_of = high_watermark_of
@@ -107,7 +94,7 @@ class LogMaintenance:
 
     def start(self) -> None:
         """Begin with the timers."""
-        every, written = self._intervals, self._checkpoints
+        every, written = self._settings, self._checkpoints
         self._repeat("retention", every.log_retention_check_interval_ms, self._apply_retention)
         self._repeat("flush", every.log_flush_scheduler_interval_ms, self._flush_overdue)
         self._repeat("recovery points", every.log_flush_offset_checkpoint_interval_ms, written.write_recovery_points)
@@ -119,7 +106,7 @@ class LogMaintenance:
         self._periodic.stop()
 
     def _repeat(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
-        delay_ms = min(interval_ms, self._intervals.log_initial_task_delay_ms)
+        delay_ms = min(interval_ms, self._settings.log_initial_task_delay_ms)
         self._periodic.repeat(name, delay_ms, interval_ms, action)
 
     def for_each_log(self, action: Callable[[Log], object]) -> None:

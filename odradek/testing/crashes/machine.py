@@ -3,12 +3,11 @@
 import random
 from dataclasses import replace
 
-from odradek.broker.log.compaction.scheduler import CompactionSettings
 from odradek.broker.log.directories.directory_files import Identity
-from odradek.broker.log.directories.maintenance import Intervals
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.testing.crashes.history import History
 from odradek.testing.deferred_background import DeferredBackground
 from odradek.testing.inline_children import InlineChildren
@@ -84,15 +83,16 @@ class Machine:
             self.random,
             DIRECTORIES,
             lambda topic: self.configs[topic],
-            intervals=Intervals(
+            settings=LogManagerSettings(
                 log_initial_task_delay_ms=30,
                 log_retention_check_interval_ms=60,
                 log_flush_scheduler_interval_ms=70,
                 log_flush_offset_checkpoint_interval_ms=40,
                 log_flush_start_offset_checkpoint_interval_ms=50,
+                log_cleaner_backoff_ms=25,
+                log_cleaner_dedupe_buffer_size=self.slots * 24,
             ),
             children=InlineChildren(self.files, self.clock),
-            compaction=CompactionSettings(backoff_ms=25, dedupe_buffer_size=self.slots * 24),
             directory_failed=lambda path, cause, lost: self.failed.append(f"{path}: {cause!r}"),
         )
         self.logs.protect_from(lambda log: self.histories[log.topic, log.partition].high_watermark)

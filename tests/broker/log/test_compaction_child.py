@@ -10,11 +10,12 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from odradek.broker.log.compaction.cleanable_offsets import log_to_clean, make_request
-from odradek.broker.log.compaction.scheduler import CHILD, Compaction, CompactionSettings
+from odradek.broker.log.compaction.scheduler import CHILD, Compaction
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.protocol.records import encode_batch
 from odradek.testing.log_storage import read_batches
 from odradek.testing.patience import PATIENCE_SECONDS
@@ -52,7 +53,7 @@ def compaction(log: Log, cleaned: Callable[[], object]) -> Compaction:
     return Compaction(
         log.storage.clock,
         ProcessChildren(Tasks(LoopClock(loop), print)),
-        CompactionSettings(),
+        LogManagerSettings(),
         lambda: [log],
         lambda log: log.log_end_offset,
         lambda log: cleaned(),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.broker.log.compaction.offset_map import SLOT_BYTES, OffsetMap
-from odradek.broker.log.compaction.scheduler import CompactionSettings
+from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.testing.compacted_log import CompactedLog, newest
 
 
@@ -48,7 +48,11 @@ def test_a_map_without_room_for_a_key_is_refused(memory_bytes: int, load_factor:
 
 def test_what_does_not_fit_is_done_in_several_rounds() -> None:
     """30 keys, room for five: each round cleans as far as the map reached, in the middle of a batch too."""
-    settings = CompactionSettings(backoff_ms=2**50, dedupe_buffer_size=7 * SLOT_BYTES, io_buffer_load_factor=0.8)
+    settings = LogManagerSettings(
+        log_cleaner_backoff_ms=2**50,
+        log_cleaner_dedupe_buffer_size=7 * SLOT_BYTES,
+        log_cleaner_io_buffer_load_factor=0.8,
+    )
     world = CompactedLog(settings=settings)
     for number in range(40):
         world.put(*((b"key %d" % (key % 30), b"%d %d" % (number, key)) for key in range(number, number + 3)))

@@ -3,8 +3,8 @@
 import random
 
 from odradek.broker.groups.group_records import read_key
-from odradek.broker.log.compaction.scheduler import CompactionSettings
 from odradek.broker.log.log_config import LogConfig
+from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.testing.compacted_log import COMPACT, CompactedLog, newest
 
 CONFIG = LogConfig(segment_bytes=100 * 1024, cleanup_policy=COMPACT, delete_retention_ms=60_000)
@@ -18,7 +18,7 @@ def commit_key(group: int, partition: int) -> bytes:
 
 
 def test_thousands_of_commits_do_not_make_the_topic_grow() -> None:
-    world = CompactedLog(CONFIG, CompactionSettings(backoff_ms=15_000))
+    world = CompactedLog(CONFIG, LogManagerSettings(log_cleaner_backoff_ms=15_000))
     world.compaction.start()
     choose = random.Random(3)
     assert read_key(commit_key(1, 2)) is not None

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from odradek.broker.log.compaction.offset_map import SLOT_BYTES
-from odradek.broker.log.compaction.scheduler import CompactionSettings
 from odradek.broker.log.log_config import LogConfig
+from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.testing.compacted_log import COMPACT, CompactedLog, Entry, newest
 from odradek.testing.simulated_files import SimulatedFiles
 
@@ -28,7 +28,11 @@ RECORDS = st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=1, 
 class CompactionMachine(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 2**32), slots=st.sampled_from([5, 11, 1000]))
     def begin(self, seed: int, slots: int) -> None:
-        limits = CompactionSettings(backoff_ms=2**50, dedupe_buffer_size=slots * SLOT_BYTES, io_buffer_load_factor=0.8)
+        limits = LogManagerSettings(
+            log_cleaner_backoff_ms=2**50,
+            log_cleaner_dedupe_buffer_size=slots * SLOT_BYTES,
+            log_cleaner_io_buffer_load_factor=0.8,
+        )
         self.world = CompactedLog(CONFIG, limits, SimulatedFiles(seed))
         self.model: list[Entry] = []
         """Every record that was ever written and not cut off, aborted ones left out."""

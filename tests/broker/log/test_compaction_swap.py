@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.broker.log.compaction.scheduler import CompactionSettings
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.retention import delete_old_segments
+from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.testing.compacted_log import COMPACT, SMALL, CompactedLog, newest
 from odradek.testing.log_storage import DIRECTORY
 from odradek.testing.simulated_files import MachineStopped, SimulatedFiles
@@ -248,12 +248,12 @@ def test_a_disk_that_fails_takes_the_directory_offline() -> None:
 
 
 def test_it_looks_every_backoff_and_does_nothing_when_disabled() -> None:
-    world = CompactedLog(LARGE, CompactionSettings(backoff_ms=1000, enable=False))
+    world = CompactedLog(LARGE, LogManagerSettings(log_cleaner_backoff_ms=1000, log_cleaner_enable=False))
     write(world)
     world.compaction.start()
     world.clock.advance(5000)
     assert world.rounds == []
-    world.compaction.settings = CompactionSettings(backoff_ms=1000)
+    world.compaction.settings = LogManagerSettings(log_cleaner_backoff_ms=1000)
     world.clock.advance(999)
     assert world.rounds == []
     world.clock.advance(1)

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.log.directories.directory_files import Identity, Owner
-from odradek.broker.log.directories.maintenance import SEGMENTS_AT_ONCE, Intervals
+from odradek.broker.log.directories.maintenance import SEGMENTS_AT_ONCE
 from odradek.broker.log.failure import StorageFailure, UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_storage import make_batch
 from odradek.testing.simulated_files import SimulatedFiles
@@ -43,7 +44,7 @@ class Broker:
             random.Random(5),
             self.directories,
             lambda topic: self.config,
-            intervals=Intervals(log_initial_task_delay_ms=100),
+            settings=LogManagerSettings(log_initial_task_delay_ms=100),
             directory_failed=lambda path, cause, partitions: self.lost.append((path, partitions)),
         )
 
