@@ -25,6 +25,7 @@ from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.throttling import RateLimit, Windows
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.testing.log_storage import make_batch
 from odradek.world.background import ThreadBackground
@@ -147,7 +148,9 @@ class Bench:
             log.append_as_leader(bytearray(batch), 0)
             await asyncio.sleep(0)
         partition = Partition(topic, 0, 0, log)
-        moves = DirectoryMoves({(topic, 0): partition}, self.logs, self.clock)
+        moves = DirectoryMoves(
+            {(topic, 0): partition}, self.logs, self.clock, RateLimit(self.clock, Windows(11, 1000.0))
+        )
         idle = asyncio.Event()
         self.background.run(lambda: None, lambda _: idle.set())
         await idle.wait()  # what the chores have begun

@@ -36,11 +36,11 @@ OVERRIDE: Final = "--override"
 
 
 class ConfigError(Exception):
-    """Why a broker cannot run with these settings, in one line for the person who wrote them."""
+    """Refusal of a broker's settings, in one line for the person who wrote them."""
 
 
 class Given(NamedTuple):
-    """One setting as somebody wrote it. `origin`: file:line, or where else it came from."""
+    """Setting as somebody wrote it. `origin`: file:line, or where else it came from."""
 
     name: str
     text: str
@@ -85,7 +85,7 @@ class BrokerConfig(
         return BrokerConfig.of(self.layers.with_dynamic(default, broker))
 
     def value(self, name: str) -> Value:
-        """Any setting of the tables, by Kafka's name."""
+        """Return the value of any setting of the tables, by Kafka's name."""
         return self.layers.value(name)
 
 

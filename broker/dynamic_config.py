@@ -82,7 +82,7 @@ class DynamicConfig:
         self._topic_changed = topic_changed
         self._topics: dict[str, dict[str, str]] = {}
         self._in_force: dict[str, dict[str, str]] = {}
-        """What counts of `_topics`: without the values that cannot be read."""
+        """The part of `_topics` that counts: without the values that cannot be read."""
         self._seen = -1
         self._due = asyncio.Event()
         self._read_everything = False
@@ -90,7 +90,7 @@ class DynamicConfig:
         self._task: asyncio.Task[None] | None = None
 
     def topic_overrides(self, topic: str) -> dict[str, str]:
-        """What is set for this topic itself."""
+        """Return what is set for this topic itself."""
         return self._topics.get(topic, {})
 
     def log_config(self, topic: str) -> LogConfig:
@@ -194,7 +194,7 @@ class DynamicConfig:
             return None
 
     async def _settings(self, path: str) -> dict[str, str] | None:
-        """None when they cannot be understood: what was before stays."""
+        """Read a znode's settings; None when they cannot be understood: what was before stays."""
         try:
             return decode_config(path, (await self._store.get(path))[0])
         except NoNode:
@@ -295,7 +295,7 @@ async def change_entity(store: Store, entity: str, settings: Mapping[str, str]) 
 
 
 async def stored_settings(store: Store, entity: str) -> dict[str, str]:
-    """What ZooKeeper has of an entity. Raises BadZnode."""
+    """Read what ZooKeeper has of an entity. Raises BadZnode."""
     path = entity_path(entity)
     try:
         data, _ = await store.get(path)

@@ -1,4 +1,4 @@
-"""What the handlers of administrative requests use of the broker, and waiting until this broker knows the result."""
+"""Parts of the broker that administrative requests use, and waiting until this broker knows the result."""
 
 import asyncio
 import random
@@ -46,7 +46,7 @@ def racks(broker: AdminServices) -> Mapping[int, str | None]:
 
 
 def require_controller(broker: AdminServices) -> None:
-    """Raises KafkaError(NOT_CONTROLLER) unless this broker is the active controller."""
+    """Check that this broker is the active controller. Raises KafkaError(NOT_CONTROLLER)."""
     if not broker.controller.is_active:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
 
@@ -76,6 +76,6 @@ async def until_metadata(broker: AdminServices, satisfied: Callable[[], bool], t
 
 
 def has_leaders(broker: AdminServices, topic: str, partitions: int) -> bool:
-    """Whether this broker knows a leader for each of the first `partitions` partitions."""
+    """True if this broker knows a leader for each of the first `partitions` partitions."""
     states = (broker.metadata.partition(topic, index) for index in range(partitions))
     return all(state is not None and state.leader != NO_LEADER for state in states)

@@ -1,4 +1,4 @@
-"""What a client may do, as the bits of KIP-430, where nobody is kept from anything.
+"""Operations that a client may do, as the bits of KIP-430, where nobody is kept from anything.
 
 Source: AclEntry.supportedOperations of Kafka 3.9: without an authorizer everything that the resource knows is allowed.
 """

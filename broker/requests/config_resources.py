@@ -1,4 +1,4 @@
-"""What the three requests about settings have in common: the resources they name, and how a change is checked.
+"""Common parts of the three requests about settings: the resources they name, and how a change is checked.
 
 Source: ConfigAdminManager, ZkAdminManager and DynamicBrokerConfig of Kafka 3.9.
 """
@@ -43,7 +43,7 @@ ONCE: Final = "Each resource must appear at most once."
 
 
 def refuse(code: ErrorCode, message: str) -> KafkaError:
-    """To be raised."""
+    """Make a refusal, to be raised."""
     return KafkaError(code, message)
 
 
@@ -67,7 +67,7 @@ async def change_each(resources: Sequence[Resource], change: Change[Resource]) -
 
 
 def check_keys(names: Sequence[str], nulls: Iterable[str]) -> None:
-    """Raises KafkaError INVALID_REQUEST for a name that comes twice and for values that are missing."""
+    """Check a change's names. Raises KafkaError INVALID_REQUEST for one that comes twice and for missing values."""
     if len(set(names)) != len(names):
         raise refuse(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     missing = ", ".join(nulls)
@@ -76,7 +76,7 @@ def check_keys(names: Sequence[str], nulls: Iterable[str]) -> None:
 
 
 def check_broker_name(broker: Services, name: str) -> None:
-    """Only this broker, or "" for all. Raises KafkaError INVALID_REQUEST."""
+    """Check that a resource is this broker, or "" for all. Raises KafkaError INVALID_REQUEST."""
     own = broker.identity.broker_id
     if name == "" or name == str(own):
         return
@@ -86,7 +86,7 @@ def check_broker_name(broker: Services, name: str) -> None:
 
 
 def check_topic_name(broker: Services, name: str) -> None:
-    """Raises KafkaError unless there is such a topic."""
+    """Check that there is such a topic. Raises KafkaError."""
     if not name:
         raise refuse(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     if name not in broker.metadata.topics:
@@ -94,12 +94,12 @@ def check_topic_name(broker: Services, name: str) -> None:
 
 
 def entity(kind: int, name: str) -> str:
-    """Where ZooKeeper keeps a topic's or a broker's settings."""
+    """Name the entity under which ZooKeeper keeps a topic's or a broker's settings."""
     return f"{TOPICS}/{name}" if kind == ResourceType.TOPIC else f"{BROKERS}/{name or DEFAULT_ENTITY}"
 
 
 async def settings_of(broker: Services, kind: int, name: str) -> dict[str, str]:
-    """What is set of a topic or broker now."""
+    """Read what is set of a topic or broker now."""
     return await stored_settings(broker.zookeeper, entity(kind, name))
 
 
@@ -121,8 +121,8 @@ async def replace_settings(
 
 
 def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, str]) -> None:
-    """Raises BadValue, or KafkaError INVALID_REQUEST: Kafka's own code here (KAFKA-13609). Names nobody knows are let
-    through."""
+    """Check a broker's new settings; unknown names are let through. Raises BadValue, or KafkaError INVALID_REQUEST:
+    Kafka's own code here (KAFKA-13609)."""
     known = {one: setting for one in settings if (setting := known_setting(one)) is not None}
     _refuse_some(
         "Cannot update these configs dynamically", (one for one, setting in known.items() if not setting.changes_live)

@@ -105,7 +105,7 @@ def _check_settings(config: BrokerConfig, settings: Mapping[str, str]) -> None:
 
 
 def _new_topic(topic: CreatableTopic, settings: Mapping[str, str | None]) -> NewTopic:
-    """Raises KafkaError: INVALID_REPLICA_ASSIGNMENT when a partition is assigned twice."""
+    """Take a topic from the request. Raises KafkaError INVALID_REPLICA_ASSIGNMENT for a partition that comes twice."""
     assignment = {given.partition_index: given.broker_ids for given in topic.assignments}
     if len(assignment) != len(topic.assignments):
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Topic {topic.name}: a partition is assigned twice.")
@@ -113,7 +113,7 @@ def _new_topic(topic: CreatableTopic, settings: Mapping[str, str | None]) -> New
 
 
 async def _wait(broker: AdminServices, results: Mapping[str, CreatableTopicResult], timeout_ms: int) -> None:
-    """Until this broker knows the leaders; a topic that it does not know in time is made nevertheless."""
+    """Wait until this broker knows the leaders; a topic that it does not know in time is made nevertheless."""
     made = [result for result in results.values() if result.error_code == ErrorCode.NONE]
     if not made or await until_metadata(
         broker, lambda: all(has_leaders(broker, r.name, r.num_partitions) for r in made), timeout_ms

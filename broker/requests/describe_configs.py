@@ -100,7 +100,7 @@ async def _entries(broker: Services, kind: int, name: str) -> list[DescribeConfi
 
 
 def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[DescribeConfigsResourceResult]:
-    """All settings of a topic that has these of its own, by name. Raises BadValue for one that cannot be read."""
+    """List all settings of a topic that has these of its own, by name. Raises BadValue for one that cannot be read."""
     found = []
     for name in sorted({*TOPIC_SETTINGS, *overrides}):
         setting = TOPIC_SETTINGS.get(name)

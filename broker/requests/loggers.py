@@ -68,7 +68,7 @@ def _level(logger: logging.Logger) -> str:
 
 
 def check_broker(own: int, name: str) -> None:
-    """Raises KafkaError INVALID_REQUEST unless the resource is this broker."""
+    """Check that the resource is this broker. Raises KafkaError INVALID_REQUEST."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if name != str(own):

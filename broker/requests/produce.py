@@ -168,7 +168,7 @@ def _append_topic(
 
 
 def _check(records: Records, version: int, in_transaction: bool) -> None:
-    """What the protocol asks of a request's records, before the log looks at the batch (Kafka: ProduceRequest.java)."""
+    """Check what the protocol asks of a request's records. Source: ProduceRequest.java of Kafka 3.9."""
     if records is None or len(records) < HEADER_BYTES or records[MAGIC_AT] != MAGIC_V2:
         raise KafkaError(
             ErrorCode.INVALID_RECORD, "a produce request of version 3 or later carries one batch of magic 2"
@@ -192,7 +192,7 @@ def _fail(answer: PartitionProduceResponse, error: ErrorCode, message: str | Non
 
 
 def _point_to_leaders(broker: Services, response: ProduceResponse, context: RequestContext) -> None:
-    """Who leads what we do not, and where it is (KIP-951): the producer need not ask for metadata."""
+    """Name the leaders of what this broker does not lead (KIP-951): the producer need not ask for metadata."""
     if context.api_version < FIRST_VERSION_WITH_LEADER_HINT:
         return
     leaders = set()
@@ -209,7 +209,7 @@ def _point_to_leaders(broker: Services, response: ProduceResponse, context: Requ
 
 
 def _refused(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
-    """The same error for each partition asked."""
+    """Answer with the same error for each partition asked."""
     response = ProduceResponse()
     for topic in request.topic_data:
         answers = [

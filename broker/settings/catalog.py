@@ -1,4 +1,4 @@
-"""All settings together: looked up by name, and the nearest name for one that does not exist."""
+"""The catalogue of all settings: look-up by name, and the nearest name for one that does not exist."""
 
 import difflib
 import re
@@ -42,7 +42,7 @@ THEMES: Final[dict[str, tuple[Setting, ...]]] = {
     "Groups and transactions": _theme((GroupSettings, TransactionSettings), OTHER_COORDINATOR_SETTINGS),
     "Security": SECURITY_SETTINGS,
 }
-"""What docs/settings.md shows of brokers, in its order."""
+"""Settings of brokers by the headings of docs/settings.md, in its order."""
 BROKER_SETTINGS: Final[dict[str, Setting]] = {one.name: one for theme in (*THEMES.values(), ELSEWHERE) for one in theme}
 TOPIC_SETTINGS: Final[dict[str, Setting]] = {one.name: one for one in _theme((LogConfig,), OTHER_TOPIC_SETTINGS)}
 

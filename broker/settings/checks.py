@@ -22,7 +22,7 @@ THREADS: Final = (
 """At most doubled and at most halved by one change."""
 LISTENER_LIMIT: Final = re.compile(r"listener\.name\.([^.]*)\.(max\.connections|max\.connection\.creation\.rate)")
 LEAST_MAP_BYTES: Final = 1024 * 1024
-"""What the map of keys needs to be worth a child process."""
+"""Least memory for the map of keys of one compacting child process, in bytes."""
 
 
 def check(layers: Layers, values: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a setting is: name, type, default, allowed values, importance, how it may be changed, what it means and does.
+"""Definition of a setting: name, type, default, allowed values, how it may be changed, what it means and does.
 
 A setting that the broker obeys is an attribute of a dataclass, made by `setting`, and written nowhere else:
 
@@ -42,7 +42,7 @@ class ValueType(Enum):
 
 
 class UpdateMode(Enum):
-    """How a setting may be changed while the broker runs."""
+    """Ways in which Kafka lets a setting be changed while the broker runs."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -51,10 +51,10 @@ class UpdateMode(Enum):
 
 
 class Effect(Enum):
-    """What a setting does here."""
+    """Effect of a setting on this broker."""
 
     WORKS = "works"
-    """It is obeyed."""
+    """Obeyed."""
     NONE = "accepted, no effect"
     """Setting it to something else than its default is a warning."""
     REFUSED = "refused"
@@ -77,7 +77,7 @@ class BadValue(ValueError):  # noqa: N818 - it names what was given
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: see the head of this module."""
+    """Definition of one setting: see the head of this module."""
 
     name: str
     type: ValueType
@@ -89,15 +89,15 @@ class Setting:
     documentation: str
     effect: Effect = Effect.WORKS
     reason: str = ""
-    """Why it is refused, or has no effect."""
+    """Reason why it is refused, or has no effect."""
     live: str = ""
-    """Who applies a change while the broker runs; empty: nobody."""
+    """Name of the applier of a change while the broker runs; empty: there is none."""
     broker_names: tuple[str, ...] = ()
-    """Of a topic's setting: the broker's that stand for it; the first of them that is set counts."""
+    """Settings of the broker that stand for a topic's setting; the first of them that is set counts."""
 
     @property
     def changes_live(self) -> bool:
-        """Whether a broker's setting may be changed while it runs: one that works only if somebody applies it."""
+        """True if a broker's setting may be changed while it runs: one that works, only if it has an applier."""
         if self.update_mode in (UpdateMode.READ_ONLY, UpdateMode.TOPIC):
             return False
         return bool(self.live) or self.effect is not Effect.WORKS
@@ -127,7 +127,7 @@ class Setting:
         return java_double(value) if isinstance(value, float) else str(value)
 
     def allowed_in_words(self) -> str:
-        """For people who gave something else."""
+        """Describe the values that are allowed, for people who gave another."""
         if self.type is ValueType.BOOLEAN:
             return "true or false"
         kind = {ValueType.DOUBLE: "a number", ValueType.LIST: "a list"}.get(
@@ -205,7 +205,7 @@ def _within(part: str, value: float) -> bool:
 
 
 def java_double(value: float) -> str:
-    """As Java's Double.toString writes it: 0.5, 1.0E7, 1.7976931348623157E308."""
+    """Format a number as Java's Double.toString does: 0.5, 1.0E7, 1.7976931348623157E308."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()

@@ -1,4 +1,4 @@
-"""Where a broker's settings come from, in the order in which they count, and what they amount to.
+"""Sources of a broker's settings, in the order in which they count, and the values that they amount to.
 
 What was set for this broker while it ran comes before what was set for all brokers, that before the file it was
 started with, and that before the default (KIP-226).
@@ -34,22 +34,22 @@ class Layers:
     dynamic_default: Mapping[str, str] = field(default_factory=dict)
     dynamic_broker: Mapping[str, str] = field(default_factory=dict)
     own_host: str = ""
-    """What others are told to connect to where a listener is for every interface; "" when nobody has asked for it."""
+    """Host that others connect to where a listener is for every interface; "" when nobody has asked for it."""
 
     def given(self, name: str) -> str | None:
-        """What somebody set, from the first source that has it; None when nobody did."""
+        """Return what somebody set, from the first source that has it; None when nobody did."""
         for layer in (self.dynamic_broker, self.dynamic_default, self.static):
             if name in layer:
                 return layer[name]
         return None
 
     def text(self, name: str) -> str | None:
-        """What somebody set, or else the default, which may be None."""
+        """Return what somebody set, or else the default, which may be None."""
         given = self.given(name)
         return _setting(name).default if given is None else given
 
     def value(self, name: str) -> Value:
-        """Raises BadValue."""
+        """Read the text of a setting. Raises BadValue."""
         return _setting(name).read(self.text(name))
 
     def names(self) -> set[str]:
@@ -88,7 +88,7 @@ class Layers:
         return found
 
     def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> "Layers":
-        """The same file with other dynamic settings; those that cannot be changed live are left out.
+        """Combine the same file with other dynamic settings; those that cannot be changed live are left out.
 
         What nobody knows stays: it is shown, so that it can be taken away again.
         """

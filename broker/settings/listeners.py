@@ -11,14 +11,14 @@ from odradek.broker.settings.definition import BadValue
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SERVED_PROTOCOLS: Final = frozenset({"PLAINTEXT"})
-"""Those that a listener may speak here; the others are refused with a clear error."""
+"""Security protocols that a listener may speak here; the others are refused with a clear error."""
 MAX_PORT: Final = 65535
 META_ADDRESS: Final = "0.0.0.0"
 _ENDPOINT: Final = re.compile(r"([A-Za-z0-9_.-]+)://(\[([0-9a-fA-F:.%]*)\]|[0-9A-Za-z_.-]*|[0-9a-fA-F:]*):(-?\d+)")
 
 
 class Listener(NamedTuple):
-    """One endpoint. `host` is "" for all interfaces; IPv6 addresses stand without brackets."""
+    """Endpoint of the broker. `host` is "" for all interfaces; IPv6 addresses stand without brackets."""
 
     name: str
     host: str
@@ -73,7 +73,7 @@ def parse_listeners(setting: str, text: str, protocols: dict[str, str]) -> tuple
 
 
 def resolve_listeners(value: Callable[[str], str | None]) -> Listeners:
-    """All of it from the texts of the settings, legacy ones too; `value` gives None for what is not set.
+    """Read all listeners from the texts of the settings, legacy ones too; `value` gives None for what is not set.
 
     Raises BadValue.
     """

@@ -40,7 +40,7 @@ class LiveSettings:
 
 
 def _names(*layers: Layers) -> set[str]:
-    """All that was set while the broker ran, before or after, which is all that can differ."""
+    """Collect what was set while the broker ran, before or after, which is all that can differ."""
     return {name for one in layers for name in (*one.dynamic_default, *one.dynamic_broker)}
 
 

@@ -75,7 +75,7 @@ class LogManagerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicDefaults:
-    """What counts for a topic that does not say otherwise, and what a new topic gets."""
+    """Defaults of topics that do not say otherwise, and of new topics."""
 
     num_partitions: int = setting(
         "int 1 >=1 medium read-only",

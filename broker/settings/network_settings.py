@@ -82,13 +82,13 @@ class ConnectionSettings(InterBrokerListener):
         return self.listener_limits.get((listener.lower(), name), INT_MAX)
 
     def connections_of_address_max(self, host: str) -> int:
-        """How many connections that address may have."""
+        """Return the greatest number of connections that address may have."""
         return self.max_connections_per_ip_overrides.get(host, self.max_connections_per_ip)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FetcherSettings:
-    """What a follower asks its leaders for."""
+    """Sizes and times of a follower's fetches."""
 
     replica_fetch_max_bytes: int = setting(
         "int 1048576 >=0 medium read-only",

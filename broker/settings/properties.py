@@ -12,7 +12,7 @@ class Property(NamedTuple):
     key: str
     value: str
     line: int
-    """Where it begins, from 1."""
+    """Number of the line on which it begins, from 1."""
 
 
 class BadProperties(ValueError):  # noqa: N818 - it names what was read
@@ -25,7 +25,7 @@ class BadProperties(ValueError):  # noqa: N818 - it names what was read
 
 
 def parse_properties(text: str) -> list[Property]:
-    """All entries in their order; of a key that comes twice the last one counts. Raises BadProperties.
+    """List all entries in their order; of a key that comes twice the last one counts. Raises BadProperties.
 
     `#` and `!` begin comments; `=`, `:` or blanks end a key; a backslash at the end of a line goes on with the next
     one, whose leading blanks do not count.

@@ -18,7 +18,7 @@ THROTTLED_REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.
 _KAFKA_VERSION: Final = re.compile(
     r"(0\.8\.[0-2]|0\.9\.0|0\.10\.[0-2]|0\.11\.0|1\.[01]|2\.[0-8]|3\.[0-9]|4\.0)(\.\d+)*(-IV\d+)?"
 )
-"""What message.format.version may name: releases up to the one after 3.9, and steps on the way to one."""
+"""Versions that message.format.version may name: releases up to the one after 3.9, and steps on the way to one."""
 _REPLICA: Final = re.compile(r"\d+:\d+")
 
 
@@ -58,7 +58,7 @@ def _check_replicas(name: str, value: Value) -> None:
 
 
 def topic_value(config: BrokerConfig, overrides: Mapping[str, str], name: str) -> Value:
-    """What holds for a topic: its own setting, else the broker's, else the default. Raises BadValue."""
+    """Return what holds for a topic: its own setting, else the broker's, else the default. Raises BadValue."""
     setting = TOPIC_SETTINGS[name]
     if name in overrides:
         return setting.read(overrides[name])

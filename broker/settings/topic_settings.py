@@ -207,4 +207,4 @@ UNIT_MS: Final[dict[str, int]] = {
     "log.retention.hours": HOUR_MS,
     "log.retention.minutes": MINUTE_MS,
 }
-"""What the broker's settings in other units are multiplied with."""
+"""Milliseconds in the unit of those of the broker's settings that have another."""
