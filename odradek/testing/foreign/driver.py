@@ -59,9 +59,10 @@ class DriverClient(Client):
         return DriverMember(self, member)
 
     def close(self) -> None:
-        assert self._process.stdin is not None
+        assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(PATIENCE_SECONDS)
+        self._process.stdout.close()
 
 
 class DriverMember(Member):

@@ -94,3 +94,6 @@ class KcatMember(Member):
         self._process.wait(PATIENCE_SECONDS)
         for thread in self._threads:
             thread.join(PATIENCE_SECONDS)
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
