@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 
 TOPIC, PARTITIONS = "load", 6
-PACE_SECONDS = 0.002
+PACE_SECONDS = 0.005
 ASK_AGAIN_SECONDS = 0.2
 T = TypeVar("T")
 QUIET = {"log_level": 2}

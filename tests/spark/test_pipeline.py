@@ -23,7 +23,7 @@ from odradek.testing.up import UpCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
-FLIGHTS, PER_BATCH = 40_000, 5_000
+FLIGHTS, PER_BATCH = 24_000, 4_000
 RESULTS = "results"
 RUN_SECONDS = 400
 
