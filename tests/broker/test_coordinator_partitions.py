@@ -1,6 +1,7 @@
 """A coordinator's writing to its partitions."""
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ class Replicas:
 
     def __init__(self, error: ErrorCode = ErrorCode.NONE) -> None:
         self.error = error
-        self.waiting = []
-        self.appended = []
+        self.waiting: list[Any] = []
+        self.appended: list[Any] = []
 
     def led(self, topic, index):
         if self.error is not ErrorCode.NONE:
@@ -35,7 +36,7 @@ def fail(error: ErrorCode) -> None:
 
 
 def test_what_fails_behind_an_append_does_not_reach_whoever_replicated_it(caplog) -> None:
-    replicas = Replicas()
+    replicas: Any = Replicas()
     ReplicatedTopicStorage(replicas, "__consumer_offsets").append(3, bytearray(), 0, fail)
     with caplog.at_level(logging.ERROR):
         replicas.waiting[0](ErrorCode.NONE)  # called by the follower's connection
@@ -44,14 +45,16 @@ def test_what_fails_behind_an_append_does_not_reach_whoever_replicated_it(caplog
 
 @pytest.mark.parametrize("acks", [1, 0])
 def test_fewer_acknowledgements_may_be_enough(acks: int) -> None:
-    replicas, answers = Replicas(), []
+    replicas: Any = Replicas()
+    answers: list[ErrorCode] = []
     ReplicatedTopicStorage(replicas, "__consumer_offsets", acks).append(3, bytearray(), 0, answers.append)
     assert answers == [ErrorCode.NONE]
     assert replicas.appended == [(("__consumer_offsets", 3), acks, Origin.COORDINATOR)]
 
 
 def test_what_is_not_led_is_refused() -> None:
-    answers = []
-    storage = ReplicatedTopicStorage(Replicas(ErrorCode.NOT_LEADER_OR_FOLLOWER), "__consumer_offsets")
+    answers: list[ErrorCode] = []
+    replicas: Any = Replicas(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    storage = ReplicatedTopicStorage(replicas, "__consumer_offsets")
     storage.append(3, bytearray(), 0, answers.append)
     assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]

@@ -40,6 +40,8 @@ from odradek.protocol.records import encode_batch
 from odradek.testing.forked import in_a_child
 
 T0 = TopicPartition("t", 0)
+NO_STR: Any = None
+NO_INT: Any = "0"
 LONG_MS = 10_000
 NOBODY_LISTENS = "127.0.0.1:1"
 
@@ -209,7 +211,8 @@ def test_what_belongs_to_others_by_now_is_not_handed_out() -> None:
         reading.assign([T0])
         arrive(reading, 0, b"a")
         assert reading._core._group is not None
-        membership = reading._core._group.membership
+        core: Any = reading._core
+        membership = core._group.membership
         membership.owned = (T0,)
         assert reading.poll(0) == {}
         membership.identity = Identity("me", 1)
@@ -240,13 +243,16 @@ def test_without_a_group_nobody_commits(broker: Any) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda reading: reading.assign([TopicPartition("t", "0")]), "a partition's number is a whole number, not str"),
+        (
+            lambda reading: reading.assign([TopicPartition("t", NO_INT)]),
+            "a partition's number is a whole number, not str",
+        ),
         (lambda reading: reading.assign(["t"]), "a partition is a TopicPartition"),
         (lambda reading: reading.assign(T0), "partitions are a list of TopicPartition"),
         (lambda reading: reading.assign([(b"t", 0)]), "a topic is a text, not bytes"),
         (lambda reading: reading.seek(T0, 5.0), "an offset is a whole number, not float"),
         (lambda reading: reading.seek(T0, -1), "an offset is from 0"),
-        (lambda reading: reading.end_offsets([TopicPartition(None, 0)]), "a topic is a text, not NoneType"),
+        (lambda reading: reading.end_offsets([TopicPartition(NO_STR, 0)]), "a topic is a text, not NoneType"),
         (lambda reading: reading.committed(TopicPartition("t", True)), "a whole number, not bool"),
         (lambda reading: reading.commit({T0: "5"}), "an offset is a whole number, not str"),
         (lambda reading: reading.subscribe([5]), "a topic is a text, not int"),
@@ -278,13 +284,14 @@ def test_a_fault_inside_ends_the_membership_and_every_later_call_raises_it(
         def fail(*_: Any) -> None:
             raise ZeroDivisionError("planted")
 
-        monkeypatch.setattr(reading._core._engine._fetcher, "due", fail)
+        core: Any = reading._core
+        monkeypatch.setattr(core._engine._fetcher, "due", fail)
         reading._core._wake_engine()
         for call in (lambda: reading.poll(LONG_MS), reading.poll, lambda: reading.seek(T0, 5), reading.commit):
             with pytest.raises(ClientBroken, match=r"consumer .* is broken: ZeroDivisionError: planted") as raised:
                 call()
             assert isinstance(raised.value.__cause__, ZeroDivisionError)
-        assert reading._core._engine.tasks._running == set(), "nothing beats any more"
+        assert core._engine.tasks._running == set(), "nothing beats any more"
     assert len(broker.requests(LeaveGroupRequest)) == 1
 
 
@@ -308,7 +315,8 @@ def test_between_memberships_nobody_commits_in_a_transaction(broker: Any) -> Non
     with consumer(broker, auto_offset_reset="earliest") as reading:
         reading.subscribe(["t"], listener=Listener(reading.wakeup))
         reading.poll(LONG_MS)
-        membership = reading._core._group.membership
+        core: Any = reading._core
+        membership = core._group.membership
         membership.identity, membership.owned = Identity(), ()
         with pytest.raises(CommitFailed, match="the partitions belong to others by now"):
             reading.group_metadata()
@@ -361,7 +369,8 @@ def test_a_poll_takes_no_longer_than_it_was_given_though_a_commit_does(broker: A
         reading.poll(LONG_MS)
         reading.position(T0, LONG_MS)
         broker.handlers[OffsetCommitRequest] = lambda _: None
-        reading._core._group.membership._rejoin = True
+        core: Any = reading._core
+        core._group.membership._rejoin = True
         began = time.monotonic()
         while not broker.requests(OffsetCommitRequest):
             assert reading.poll(50) == {}

@@ -206,6 +206,7 @@ def test_what_is_committed_behind_a_marker_is_not_ended_by_it(replicated_in_time
     table = OffsetTable()
     table.stage_in_transaction(7, {T0: CommittedOffset(1, 0), T1: CommittedOffset(1, 0)})
     closed = table.close_transaction(7)
+    assert closed is not None
     table.stage_in_transaction(7, {T0: CommittedOffset(2, 0)})
     if replicated_in_time:
         table.end_transaction(closed, committed=True)

@@ -43,8 +43,8 @@ def with_broker(scenario: Scenario) -> None:
 
 
 def fail_when_setting_aside(cluster: EmbeddedCluster) -> None:
-    def rename(source: str, target: str) -> None:
-        raise OSError(errno.EIO, "the disk has failed", source)
+    def rename(old: str, new: str) -> None:
+        raise OSError(errno.EIO, "the disk has failed", old)
 
     cluster.brokers[0].files.rename = rename  # type: ignore[method-assign]
 

@@ -87,10 +87,11 @@ class Leader:
 class World:
     def __init__(self, clock: VirtualClock, leader: Leader) -> None:
         self.clock, self.leader = clock, leader
-        self.metadata: Any = Metadata()
+        metadata: Any = Metadata()
+        self.metadata = metadata
         self.tasks = Tasks(clock, lambda line: None)
         stand_in: Any = leader
-        self.markers = TransactionMarkers(0, self.metadata, clock, lambda client_id: stand_in, self.tasks, 30_000)
+        self.markers = TransactionMarkers(0, metadata, clock, lambda client_id: stand_in, self.tasks, 30_000)
         self.done: list[None] = []
         self.pending = PendingMarkers(ProducerIdentity(7, 0), True, 1, {T0}, lambda: self.done.append(None))
 

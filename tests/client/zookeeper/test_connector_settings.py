@@ -65,8 +65,8 @@ def test_what_could_not_be_processed_is_not_committed_when_a_connector_is_left(m
     """The message in hand, whose processing had just failed, counted as consumed."""
     in_hand: list[bool] = []
     monkeypatch.setattr(ConsumerConnector, "__init__", lambda self: None)
-    monkeypatch.setattr(ConsumerConnector, "_shutdown", lambda self, in_hand: told(in_hand))
     told = in_hand.append
+    monkeypatch.setattr(ConsumerConnector, "_shutdown", lambda self, in_hand: told(in_hand))
     with pytest.raises(ZeroDivisionError), ConsumerConnector():
         raise ZeroDivisionError
     with ConsumerConnector():
