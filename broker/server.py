@@ -206,7 +206,7 @@ class BrokerServer:
         registration = BrokerRegistration(identity.broker_id, tuple(endpoints), rack=self.config.broker_rack)
         registrar = Registrar(store, self._world.clock, registration)
         self._lifecycle = BrokerLifecycle(
-            store, self.tasks, identity, self._assembly.services.control, registrar, self._break
+            store, self.tasks, identity, registrar, self._assembly.services.control.session_expired, self._break
         )
         assert self._logs is not None
         torn = [(one.topic, one.partition) for one in self._logs.all_logs() if one.clean_end_offset < 0]

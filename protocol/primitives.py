@@ -20,8 +20,6 @@ Part: TypeAlias = Any
 """One piece of an encoded message: bytes, or whatever stood in a `records` field."""
 
 ZERO_UUID = bytes(16)
-UUID_ONE = bytes(15) + b"\x01"
-"""Reserved: the id of the metadata topic, never given to a topic or a directory."""
 
 SMALL_VARINTS = 512
 LENGTH_LIMIT = 0x7FFF_FFFF

@@ -148,10 +148,8 @@ class MetadataCache:
             self._is_complete = False
 
     def _name(self, topic: str, topic_id: bytes) -> None:
-        former = self.names.ids_by_name.get(topic)
-        if topic_id not in (former, ZERO_UUID):
-            if former is not None:
-                self.names.names_by_id.pop(former, None)
+        if topic_id not in (self.names.ids_by_name.get(topic), ZERO_UUID):
+            self.names.names_by_id.pop(self.names.ids_by_name.get(topic, ZERO_UUID), None)
             self.names.ids_by_name[topic] = topic_id
             self.names.names_by_id[topic_id] = topic
 

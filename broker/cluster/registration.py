@@ -1,11 +1,10 @@
-"""This broker's place in the cluster: its registration, and what follows when its session ends (C2, C16)."""
+"""This broker's place in the cluster: its registration, and what follows when its session ends."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 
 from odradek.broker.cluster.identity import Identity
-from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.store import Connected, Expired, Store, StoreEvent, Suspended
@@ -17,7 +16,8 @@ class BrokerLifecycle:
     """Registers the broker, and again after each expired session.
 
     While the session is gone another broker may lead what we led, so nothing is led here until a controller says so to
-    our new registration. `lost` is called with the reason when another broker has taken our id meanwhile.
+    our new registration. `stop_leading` is called when the session has expired, and returns what was led; `lost`, with
+    the reason, when another broker has taken our id meanwhile.
     """
 
     def __init__(
@@ -25,12 +25,12 @@ class BrokerLifecycle:
         store: Store,
         tasks: Tasks,
         identity: Identity,
-        control: ControllerRequests,
         registrar: Registrar,
+        stop_leading: Callable[[], Sized],
         lost: Callable[[BrokerIdInUse], object],
     ) -> None:
-        self._store, self._tasks, self._identity, self._control = store, tasks, identity, control
-        self._registrar, self._lost = registrar, lost
+        self._store, self._tasks, self._identity, self._registrar = store, tasks, identity, registrar
+        self._stop_leading, self._lost = stop_leading, lost
         self._session_id = 0
         self._rejoining: asyncio.Task[None] | None = None
         self._left = False
@@ -60,7 +60,7 @@ class BrokerLifecycle:
             log.warning("ZooKeeper is away: serving what can be served without it")
         elif isinstance(event, Expired):
             self._identity.session_over = True
-            led = self._control.session_expired()
+            led = self._stop_leading()
             log.warning("the ZooKeeper session has expired: %d partitions are not led here any more", len(led))
         elif isinstance(event, Connected):
             if event.session_id == self._session_id:

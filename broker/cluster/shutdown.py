@@ -1,14 +1,16 @@
-"""Controlled shutdown, the broker's side: ask the controller to move our leaders first (C8, KIP-237)."""
+"""Controlled shutdown, the broker's side: ask the controller to move our leaders first (KIP-237)."""
 
 import logging
+from typing import Protocol
 
 from odradek.broker.cluster.broker_client import BrokerClient, BrokerClients
+from odradek.broker.cluster.identity import Identity
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.cluster.peer import BrokerUnreachable
 from odradek.broker.config import BrokerConfig
-from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode, error_code
 from odradek.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from odradek.world.clock import sleep
+from odradek.world.clock import Clock, sleep
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +18,16 @@ VERSION = 3
 NO_CONTROLLER_BACKOFF_MS = 100.0
 
 
-async def move_leaders_away(broker: Services, clients: BrokerClients) -> bool:
+class Leaving(Protocol):
+    """The broker that is shutting down."""
+
+    identity: Identity
+    config: BrokerConfig
+    clock: Clock
+    metadata: MetadataCache
+
+
+async def move_leaders_away(broker: Leaving, clients: BrokerClients) -> bool:
     """Ask until no partition is left that another broker could lead; whether that was reached.
 
     Tries `controlled.shutdown.max.retries` times, `controlled.shutdown.retry.backoff.ms` apart. Where no other broker
@@ -42,12 +53,12 @@ async def move_leaders_away(broker: Services, clients: BrokerClients) -> bool:
         client.close()
 
 
-def _backoff_ms(broker: Services, config: BrokerConfig) -> float:
+def _backoff_ms(broker: Leaving, config: BrokerConfig) -> float:
     known = broker.metadata.node(broker.metadata.controller_id, config.inter_broker_listener_name)
     return config.controlled_shutdown_retry_backoff_ms if known is not None else NO_CONTROLLER_BACKOFF_MS
 
 
-async def _ask(broker: Services, client: BrokerClient) -> int | None:
+async def _ask(broker: Leaving, client: BrokerClient) -> int | None:
     """How many partitions are left; None when no controller has answered."""
     identity = broker.identity
     request = ControlledShutdownRequest(broker_id=identity.broker_id, broker_epoch=identity.broker_epoch)

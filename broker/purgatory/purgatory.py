@@ -1,4 +1,4 @@
-"""Delayed operations: finished at once, when a key of theirs is touched, or at the deadline; exactly once (N3).
+"""Delayed operations: finished at once, when a key of theirs is touched, or at the deadline; exactly once.
 
 Touches are queued while an operation is being tried, and taken up when it has returned: an operation is never entered
 while it or another one runs, whatever it touches, and the depth of the stack does not grow with the chain of touches.

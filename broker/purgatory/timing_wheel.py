@@ -1,4 +1,4 @@
-"""A hierarchical timing wheel: very many timers, adding and cancelling in constant time (FEATURES N4).
+"""A hierarchical timing wheel: very many timers, adding and cancelling in constant time.
 
 The lowest level has `wheel_size` buckets of one tick each; a bucket of the next level spans a whole turn of the level
 below it. Levels are made when a deadline first needs them. When the time of a bucket of a higher level has come, its

@@ -36,19 +36,13 @@ class Store:
         return 40 + self.session_id
 
 
-class Control:
-    def session_expired(self) -> list[Any]:
-        return []
-
-
 def test_a_broker_registers_again_whatever_the_first_attempt_ran_into() -> None:
     """Else it is alive and no member of the cluster, until somebody starts it again."""
 
     async def main(clock: VirtualClock) -> None:
         store: Any = Store()
-        control: Any = Control()
         tasks, identity = Tasks(clock, print), Identity(1, "cluster")
-        lifecycle = BrokerLifecycle(store, tasks, identity, control, store, print)
+        lifecycle = BrokerLifecycle(store, tasks, identity, store, list, print)
         await lifecycle.join()
         store.errors, store.session_id = [NotAuthorized("/brokers/ids/1")], 2
         store.tell(Expired())
