@@ -140,3 +140,14 @@ def test_memory_adds_up_and_order_holds_whatever_happens(events: list[tuple[int,
     for tp, queue in target.queues.items():
         written.setdefault(tp, []).extend(value for batch in queue for value in batch.values)
     assert written == appended
+
+
+def test_a_batch_that_is_opened_behind_another_lets_a_sticky_partitioner_move_on() -> None:
+    """It moved only when a batch was sent: all records without a key went to the partition of a dead leader."""
+    target = accumulator(batch=361)
+    moved = []
+    for _ in range(7):
+        appended = target.append(T0, 0, None, b"x" * 79, (), 0)
+        assert appended is not None
+        moved.append(appended.moved)
+    assert moved == [False, False, False, True, False, False, True]

@@ -274,8 +274,11 @@ def test_metadata_that_cannot_be_asked_for_are_asked_for_again_soon(scripted_bro
     async def main(clock: VirtualClock) -> None:
         network = VirtualNetwork(clock)
         broker = scripted_broker(network)
-        served = broker.highest.pop(MetadataRequest.API_KEY)
         cluster = cluster_on(network, clock)
+        await cluster.refresh()
+        served = broker.highest.pop(MetadataRequest.API_KEY)
+        network.reset("broker")
+        cluster.needs.stale()
         with pytest.raises(UnsupportedByBroker):
             await cluster.refresh()
         assert cluster.needs.next_at_ms() - clock.monotonic_ms() <= 1_000
