@@ -8,7 +8,6 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from odradek.client.consumer.client import KafkaConsumer
-from odradek.client.errors import AbortRequired, CommitFailed
 from odradek.client.producer.client import KafkaProducer
 from odradek.client.records import ConsumerRecord, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -84,20 +83,20 @@ class Worker:
             try:
                 self._one(consumer, producer, records)
                 self.committed += 1
-            except (AbortRequired, CommitFailed, KafkaError) as error:
+            except KafkaError as error:
                 producer = self._recovered(producer, error)
                 rewind(consumer)
         producer.close(PATIENCE_SECONDS)
 
-    def _recovered(self, producer: KafkaProducer, error: Exception) -> KafkaProducer:
+    def _recovered(self, producer: KafkaProducer, error: KafkaError) -> KafkaProducer:
         """The same after an abort; when it was fenced, its successor."""
         try:
-            if not isinstance(error, KafkaError):
+            if not error.fatal:
                 producer.abort_transaction(PATIENCE_SECONDS)
                 return producer
         except KafkaError as fenced:
             error = fenced
-        assert isinstance(error, KafkaError) and error.code == ErrorCode.PRODUCER_FENCED, error
+        assert error.code == ErrorCode.PRODUCER_FENCED, error
         producer.close(0)
         return new_producer(self._cluster, self._name)
 
