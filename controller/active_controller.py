@@ -124,9 +124,12 @@ class ActiveController:
         await self.send(batch)
 
     async def tell_everything(self, brokers: Iterable[int] | None = None) -> None:
-        """Send all metadata there is, to all brokers or to some, which forget whatever else they know."""
+        """Send all metadata there is, to all brokers or to some, which forget whatever else they know.
+
+        While some znode cannot be read it is not said to be all: brokers would take what is missing for deleted.
+        """
         batch = self.batch()
-        batch.update_all_metadata(brokers)
+        batch.update_all_metadata(brokers, complete=not self.store.unreadable)
         await self.send(batch)
 
     def _answer_to(self, broker_id: int, message: Message) -> Callable[[Message], None]:

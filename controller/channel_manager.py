@@ -45,8 +45,8 @@ log = logging.getLogger(__name__)
 
 LEADER_DURING_DELETE = -2
 """Leader in an UpdateMetadata that says: forget the partition."""
-TYPE_FULL = 2
-"""Type of an UpdateMetadata that holds all partitions. Kafka's brokers do not look at it here (KIP-866)."""
+TYPE_INCREMENTAL, TYPE_FULL = 1, 2
+"""Types of an UpdateMetadata: it holds some partitions, or all. Kafka's brokers do not look at it here (KIP-866)."""
 EPOCH_DURING_DELETE = -2
 """Leader epoch of a StopReplica that is obeyed whatever epoch the broker has."""
 NO_EPOCH = -1
@@ -67,7 +67,7 @@ class RequestBatch:
         self._listener = listener
         self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
         self._stop_replica: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
-        self._metadata_type = 0
+        self._metadata_type = TYPE_INCREMENTAL
         self._metadata_brokers: set[int] = set()
         self._metadata_partitions: dict[TopicPartition, None] = {}
         self._metadata_parts: dict[TopicPartition, UpdateMetadataPartitionState] = {}
@@ -91,10 +91,12 @@ class RequestBatch:
         self._metadata_brokers.update(self._state.brokers if brokers is None else brokers)
         self._metadata_partitions.update(dict.fromkeys(partitions))
 
-    def update_all_metadata(self, brokers: Iterable[int] | None = None) -> None:
-        """Tell brokers (None: all) everything: what they know beside it is gone."""
+    def update_all_metadata(self, brokers: Iterable[int] | None = None, *, complete: bool = True) -> None:
+        """Tell brokers (None: all) every partition that is known; when that is `complete`, what else they know is
+        gone."""
         self.update_metadata(self._state.leader_and_isr, brokers)
-        self._metadata_type = TYPE_FULL
+        if complete:
+            self._metadata_type = TYPE_FULL
 
     def build(self) -> Iterator[None]:
         """Make the parts of the requests, which all brokers share; yields now and then for others to have their turn.
@@ -122,7 +124,7 @@ class RequestBatch:
             yield broker_id, self._stop_replica_request(broker, partitions)
         self._leader_and_isr.clear()
         self._stop_replica.clear()
-        self._metadata_type = 0
+        self._metadata_type = TYPE_INCREMENTAL
         self._metadata_brokers.clear()
         self._metadata_partitions.clear()
         self._metadata_parts.clear()

@@ -80,6 +80,8 @@ class ControllerStore:
         self._session_id = store.session_id
         self._revoked = False
         self._news = asyncio.Event()
+        self.unreadable: set[tuple[str, int | None]] = set()
+        """Topics (with None) and partitions whose znodes are there and could not be understood when last read."""
 
     def connection_changed(self) -> None:
         """Look again whether there is a connection: whoever subscribes to the store tells of Connected."""
@@ -118,17 +120,27 @@ class ControllerStore:
 
     async def topics(self) -> set[str]:
         """The names; watches which topics there are."""
-        return set(await self.children(TOPICS_PATH, watch=True))
+        names = set(await self.children(TOPICS_PATH, watch=True))
+        self.unreadable = {one for one in self.unreadable if one[0] in names}
+        return names
 
     async def assignments(self, topics: Iterable[str]) -> dict[str, Topic]:
         """Read those topics that exist and can be read; watches each."""
         wanted = sorted(topics)
         found = await self.get_all([topic_path(topic) for topic in wanted], watch=True)
-        decoded = {
-            topic: None if znode is None else _topic(topic, znode[0])
-            for topic, znode in zip(wanted, found, strict=True)
-        }
-        return {topic: held for topic, held in decoded.items() if held is not None}
+        decoded = {}
+        for topic, znode in zip(wanted, found, strict=True):
+            held = None if znode is None else _topic(topic, znode[0])
+            self._note((topic, None), readable=znode is None or held is not None)
+            if held is not None:
+                decoded[topic] = held
+        return decoded
+
+    def _note(self, what: tuple[str, int | None], *, readable: bool) -> None:
+        if readable:
+            self.unreadable.discard(what)
+        else:
+            self.unreadable.add(what)
 
     async def change_assignment(self, topic: str, change: Callable[[Topic], Topic | None]) -> Topic | None:
         """Compare-and-set a topic's znode: `change` makes what it is to be of what it is, or None to leave it.
@@ -174,7 +186,8 @@ class ControllerStore:
         for some in slices(partitions, CALLS_IN_FLIGHT):
             found = await self.get_all([state_path(*partition) for partition in some])
             for partition, znode in zip(some, found, strict=True):
-                states[partition] = None if znode is None else _leader_and_isr(partition, *znode)
+                state = states[partition] = None if znode is None else _leader_and_isr(partition, *znode)
+                self._note(partition, readable=znode is None or state is not None)
         return states
 
     async def update_leader_and_isr(

@@ -19,8 +19,8 @@ from odradek.zk_schema.znodes.brokers import SECURITY_PROTOCOLS
 
 LEADER_DURING_DELETE = -2
 """The leader of a partition that is being deleted: the partition is to be forgotten."""
-TYPE_FULL = 2
-"""`type` of an UpdateMetadata that holds all partitions of the cluster (KIP-866)."""
+TYPE_UNKNOWN, TYPE_FULL = 0, 2
+"""`type` of an UpdateMetadata that does not say what it is, and of one that holds all partitions (KIP-866)."""
 NO_CONTROLLER = -1
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -134,12 +134,14 @@ class MetadataCache:
         return self._is_complete or topic in self._deleted_topics
 
     def _holds_everything(self, request: UpdateMetadataRequest) -> bool:
-        """Our controllers say so. Kafka's first one to a new registration does, unless it was elected just then.
+        """Our controllers say so, or that it does not. Kafka's say nothing; their first one to a new registration does,
+        unless the controller was elected just then.
 
         Sources: KafkaController.onBrokerStartup (all partitions), onControllerFailover (none).
         """
-        first = request.broker_epoch > self._broker_epoch
-        return request.type == TYPE_FULL or (first and bool(request.topic_states))
+        if request.type != TYPE_UNKNOWN:
+            return request.type == TYPE_FULL
+        return request.broker_epoch > self._broker_epoch and bool(request.topic_states)
 
     def _enter(self, controller_epoch: int, broker_epoch: int) -> None:
         if controller_epoch > self._controller_epoch or broker_epoch > self._broker_epoch:

@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
-from odradek.controller.channel_manager import TYPE_FULL
+from odradek.controller.channel_manager import TYPE_FULL, TYPE_INCREMENTAL
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
+from odradek.zk_schema.store import ANY_VERSION, SetData
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH
+from odradek.zk_schema.znodes.topics import partition_path, partitions_path, state_path, topic_path
 
 Play = Callable[[Callable[[Any], Awaitable[None]]], None]
 
@@ -273,6 +276,41 @@ def test_unreadable_controller_data_leads_to_new_attempts_until_it_is_gone(play:
         await cluster.admin.delete(CONTROLLER_PATH)
         await cluster.settle()
         assert cluster.active.broker_id == 0
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("path", [topic_path("u"), state_path("u", 0)], ids=["topic", "partition"])
+@pytest.mark.parametrize("mended", [True, False], ids=["mended", "removed"])
+def test_a_znode_that_cannot_be_read_is_not_said_to_be_gone(play: Play, path: str, mended: bool) -> None:
+    """Brokers would take the partition for deleted, and drop what groups have committed for it."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2)
+        await cluster.create_topic("t", [0, 1, 2])
+        await cluster.create_topic("u", [0, 1, 2])
+        good, _ = await cluster.admin.get(path)
+        MemoryZooKeeper.commit(cluster.zookeeper, [SetData(path, b"{nonsense", ANY_VERSION)], cluster.admin.session_id)
+        cluster.kill(cluster.holder())
+        await cluster.settle()
+        words = [
+            word for word in cluster.brokers[cluster.holder()].of(UpdateMetadataRequest) if word.controller_epoch == 2
+        ]
+        assert [topic.topic_name for topic in words[0].topic_states] == ["t"]
+        assert {word.type for word in words} == {TYPE_INCREMENTAL}
+        if mended:
+            await cluster.admin.set(path, good)
+        else:
+            for gone in (state_path("u", 0), partition_path("u", 0), partitions_path("u"), topic_path("u")):
+                await cluster.admin.delete(gone)
+        await cluster.settle()
+        await cluster.add_broker(3)  # partitions without a leader are looked at again
+        await cluster.settle()
+        told = await cluster.add_broker(4)
+        await cluster.settle()
+        assert told.received[0].type == TYPE_FULL
+        assert {topic.topic_name for topic in told.received[0].topic_states} == ({"t", "u"} if mended else {"t"})
+        cluster.check_agreement()
 
     play(scenario)
 

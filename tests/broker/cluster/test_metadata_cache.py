@@ -11,6 +11,7 @@ from odradek.broker.cluster.metadata_cache import (
     TYPE_FULL,
     MetadataCache,
 )
+from odradek.controller.channel_manager import TYPE_INCREMENTAL
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
 from odradek.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -93,6 +94,14 @@ def test_all_partitions_at_once_are_evidence_and_replace_what_was_known(kind: in
     assert set(cache.topics) == {"t"} and cache.is_deleted("gone", 0) and cache.is_deleted("never seen here", 3)
     cache.update(told("new", broker_epoch=broker_epoch))
     assert set(cache.topics) == {"t", "new"}, "from then on only what changes is told"
+
+
+def test_what_says_that_it_is_not_all_has_deleted_nothing() -> None:
+    """Our controllers say so: the first words to a new registration, when a topic's znode cannot be read."""
+    cache = MetadataCache()
+    cache.update(told("t", "unreadable", kind=TYPE_FULL))
+    assert not cache.update(told("t", kind=TYPE_INCREMENTAL, broker_epoch=11))
+    assert set(cache.topics) == {"t", "unreadable"} and not cache.is_deleted("u", 0)
 
 
 @pytest.mark.parametrize("epochs", [{"controller_epoch": 2}, {"broker_epoch": 11}], ids=["controller", "registration"])
