@@ -14,9 +14,8 @@ from typing import Generic, TypeVar
 
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller.channel_manager import Channels, RequestBatch
-from odradek.controller.cluster_state import Broker, ClusterState, TopicPartition
+from odradek.controller.cluster_state import NO_LEADER, Broker, ClusterState, LeaderAndIsr, TopicPartition
 from odradek.controller.controller_store import ControllerMoved, ControllerStore
-from odradek.controller.elections import NO_LEADER, LeaderAndIsr, is_unclean
 from odradek.controller.events import Event, LeaderAndIsrAnswered, StopReplicaAnswered
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
@@ -148,7 +147,7 @@ class ActiveController:
 
     def log_change(self, partition: TopicPartition, before: LeaderAndIsr | None, after: LeaderAndIsr, why: str) -> None:
         """Say that ZooKeeper has `after` now; an unclean election is counted, and logged as a warning."""
-        unclean = before is not None and is_unclean(before, after)
+        unclean = before is not None and after.is_unclean_after(before)
         if unclean:
             self.state.unclean_elections += 1
         level = logging.WARNING if unclean else logging.INFO

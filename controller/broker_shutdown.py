@@ -9,7 +9,7 @@ import logging
 from odradek.controller import partition_machine, replica_machine
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.cluster_state import Replica, TopicPartition
-from odradek.controller.elections import Strategy
+from odradek.controller.partition_machine import Strategy
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from odradek.controller.cluster_state import Broker, ClusterState, TopicPartition
-from odradek.controller.elections import FIRST_LEADER_EPOCH
+from odradek.controller.cluster_state import FIRST_LEADER_EPOCH, Broker, ClusterState, TopicPartition
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,

@@ -4,13 +4,15 @@ Only the controller's own event loop reads and changes it; each change follows a
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from odradek.controller.elections import LeaderAndIsr
 from odradek.zk_schema.znodes.brokers import BrokerRegistration
+
+NO_LEADER = -1
+FIRST_LEADER_EPOCH = 0
 
 
 class TopicPartition(NamedTuple):
@@ -37,6 +39,40 @@ class Broker(NamedTuple):
     epoch: int
     """czxid of its registration: another epoch under the same id is another life of the broker."""
     registration: BrokerRegistration
+
+
+class LeaderAndIsr(NamedTuple):
+    """A partition's leader and in-sync replicas: the data and the version of its state znode."""
+
+    leader: int
+    """Broker id, or NO_LEADER."""
+    leader_epoch: int
+    isr: tuple[int, ...]
+    recovering: bool
+    """The leader was elected outside the ISR and has not yet said that it has recovered (KIP-704)."""
+    controller_epoch: int
+    partition_epoch: int
+    """Version of the znode."""
+
+    def led_by(self, leader: int, isr: Sequence[int], *, recovering: bool | None = None) -> "LeaderAndIsr":
+        """A new leader (or NO_LEADER) and ISR: always one leader epoch further."""
+        return self._replace(
+            leader=leader,
+            leader_epoch=self.leader_epoch + 1,
+            isr=tuple(isr),
+            recovering=self.recovering if recovering is None else recovering,
+        )
+
+    def without(self, broker: int) -> "LeaderAndIsr":
+        """Take a replica that went offline out of the ISR, unless it is the last one, which may be needed to come
+        back."""
+        leader = NO_LEADER if self.leader == broker else self.leader
+        isr = self.isr if len(self.isr) == 1 else tuple(member for member in self.isr if member != broker)
+        return self.led_by(leader, isr)
+
+    def is_unclean_after(self, before: "LeaderAndIsr") -> bool:
+        """True when the leader was elected outside the ISR."""
+        return self.leader != NO_LEADER and self.leader not in before.isr
 
 
 class Assignment(NamedTuple):

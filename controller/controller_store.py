@@ -11,8 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from odradek.controller.cluster_state import Assignment, Broker, TopicPartition
-from odradek.controller.elections import LeaderAndIsr
+from odradek.controller.cluster_state import Assignment, Broker, LeaderAndIsr, TopicPartition
 from odradek.zk_schema.store import (
     ANY_VERSION,
     BadVersion,

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from odradek.controller import reassignment
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.cluster_state import ClusterState, TopicPartition
+from odradek.controller.cluster_state import ClusterState, LeaderAndIsr, TopicPartition
 from odradek.controller.controller_store import lost_race
-from odradek.controller.elections import LeaderAndIsr
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_partition import (
     AlterPartitionRequest,

@@ -1,25 +1,24 @@
 """Phases of partitions, and how they get their leaders (Kafka's PartitionStateMachine).
 
 A partition goes online by an election: read its state in ZooKeeper, choose, write what was chosen if nobody wrote
-meanwhile, take it in, tell the brokers. A lost race reads again.
+meanwhile, take it in, tell the brokers. A lost race reads again. The elections themselves are at the end, pure: of what
+ZooKeeper says and of who lives they make the next state, or None when nobody may lead (Kafka's Election.scala).
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import Enum
 
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.channel_manager import RequestBatch
-from odradek.controller.cluster_state import ClusterState, PartitionPhase, TopicPartition
-from odradek.controller.controller_store import lost_race, slices
-from odradek.controller.elections import (
+from odradek.controller.cluster_state import (
+    FIRST_LEADER_EPOCH,
+    ClusterState,
     LeaderAndIsr,
-    Strategy,
-    elect_for_shutdown,
-    elect_offline,
-    elect_preferred,
-    elect_reassigned,
-    first_leader_and_isr,
+    PartitionPhase,
+    TopicPartition,
 )
+from odradek.controller.controller_store import lost_race, slices
 from odradek.zk_schema.store import ConnectionLost, NodeExists
 
 log = logging.getLogger(__name__)
@@ -33,6 +32,15 @@ VALID_PREVIOUS: Mapping[PartitionPhase, frozenset[PartitionPhase]] = {
     PartitionPhase.OFFLINE: frozenset({PartitionPhase.NEW, PartitionPhase.ONLINE, PartitionPhase.OFFLINE}),
     PartitionPhase.NON_EXISTENT: frozenset({PartitionPhase.OFFLINE}),
 }
+
+
+class Strategy(Enum):
+    """Why a leader is elected."""
+
+    OFFLINE_PARTITION = "OfflinePartition"
+    REASSIGN_PARTITION = "ReassignPartition"
+    PREFERRED_REPLICA = "PreferredReplica"
+    CONTROLLED_SHUTDOWN = "ControlledShutdown"
 
 
 def may_become(state: ClusterState, partition: TopicPartition, target: PartitionPhase) -> bool:
@@ -242,3 +250,61 @@ def _recipients(state: ClusterState, strategy: Strategy, partition: TopicPartiti
     or_shutting_down = strategy is Strategy.CONTROLLED_SHUTDOWN
     online = state.online_among(replicas, partition, or_shutting_down=or_shutting_down)
     return [broker for broker in replicas if broker in online]
+
+
+# ---- elections
+
+
+def first_leader_and_isr(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> LeaderAndIsr | None:
+    """Make the state of a new partition: the first live replica leads, all live ones (they are empty) are in sync."""
+    live_replicas = tuple(broker for broker in replicas if broker in live)
+    if not live_replicas:
+        return None
+    return LeaderAndIsr(live_replicas[0], FIRST_LEADER_EPOCH, live_replicas, False, controller_epoch, 0)
+
+
+def elect_offline(
+    current: LeaderAndIsr, replicas: Sequence[int], live: Collection[int], *, unclean_allowed: bool
+) -> LeaderAndIsr | None:
+    """Elect the first live replica in assignment order that is in the ISR.
+
+    If there is none and an unclean election is allowed, the first live replica: the ISR becomes that leader alone,
+    marked as recovering, for it may lack acknowledged records.
+    """
+    leader = _first(replicas, live, current.isr)
+    if leader is not None:
+        return current.led_by(leader, [broker for broker in current.isr if broker in live])
+    if not unclean_allowed:
+        return None
+    leader = _first(replicas, live, replicas)
+    return None if leader is None else current.led_by(leader, [leader], recovering=True)
+
+
+def elect_reassigned(
+    current: LeaderAndIsr, target_replicas: Sequence[int], live: Collection[int]
+) -> LeaderAndIsr | None:
+    """Elect the first of the target replicas that is live and in the ISR."""
+    leader = _first(target_replicas, live, current.isr)
+    return None if leader is None else current.led_by(leader, current.isr)
+
+
+def elect_preferred(current: LeaderAndIsr, replicas: Sequence[int], live: Collection[int]) -> LeaderAndIsr | None:
+    """Elect the first assigned replica if it is live and in the ISR."""
+    leader = _first(replicas[:1], live, current.isr)
+    return None if leader is None else current.led_by(leader, current.isr)
+
+
+def elect_for_shutdown(
+    current: LeaderAndIsr,
+    replicas: Sequence[int],
+    live_or_shutting_down: Collection[int],
+    shutting_down: Collection[int],
+) -> LeaderAndIsr | None:
+    """Elect the first live replica in the ISR on a broker that stays; brokers that shut down leave the ISR."""
+    staying = [broker for broker in current.isr if broker not in shutting_down]
+    leader = _first(replicas, live_or_shutting_down, staying)
+    return None if leader is None else current.led_by(leader, staying)
+
+
+def _first(candidates: Sequence[int], live: Collection[int], eligible: Collection[int]) -> int | None:
+    return next((broker for broker in candidates if broker in live and broker in eligible), None)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from odradek.controller import partition_machine
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.cluster_state import TopicPartition
-from odradek.controller.elections import Strategy, elect_preferred
 from odradek.controller.events import LeadersToBalance, PreferredElectionAsked
+from odradek.controller.partition_machine import Strategy, elect_preferred
 from odradek.protocol.errors import ErrorCode
 from odradek.zk_schema.store import Delete
 from odradek.zk_schema.znodes.admin import PREFERRED_REPLICA_ELECTION_PATH, decode_preferred_replica_election

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.channel_manager import RequestBatch
-from odradek.controller.cluster_state import ClusterState, Replica, ReplicaPhase, TopicPartition
+from odradek.controller.cluster_state import ClusterState, LeaderAndIsr, Replica, ReplicaPhase, TopicPartition
 from odradek.controller.controller_store import lost_race, slices
-from odradek.controller.elections import LeaderAndIsr, without_replica
 
 SLICE = 200
 """Replicas that are worked on before others have their turn: some milliseconds."""
@@ -130,7 +129,7 @@ async def _shrink(
                 later = f"its state was written by a later controller, epoch {current.controller_epoch}"
                 active.log_failure(partition, why, later)
             elif broker in current.isr:
-                written = without_replica(current, broker)
+                written = current.without(broker)
                 chosen[partition] = written._replace(controller_epoch=state.controller_epoch)
             else:
                 unchanged = current._replace(controller_epoch=state.controller_epoch)

@@ -11,8 +11,8 @@ from odradek.controller import partition_machine, replica_machine
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.cluster_state import PartitionPhase, Replica, ReplicaPhase, TopicPartition
 from odradek.controller.controller_store import Topic
-from odradek.controller.elections import Strategy
 from odradek.controller.events import DeletionsChanged
+from odradek.controller.partition_machine import Strategy
 from odradek.controller.topic_admin import new_topic_id
 
 log = logging.getLogger(__name__)

@@ -4,16 +4,13 @@ from itertools import permutations, product
 
 import pytest
 
-from odradek.controller.elections import (
-    NO_LEADER,
-    LeaderAndIsr,
+from odradek.controller.cluster_state import NO_LEADER, LeaderAndIsr
+from odradek.controller.partition_machine import (
     elect_for_shutdown,
     elect_offline,
     elect_preferred,
     elect_reassigned,
     first_leader_and_isr,
-    is_unclean,
-    without_replica,
 )
 
 
@@ -44,7 +41,7 @@ def test_offline_partition(
         return
     assert after is not None
     assert (after.leader, after.isr, after.leader_epoch) == (leader, new_isr, 6)
-    assert after.recovering == (leader not in isr) == is_unclean(before, after)
+    assert after.recovering == (leader not in isr) == after.is_unclean_after(before)
     assert after.partition_epoch == before.partition_epoch, "what the write expects"
 
 
@@ -101,9 +98,9 @@ def test_first_leader_of_a_partition() -> None:
 
 
 def test_leaving_the_isr() -> None:
-    assert without_replica(now(1, [1, 2, 3]), 2)[:3] == (1, 6, (1, 3))
-    assert without_replica(now(1, [1, 2, 3]), 1)[:3] == (NO_LEADER, 6, (2, 3))
-    assert without_replica(now(1, [1]), 1)[:3] == (NO_LEADER, 6, (1,)), "the last one stays: it alone may come back"
+    assert now(1, [1, 2, 3]).without(2)[:3] == (1, 6, (1, 3))
+    assert now(1, [1, 2, 3]).without(1)[:3] == (NO_LEADER, 6, (2, 3))
+    assert now(1, [1]).without(1)[:3] == (NO_LEADER, 6, (1,)), "the last one stays: it alone may come back"
 
 
 def test_every_election_names_a_live_replica_that_is_in_the_new_isr() -> None:

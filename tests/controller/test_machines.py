@@ -12,12 +12,13 @@ from odradek.controller.cluster_state import (
     Assignment,
     Broker,
     ClusterState,
+    LeaderAndIsr,
     PartitionPhase,
     Replica,
     ReplicaPhase,
     TopicPartition,
 )
-from odradek.controller.elections import LeaderAndIsr, Strategy
+from odradek.controller.partition_machine import Strategy
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
