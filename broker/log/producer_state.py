@@ -127,7 +127,7 @@ class ProducerState:
         self._unreplicated: dict[int, int] = {}
         """First offset of each transaction that has ended → its marker, as they ended; to the high watermark."""
         self._verifying: dict[int, VerificationGuard] = {}
-        """The guard of each producer whose coordinator is being asked, oldest first."""
+        """The guard of each producer whose coordinator was asked and who has written nothing since, oldest first."""
 
     def check_batch(self, fields: tuple[int, ...], batch: memoryview, *, client: bool) -> RememberedBatch | None:
         """Return the batch that this one repeats, None when it is to be appended. `fields` are those of its header.
@@ -184,7 +184,8 @@ class ProducerState:
     def begin_verification(self, producer_id: int, now_ms: int) -> VerificationGuard | None:
         """Return the guard to give to `is_verified` when the coordinator has said that the transaction has begun.
 
-        None when it is open here already: then nobody has to be asked (KIP-890).
+        Requests of a producer that ask at the same time share it. None when the transaction is open here already: then
+        nobody has to be asked (KIP-890).
         """
         if self._is_open(producer_id):
             return None
@@ -198,10 +199,6 @@ class ProducerState:
     def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Return whether no end of a transaction was written since: the answer might be about the one before."""
         return self._is_open(producer_id) or self._verifying.get(producer_id) is guard
-
-    def end_verification(self, producer_id: int) -> None:
-        """Forget the producer's guard: there is no such transaction, or nobody knows."""
-        self._verifying.pop(producer_id, None)
 
     def _is_open(self, producer_id: int) -> bool:
         producer = self.producers.get(producer_id)

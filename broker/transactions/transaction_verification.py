@@ -116,8 +116,8 @@ class TransactionVerification:
             refused |= await self._ask(transactional_id, producer, partitions)
         for one in asked:
             if refused[one.partition] is not ErrorCode.NONE:
-                one.log.producers.end_verification(one.producer.id)
-            elif one.log.is_verified(one.producer.id, one.guard):
+                continue
+            if one.log.is_verified(one.producer.id, one.guard):
                 del refused[one.partition]
             else:
                 refused[one.partition] = ErrorCode.INVALID_TXN_STATE

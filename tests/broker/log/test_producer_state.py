@@ -147,13 +147,6 @@ def test_a_transaction_is_verified_until_a_marker_says_that_one_has_ended() -> N
     assert not state.is_verified(7, again)
 
 
-def test_a_verification_that_failed_is_forgotten() -> None:
-    state = ProducerState()
-    given = state.begin_verification(7, 0)
-    state.end_verification(7)
-    assert given is not None and not state.is_verified(7, given)
-
-
 def test_verifications_that_led_to_nothing_are_forgotten() -> None:
     state = ProducerState()
     guard = state.begin_verification(7, 1_000)

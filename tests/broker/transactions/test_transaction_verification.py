@@ -1,0 +1,69 @@
+"""Asking the coordinator whether a partition is part of a transaction: two requests of a producer at once."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from odradek.broker.log.producer_state import VerificationGuard
+from odradek.broker.transactions.transaction_state import ProducerIdentity
+from odradek.broker.transactions.transaction_verification import TransactionVerification, Unverified
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from odradek.testing.log_storage import make_storage, open_test_log
+
+PARTITION = ("topic", 0)
+PRODUCER = ProducerIdentity(7, 0)
+
+
+class Coordinator:
+    """Another broker; it answers when the test says what."""
+
+    def __init__(self) -> None:
+        self.answers: list[asyncio.Future[ErrorCode]] = []
+
+    async def to_broker(self, broker_id: int, request: AddPartitionsToTxnRequest, *_: object) -> Any:
+        answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.answers.append(answer)
+        result = AddPartitionsToTxnPartitionResult(partition_index=0, partition_error_code=await answer)
+        topic = AddPartitionsToTxnTopicResult(name="topic", results_by_partition=[result])
+        return AddPartitionsToTxnResponse(results_by_transaction=[AddPartitionsToTxnResult(topic_results=[topic])])
+
+
+@pytest.mark.parametrize("failure", [OSError("no answer in time"), ErrorCode.CONCURRENT_TRANSACTIONS])
+def test_a_question_that_failed_spoils_no_other_answer(failure: OSError | ErrorCode) -> None:
+    """A producer that has waited too long asks again on another connection, while its first request still waits."""
+
+    async def scenario() -> None:
+        coordinator, log = Coordinator(), open_test_log(make_storage(), clean=True)
+        verification = TransactionVerification(
+            1,
+            cast(Any, SimpleNamespace(partition=lambda topic, index: SimpleNamespace(leader=3))),
+            cast(Any, lambda client_id: coordinator),
+            cast(Any, SimpleNamespace(partition_for=lambda transactional_id: 0)),
+            1000,
+        )
+
+        def ask() -> asyncio.Task[Any]:
+            guard = log.begin_verification(PRODUCER.id)
+            assert isinstance(guard, VerificationGuard)
+            return asyncio.ensure_future(verification.verify("tx", [Unverified(PARTITION, PRODUCER, log, guard)]))
+
+        first, second = ask(), ask()
+        await asyncio.sleep(0)
+        if isinstance(failure, OSError):
+            coordinator.answers[0].set_exception(failure)
+        else:
+            coordinator.answers[0].set_result(failure)
+        assert list(await first) == [PARTITION], "refused, to be asked again"
+        coordinator.answers[1].set_result(ErrorCode.NONE)
+        assert await second == {}
+
+    asyncio.run(scenario())
