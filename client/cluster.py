@@ -25,6 +25,7 @@ from odradek.world.network import Network
 logger = logging.getLogger(__name__)
 
 Response = TypeVar("Response", bound=Message)
+Shared = TypeVar("Shared")
 
 GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
 QUESTIONS_CONNECTION = "questions"
@@ -113,7 +114,17 @@ class Cluster:
             link.attempt = asyncio.ensure_future(self._open(link, node))
             # Whoever asked may have given up by then; why it failed stands in the link.
             link.attempt.add_done_callback(lambda attempt: attempt.cancelled() or attempt.exception())
-        return await asyncio.shield(link.attempt)
+        return await self._shared(link.attempt)
+
+    async def _shared(self, work: "asyncio.Task[Shared]") -> Shared:
+        """Wait for what others may wait for too. Raises ClientClosed when `close` ended it: no caller was cancelled."""
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if self._closed and work.cancelled() and caller is not None and not caller.cancelling():
+                raise ClientClosed("the client is closed") from None
+            raise
 
     def ready_in_ms(self, node_id: int, purpose: str = "") -> float:
         """Return how long until a node that could not be reached may be tried again; 0 when it may."""
@@ -276,7 +287,7 @@ class Cluster:
 
     async def refresh(self) -> None:
         """Ask for the metadata of all wanted topics; several callers share one request. Raises NoBrokerReachable."""
-        await asyncio.shield(self._begin_refresh())
+        await self._shared(self._begin_refresh())
 
     def refresh_when_due(self) -> float:
         """Begin to ask when it is time for it; a monotonic time to call this again, if not after `refreshed`."""

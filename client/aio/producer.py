@@ -116,7 +116,7 @@ class Producer:
     async def close(self, timeout: float | None = None) -> None:
         """Deliver what is queued, for at most `timeout` seconds (None: however long), then end. Harmless twice.
 
-        A transaction that is open then is aborted.
+        A transaction that is open then is aborted. When this is cancelled, the producer ends at once.
         """
         engine = self._engine
         if engine is None or self._closing:
@@ -129,10 +129,10 @@ class Producer:
             if engine.ended is None:
                 engine.ended = closed
         try:
-            await self._within(engine.flush(), timeout)
-        except ClientTimeout:
-            logger.warning("producer %s: closed before everything was delivered", self.config.client_id)
-        try:
+            try:
+                await self._within(engine.flush(), timeout)
+            except ClientTimeout:
+                logger.warning("producer %s: closed before everything was delivered", self.config.client_id)
             if engine.transactions is not None:
                 left_ms = self.config.max_block_ms if end_ms is None else end_ms - clock.monotonic_ms()
                 await engine.transactions.close(max(0.0, left_ms))
@@ -396,8 +396,12 @@ class Producer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """Begin a transaction; commit it at the end of the block, or abort it when the block raises."""
-        await self.begin_transaction()
+        """Begin a transaction; commit it at the end of the block, or abort it when the block raises.
+
+        When the block before ended by ClientTimeout, this first waits for its commit or abort: after a timeout of the
+        commit the records may be there, so read where the group stands (`seek_to_committed`) before sending again.
+        """
+        await self.begin_block()
         try:
             yield self
         except BaseException:
@@ -409,6 +413,10 @@ class Producer:
             if error.requires_abort:
                 await self.abort_transaction()
             raise
+
+    async def begin_block(self) -> None:
+        """Begin as `transaction` does."""
+        await self._transactions("begin_transaction").begin_after_the_last(self.config.max_block_ms)
 
     def _transactions(self, method: str) -> TransactionDriver:
         engine = self.engine

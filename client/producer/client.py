@@ -135,8 +135,11 @@ class KafkaProducer(Blocking[Producer]):
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """Begin a transaction; commit it at the end of the block, or abort it when the block raises."""
-        self.begin_transaction()
+        """Begin a transaction; commit it at the end of the block, or abort it when the block raises.
+
+        When the block before ended by ClientTimeout, this first waits for its commit or abort, as `aio.Producer` does.
+        """
+        self._run(self._core.begin_block())
         try:
             yield self
         except BaseException:

@@ -35,6 +35,11 @@ class PendingCall:
         self._pending = None
         task.result()
 
+    @property
+    def call(self) -> Call | None:
+        """Return the call whose end nobody has heard yet."""
+        return None if self._pending is None else self._pending[0]
+
     def check(self, call: Call) -> None:
         """Raises ClientError when another call is to be waited for first. One that has failed does not matter."""
         self._same(call)

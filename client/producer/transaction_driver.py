@@ -71,6 +71,22 @@ class TransactionDriver:
         self._pending.check(Call.BEGIN)
         self._start(Call.BEGIN)
 
+    async def begin_after_the_last(self, timeout_ms: float) -> None:
+        """Begin, once a commit or an abort that nobody has waited for has come to its end; a failed commit is aborted.
+
+        Raises as `commit`, `abort` and `begin`.
+        """
+        if self._pending.call is Call.COMMIT:
+            try:
+                await self.commit(timeout_ms)
+            except ClientError as error:
+                if not error.requires_abort:
+                    raise
+                await self.abort(timeout_ms)
+        elif self._pending.call is Call.ABORT:
+            await self.abort(timeout_ms)
+        self.begin()
+
     def _start(self, call: Call) -> None:
         with self._batches.lock:
             self._transaction.start(call)

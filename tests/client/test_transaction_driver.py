@@ -221,6 +221,22 @@ def test_a_commit_that_takes_too_long_goes_on_and_is_called_again(scripted_broke
     assert run(scripted_broker, work).model.committed[0] == [b"x", b"y"]
 
 
+def test_a_new_block_aborts_the_last_one_whose_commit_failed_unheard(scripted_broker: Any) -> None:
+    async def work(bench: Bench) -> None:
+        bench.silent.add(ProduceRequest)
+        bench.driver.begin()
+        bench.send(b"x")
+        with pytest.raises(ClientTimeout):
+            await bench.driver.commit(SECOND)
+        await bench.until_told(1)
+        bench.silent.clear()
+        await bench.driver.begin_after_the_last(60 * SECOND)
+        bench.send(b"y")
+        await bench.driver.commit(SECOND)
+
+    assert run(scripted_broker, work).model.committed[0] == [b"y"]
+
+
 def test_a_commit_waits_for_offsets_that_nobody_waits_for(scripted_broker: Any) -> None:
     async def work(bench: Bench) -> None:
         bench.refused[TxnOffsetCommitRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 6

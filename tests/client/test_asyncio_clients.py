@@ -1,0 +1,123 @@
+"""The asyncio clients when they are closed, or give up waiting, amid something: scripted brokers, virtual time."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from odradek.client.aio.consumer import Consumer
+from odradek.client.aio.producer import Producer
+from odradek.client.errors import ClientClosed, ClientTimeout
+from odradek.client.records import TopicPartition
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.end_txn import EndTxnRequest
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.testing import transaction_bench
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.testing.virtual_network import VirtualNetwork
+
+PATIENCE_S = 5
+
+
+def run(scripted_broker: Any, work: Callable[[Any, dict[str, Any]], Coroutine[Any, Any, None]]) -> None:
+    """`work` gets a broker, and what a client needs to reach it."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        broker.handlers[InitProducerIdRequest] = lambda _: InitProducerIdResponse(producer_id=7)
+        settings = {"bootstrap_servers": "broker:9092", "network": network.host("client"), "clock": clock}
+        await work(broker, settings)
+
+    run_virtual(main)
+
+
+def test_a_close_that_is_cancelled_closes_nevertheless(scripted_broker: Any) -> None:
+    """`wait_for(producer.close(), …)`: nothing was ended, and another close() did nothing."""
+
+    async def work(broker: Any, settings: dict[str, Any]) -> None:
+        broker.handlers[ProduceRequest] = lambda _: None
+        producer = await Producer(**settings).start()
+        report = await producer.send("t", b"never acknowledged")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(producer.close(), 1)
+        with pytest.raises(ClientClosed):
+            await asyncio.wait_for(report, PATIENCE_S)
+        assert not producer.bootstrap_connected()
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(scripted_broker, work)
+
+
+@pytest.mark.parametrize("silent", [ApiVersionsRequest, MetadataRequest])
+def test_who_waits_for_a_producer_that_is_closed_hears_that_it_is_closed(scripted_broker: Any, silent: type) -> None:
+    """It was a CancelledError, as if somebody had cancelled the task."""
+
+    async def work(broker: Any, settings: dict[str, Any]) -> None:
+        broker.handlers[silent] = lambda _: None
+        producer = await Producer(**settings).start()
+        waiting = [asyncio.ensure_future(one) for one in (producer.send("t", b""), producer.partitions_for("t"))]
+        await asyncio.sleep(1)
+        await producer.close(0)
+        for one in waiting:
+            with pytest.raises(ClientClosed):
+                await asyncio.wait_for(asyncio.shield(one), PATIENCE_S)
+
+    run(scripted_broker, work)
+
+
+def test_who_waits_for_a_consumer_that_is_closed_hears_that_it_is_closed(scripted_broker: Any) -> None:
+    async def work(broker: Any, settings: dict[str, Any]) -> None:
+        broker.handlers[ApiVersionsRequest] = lambda _: None
+        consumer = await Consumer(group_id="g", **settings).start()
+        waiting = asyncio.ensure_future(consumer.committed(TopicPartition("t", 0)))
+        await asyncio.sleep(1)
+        await consumer.close()
+        with pytest.raises(ClientClosed):
+            await asyncio.wait_for(asyncio.shield(waiting), PATIENCE_S)
+
+    run(scripted_broker, work)
+
+
+def test_a_cancelled_send_is_cancelled(scripted_broker: Any) -> None:
+    async def work(broker: Any, settings: dict[str, Any]) -> None:
+        broker.handlers[MetadataRequest] = lambda _: None
+        producer = await Producer(**settings).start()
+        sending = asyncio.ensure_future(producer.send("t", b""))
+        await asyncio.sleep(1)
+        sending.cancel()
+        await producer.close(0)
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+
+    run(scripted_broker, work)
+
+
+@pytest.mark.parametrize("aborted", [False, True])
+def test_a_new_block_waits_for_the_end_of_the_last_one(scripted_broker: Any, aborted: bool) -> None:
+    """After one timeout a loop over blocks stood still for ever: each block was refused because of the one before."""
+
+    async def work(bench: transaction_bench.Bench) -> None:
+        network = bench.network.host("another client")
+        settings = {"transactional_id": "id", "max_block_ms": 2_000, "request_timeout_ms": 1_000}
+        async with Producer(settings, bootstrap_servers="broker:9092", network=network, clock=bench.clock) as producer:
+            await producer.init_transactions()
+            bench.silent.add(EndTxnRequest)
+            with pytest.raises(ClientTimeout, match="not done within"):
+                async with producer.transaction():
+                    await (await producer.send("t", b"x", partition=0))
+                    if aborted:
+                        raise ZeroDivisionError
+            with pytest.raises(ClientTimeout, match="not done within"):
+                async with producer.transaction():
+                    pytest.fail("the last one has not ended")
+            bench.silent.clear()
+            async with producer.transaction():
+                await producer.send("t", b"y", partition=0)
+
+    bench = transaction_bench.run(scripted_broker, work)
+    assert bench.model.committed[0] == ([b"y"] if aborted else [b"x", b"y"])
