@@ -263,7 +263,7 @@ class BrokerServer:
         return replica_log.log_start_offset if partition is None else partition.high_watermark
 
     def _directory_failed(self, path: str, cause: OSError, partitions: list[Key]) -> None:
-        """L18: its partitions are offline here; the broker lives on while another directory works."""
+        """Its partitions are offline here; the broker lives on while another directory works."""
         if self._assembly is not None:
             self._assembly.services.control.directory_failed(partitions)
         if self._directory_events is not None:

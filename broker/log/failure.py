@@ -1,4 +1,8 @@
-"""Trouble with the disk."""
+"""Trouble with the disk.
+
+When it fails, `LogDirectories.fail` (directories/live_logs.py) gives up the directory and its logs, then
+`_directory_failed` (broker/server.py) the partitions in it; the controller hears of it by cluster/directory_events.py.
+"""
 
 import errno
 

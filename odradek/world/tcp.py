@@ -1,7 +1,7 @@
 """The real network: raw non-blocking sockets watched by one asyncio loop (uvloop in a broker).
 
 Sockets and not asyncio's transports, because uvloop has no sendfile and because reading into one reused buffer, and
-sending once for all the answers of a wake-up, is what makes the hot path (DESIGN 5).
+sending once for all the answers of a wake-up, is what makes the hot path.
 """
 
 import asyncio

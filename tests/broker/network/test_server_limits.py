@@ -1,4 +1,4 @@
-"""Who is let in, who has been idle for too long, and readers that do not read (FEATURES N2)."""
+"""Who is let in, who has been idle for too long, and readers that do not read."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Delayed operations: at once, by touch, at the deadline; exactly once (FEATURES N3)."""
+"""Delayed operations: at once, by touch, at the deadline; exactly once."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The hierarchical timing wheel against a plain sorted list, and at its limits (FEATURES N4)."""
+"""The hierarchical timing wheel against a plain sorted list, and at its limits."""
 
 import gc
 import math

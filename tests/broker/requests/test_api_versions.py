@@ -1,4 +1,4 @@
-"""ApiVersions, and the way of a request from its bytes to its handler (PROTOCOL 3.1, 3.2)."""
+"""ApiVersions, and the way of a request from its bytes to its handler."""
 
 import struct
 from types import ModuleType, SimpleNamespace
