@@ -5,8 +5,9 @@ and has let it go. Its log would take room for ever, and keep the next topic of 
 brokers in ZooKeeper mode leave it where it is; those in KRaft mode delete it (ReplicaManager.handleStrayReplicas).
 
 Only what ZooKeeper says is evidence, read after our own registration, so that nothing older than that is read: a
-partition whose replicas are others is deleted, as StopReplica would have; the log of a topic whose name has another
-topic id now is set aside as `-stray`, for people to look at. What ZooKeeper does not name stays as it is.
+partition whose replicas are others is deleted, as StopReplica would have, unless its ISR counts on this broker
+(somebody edited the assignment, or a controller died while it cancelled a move); the log of a topic whose name has
+another topic id now is set aside as `-stray`, for people to look at. What ZooKeeper does not name stays as it is.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from odradek.protocol.errors import KafkaError
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.zk_schema.store import NoNode, Store, StoreError
 from odradek.zk_schema.znodes.json_data import BadZnode
-from odradek.zk_schema.znodes.topics import TopicAssignment, topic_path
+from odradek.zk_schema.znodes.topics import PartitionState, TopicAssignment, state_path, topic_path
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,11 @@ async def remove_stray_replicas(store: Store, broker_id: int, logs: LogManager) 
             continue
         topic_id = logs.topic_id(replica_log.topic, replica_log.partition)
         stray = stray_reason(replica_log, topic_id, assignment, broker_id)
-        if stray is not None:
+        if stray is Stray.REASSIGNED and await _is_counted_on(store, broker_id, replica_log):
+            log.warning(
+                "%s: it is not assigned to this broker, but may be in the ISR; it is left as it is", replica_log
+            )
+        elif stray is not None:
             _let_go(logs, replica_log, stray)
 
 
@@ -66,6 +71,19 @@ async def _assignment(store: Store, topic: str) -> TopicAssignment | None:
         return TopicAssignment.decode(topic, data)
     except (NoNode, BadZnode):
         return None
+
+
+async def _is_counted_on(store: Store, broker_id: int, replica_log: Log) -> bool:
+    """Tell whether the partition's ISR holds this broker, or may do so, because it cannot be read."""
+    topic, partition = replica_log.topic, replica_log.partition
+    try:
+        data, _ = await store.get(state_path(topic, partition))
+        return broker_id in PartitionState.decode(topic, partition, data).isr
+    except NoNode:
+        return False
+    except (BadZnode, StoreError) as error:
+        log.warning("the ISR of %s-%d cannot be read: %s", topic, partition, error)
+        return True
 
 
 def stray_reason(replica_log: Log, topic_id: bytes, assignment: TopicAssignment, broker_id: int) -> Stray | None:

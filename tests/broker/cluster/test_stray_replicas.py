@@ -19,10 +19,11 @@ from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_storage import make_storage, open_test_log
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.store import Store
-from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, topic_path
+from odradek.zk_schema.znodes.topics import PartitionReplicas, PartitionState, TopicAssignment, state_path, topic_path
 
 ID, OTHER_ID = b"a" * 16, b"b" * 16
 MOVED, KEPT = "moved", "kept"
+NO_LEADER = -1
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,29 @@ def test_a_replica_that_was_reassigned_while_its_broker_was_dead_is_deleted() ->
             return not any(name.startswith(MOVED) for name in back.files.list_directory(directory))
 
         await client.until(removed)
+
+    run(change, check)
+
+
+@pytest.mark.parametrize(
+    "state", [PartitionState(NO_LEADER, 5, (1,), 1).encode(), PartitionState(1, 5, (1, 0), 1).encode(), b"{nonsense"]
+)
+def test_a_replica_that_the_isr_counts_on_is_kept_whatever_is_assigned(state: bytes) -> None:
+    """A reassignment was cancelled, and the controller died before it had taken the replica out of the ISR: perhaps
+    nobody else has what was acknowledged."""
+
+    async def change(client: Client, store: Store) -> None:
+        async def seen_dead() -> bool:
+            data, _ = await store.get(state_path(MOVED, 0))
+            return PartitionState.decode(MOVED, 0, data).isr == (0,)
+
+        await client.until(seen_dead)
+        known = await assignment(store, MOVED)
+        await store.set(topic_path(MOVED), TopicAssignment({0: PartitionReplicas((0,))}, known.topic_id).encode())
+        await store.set(state_path(MOVED, 0), state)
+
+    async def check(client: Client, back: Any) -> None:
+        assert back.server.services.logs.get(MOVED, 0) is not None
 
     run(change, check)
 
