@@ -34,7 +34,7 @@ class Outcome:
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self._awake = threading.Event()
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: list[Callable[[], object]] = []
         self.decided = False
         """Delivered or failed; those who wait hear of it after the callbacks have."""
         self.topic_partition = topic_partition
@@ -60,16 +60,30 @@ class Outcome:
     def wake(self) -> None:
         """Let those who wait look: it is decided and its callbacks were called, or the batch was split."""
         self._awake.set()
-        for waiter in self._waiters:
+        for call in self._waiters:
+            call()
+
+    async def until_awake(self) -> None:
+        """Wait for `wake`, on any thread's loop."""
+        if self._awake.is_set():
+            return
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+
+        def end() -> None:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def until_awake(self) -> None:
-        """Wait for `wake`. On the producer's loop."""
-        if not self._awake.is_set():
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
+        def woken() -> None:
+            if asyncio._get_running_loop() is loop:
+                end()
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(end)
+
+        self._waiters.append(woken)
+        if self._awake.is_set():  # meanwhile, on the producer's thread, which may have looked already
+            end()
+        await waiter
 
     def forked(self, error: Exception) -> None:
         """Fail here, in the copy of a process; its parent goes on with the delivery."""
@@ -174,22 +188,11 @@ class RecordFuture:
         return self._awaited().__await__()
 
     async def _awaited(self) -> RecordMetadata:
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
-
-        def told(metadata: RecordMetadata | None, error: Exception | None) -> None:
-            if asyncio._get_running_loop() is loop:
-                end()
-            elif not loop.is_closed():
-                loop.call_soon_threadsafe(end)
-
-        def end() -> None:
-            if not waiter.done():
-                waiter.set_result(None)
-
-        self._add(told)
-        await waiter
-        return _answer(*self._place())
+        while True:
+            batch, index = self._place()
+            await batch.outcome.until_awake()
+            if batch.halves is None:
+                return _answer(batch, index)
 
     def add_callback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
         """Call `callback(*args, metadata, **kwargs)` once the record is delivered; at once when it is already."""

@@ -12,7 +12,7 @@ from odradek.testing.patience import wait_until
 
 pytestmark = pytest.mark.cluster
 
-SETTINGS = {"segment.bytes": "15000", "index.interval.bytes": "500"}
+SETTINGS = {"segment.bytes": "4000", "index.interval.bytes": "500"}
 
 
 def test_nothing_is_lost_or_repeated_when_makes_take_turns_under_load(new_stage: Callable[..., Stage]) -> None:

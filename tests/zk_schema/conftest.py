@@ -73,7 +73,7 @@ class MemoryWorld:
 class RealWorld:
     """Each test has a chroot of its own on one server."""
 
-    SESSION_TIMEOUT_MS = 1000
+    SESSION_TIMEOUT_MS = 2000
 
     def __init__(self, server: EmbeddedZooKeeper, chroot: str) -> None:
         self._server = server

@@ -121,7 +121,8 @@ class MixedCluster:
         partitions = [TopicPartition(topic, 0) for topic in self.topics]
 
         def elected() -> bool:
-            election = self.new_admin().elect_leaders(ElectionType.PREFERRED, partitions)
+            admin = self.new_admin()  # kept until it has answered: its end would be that of the request
+            election = admin.elect_leaders(ElectionType.PREFERRED, partitions)
             try:
                 outcomes: dict[TopicPartition, KafkaError | None] = election.result(PATIENCE_SECONDS)
             except KafkaException as error:

@@ -130,6 +130,7 @@ def new_topic(cluster: UpCluster, request: pytest.FixtureRequest) -> Callable[..
     def make(suffix: str = "", partitions: int = 1) -> str:
         plain = request.node.name.removeprefix("test_").translate(str.maketrans("[]", "__"))
         admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+        wait_until(lambda: len(admin.describe_cluster().nodes) == 3, "all brokers, also one that was killed before")
         admin.create_topics([NewTopic(plain + suffix, partitions, 3)])
         admin.close()
         return plain + suffix
