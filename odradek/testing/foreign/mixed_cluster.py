@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -61,7 +62,10 @@ class MixedCluster:
         self.lives.pop(broker).kill()
 
     def pause(self, broker: int) -> None:
-        os.kill(self.lives[broker].pid, signal.SIGSTOP)
+        """Return when none of its threads runs any more."""
+        pid = self.lives[broker].pid
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: all(state == "T" for state in thread_states(pid)), f"broker {broker} stands still")
 
     def resume(self, broker: int) -> None:
         os.kill(self.lives[broker].pid, signal.SIGCONT)
@@ -153,3 +157,9 @@ class MixedCluster:
         """[leader epoch, start offset] of one replica."""
         _, _, *lines = (self.stages[broker].directory(topic) / "leader-epoch-checkpoint").read_text().splitlines()
         return [[int(word) for word in line.split()] for line in lines]
+
+
+def thread_states(pid: int) -> list[str]:
+    """The kernel's letter for each thread of a process: T is stopped (proc(5))."""
+    stats = [task.joinpath("stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    return [stat.rpartition(")")[2].split()[0] for stat in stats]
