@@ -124,6 +124,9 @@ def test_broker_settings(admin: AdminClient) -> None:
     entry = ConfigEntry("broker.id", "7", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
     assert _refusal(lambda: admin.incremental_alter_configs([resource])[resource].result(30)) == "INVALID_REQUEST"
+    entry = ConfigEntry("log.cleaner.threads", None, incremental_operation=AlterConfigOpType.DELETE)
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])  # others share the cluster
+    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def test_groups_and_their_offsets(admin: AdminClient, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
