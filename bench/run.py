@@ -1,10 +1,13 @@
 """`make bench`: the broker beside a bare loop, in one run, as ratios of medians.
 
-    python bench/run.py [--rounds 3] [--quick] [--only ROW] [--no-cluster]
+    python bench/run.py [--rounds 3] [--quick] [--only ROW] [--no-cluster] [--beside TREE]
 
 A machine's speed drifts, so both brokers run at the same time and each row asks the one and the other in turn; the
 ratio of the medians is what counts. Rows: produce and fetch in big and in small batches (librdkafka), one-record
 produce requests, and the synchronous round trip. Then three brokers, replication 3, acks=all: figures alone.
+
+With `--beside TREE` the other broker is that of another checkout, say of the commit before, in place of the bare loop,
+and each row has one goal: no worse than 0.97 of it.
 """
 
 import argparse
@@ -25,6 +28,8 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 PARTITIONS = 6
 TOPIC = "t"
+NO_WORSE = 0.97
+"""The least ratio to another checkout's broker."""
 
 
 class Row(NamedTuple):
@@ -89,12 +94,15 @@ def bare_loop(directory: Path) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def cluster(directory: Path, brokers: int, replication: int) -> Iterator[int]:
-    """`odradek up` with topic t; the port of its first broker."""
+def cluster(directory: Path, brokers: int, replication: int, tree: Path = HERE.parent) -> Iterator[int]:
+    """`odradek up` of the checkout `tree` with topic t; the port of its first broker."""
     port = free_port()
     command = [sys.executable, "-m", "odradek", "up", "--brokers", str(brokers), "--port", str(port)]
     command += ["--zookeeper-port", str(free_port()), "--data", str(directory)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    environment = os.environ | {"PYTHONPATH": str(tree)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=tree, env=environment
+    ) as process:
         assert process.stdout is not None
         try:
             for line in process.stdout:
@@ -130,16 +138,18 @@ def measure(row: Row, port: int, settings: list[str]) -> dict[str, float]:
     return found
 
 
-def report(row: Row, ours: list[dict[str, float]], bare: list[dict[str, float]]) -> bool:
-    """Print one row; whether its goals are met."""
+def report(row: Row, ours: list[dict[str, float]], others: list[dict[str, float]], *, same_program: bool) -> bool:
+    """Print one row; whether its goals are met. `same_program`: the others are those of another checkout."""
     met = True
     for title in row.figures:
-        mine, theirs = (statistics.median(run[title] for run in runs) for runs in (ours, bare))
+        mine, theirs = (statistics.median(run[title] for run in runs) for runs in (ours, others))
         ratio = mine / theirs
+        smaller_is_better = title.endswith(" us")
         goal = row.goals.get(title)
+        if same_program:
+            goal = round(1 / NO_WORSE, 2) if smaller_is_better else NO_WORSE
         verdict = ""
         if goal is not None:
-            smaller_is_better = title.endswith(" us")
             reached = ratio <= goal if smaller_is_better else ratio >= goal
             verdict = f"goal {'<=' if smaller_is_better else '>='} {goal}  {'met' if reached else 'MISSED'}"
             met = met and reached
@@ -153,20 +163,25 @@ def main() -> int:
     arguments.add_argument("--quick", action="store_true", help="a tenth of the records")
     arguments.add_argument("--only", help="one row by name")
     arguments.add_argument("--no-cluster", action="store_true", help="leave out replication 3")
+    arguments.add_argument("--beside", type=Path, metavar="TREE", help="a checkout whose broker replaces the bare loop")
     options = arguments.parse_args()
     chosen = [row for row in rows(0.1 if options.quick else 1.0) if options.only in (None, row.name)]
     os.environ["PYTHONUNBUFFERED"] = "1"
     met = True
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
         directory = Path(folder)
-        print(f"{'':14} {'':11} {'odradek':>12} {'bare loop':>12}   {'ratio':>6}   (medians of {options.rounds})")
-        with bare_loop(directory / "bare") as bare_port, cluster(directory / "one", 1, 1) as port:
+        if options.beside:
+            title, other = "the other", cluster(directory / "other", 1, 1, options.beside.resolve())
+        else:
+            title, other = "bare loop", bare_loop(directory / "bare")
+        print(f"{'':14} {'':11} {'odradek':>12} {title:>12}   {'ratio':>6}   (medians of {options.rounds})", flush=True)
+        with other as other_port, cluster(directory / "one", 1, 1) as port:
             for row in chosen:
-                ours, bare = [], []
+                ours, others = [], []
                 for _ in range(options.rounds):
-                    bare.append(measure(row, bare_port, []))
+                    others.append(measure(row, other_port, []))
                     ours.append(measure(row, port, []))
-                met = report(row, ours, bare) and met
+                met = report(row, ours, others, same_program=options.beside is not None) and met
         if not options.no_cluster:
             print("\nthree brokers on this machine, replication 3, acks=all")
             with cluster(directory / "three", 3, 3) as port:

@@ -1,9 +1,15 @@
-"""A session that is gone is replaced, even if kazoo cannot close the old one at the first attempt."""
+"""A session that is gone is replaced, even if kazoo cannot close the old one at the first attempt; and it is gone
+before the next is announced, even if ZooKeeper has not read the request to close it."""
 
 import asyncio
 
+from kazoo.protocol.states import KazooState
+
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.kazoo_store.handler import LoopHandler, LoopQueue
+from odradek.zk_schema.store import Connected, Expired, StoreEvent
 
 
 class StuckClient:
@@ -12,8 +18,10 @@ class StuckClient:
     def __init__(self, started: asyncio.Event) -> None:
         self._loop, self._started = asyncio.get_running_loop(), started
         self.stops = 0
+        self._session_id, self._session_passwd = 0, b""
 
     def stop(self) -> None:
+        self._session_id, self._session_passwd = 0, b""
         self.stops += 1
         if self.stops == 1:
             raise RuntimeError("Writer still open from prior connection")
@@ -33,6 +41,62 @@ def test_a_session_is_renewed_though_the_first_attempt_fails() -> None:
         store._renew()
         await asyncio.wait_for(started.wait(), 20)
         assert client.stops == 2
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+class ForgetfulClient:
+    """kazoo's client that stops without an answer, forgets its session, and connects again with what it has then."""
+
+    def __init__(self, server: "SlowZooKeeper") -> None:
+        self._server = server
+        self._session_id, self._session_passwd = 7, b"secret"
+        self.last_zxid = 0
+
+    def stop(self) -> None:
+        self._session_id, self._session_passwd = 0, b""
+
+    def start_async(self) -> None:
+        self._server.connect(self)
+
+    def close(self) -> None:
+        pass
+
+
+class SlowZooKeeper:
+    """Still knows session 7 when it is asked for it the first time."""
+
+    def __init__(self, store: KazooStore) -> None:
+        self._store, self._loop = store, asyncio.get_running_loop()
+        self.asked: list[tuple[int, bytes]] = []
+
+    def connect(self, client: ForgetfulClient) -> None:
+        asked = (client._session_id, client._session_passwd)
+        self.asked.append(asked)
+        client._session_id = 7 if asked == (7, b"secret") and len(self.asked) == 1 else 8
+        self._loop.call_soon_threadsafe(self._store._on_state, KazooState.CONNECTED, client._session_id)
+
+
+def test_a_session_that_zookeeper_still_knows_is_closed_before_another_is_announced() -> None:
+    async def scenario() -> None:
+        store = KazooStore("127.0.0.1:1", LoopClock(asyncio.get_running_loop()))
+        store._loop, store._started = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+        zookeeper = SlowZooKeeper(store)
+        store._client = ForgetfulClient(zookeeper)
+        store._handler = LoopHandler(LoopQueue(store._loop), connect_seconds=lambda: 1.0)
+        store._on_state(KazooState.CONNECTED, 7)
+        announced: list[StoreEvent] = []
+        connected = asyncio.Event()
+        store.subscribe(announced.append)
+        store.subscribe(lambda _: connected.set())
+        store._expire()
+        store._renew()
+        while Connected(8) not in announced:
+            await asyncio.wait_for(connected.wait(), PATIENCE_SECONDS)
+            connected.clear()
+        assert zookeeper.asked == [(7, b"secret"), (7, b"secret")]
+        assert announced == [Connected(7), Expired(), Connected(8)]
         await store.close()
 
     asyncio.run(scenario())

@@ -21,7 +21,15 @@ RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "m
 HANDSHAKES_PER_SESSION = 3
 """How many Connect requests in a row may go unanswered before the session is gone."""
 
-PRIVATE_PARTS = ("_session_id", "_data_watchers", "_child_watchers", "_call", "last_zxid", "_connection")
+PRIVATE_PARTS = (
+    "_session_id",
+    "_session_passwd",
+    "_data_watchers",
+    "_child_watchers",
+    "_call",
+    "last_zxid",
+    "_connection",
+)
 """Attributes used of a KazooClient besides its documented methods; of its `_connection`, `_invoke`."""
 
 _log = logging.getLogger("odradek.zookeeper.kazoo")

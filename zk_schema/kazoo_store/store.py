@@ -85,6 +85,8 @@ class KazooStore:
         self._in_flight = asyncio.Semaphore(requests_at_once)
         self._session_id = 0
         self._condemned = 0
+        self._password = b""
+        """Of the session that was announced last."""
         self._connected = False
         self._chroot_exists = not self._chroot or not make_chroot
         self._closing = False
@@ -94,6 +96,7 @@ class KazooStore:
         self._last_event: WatchedEvent | None = None
         self._tasks = Tasks(clock, log.critical)
         self._renewal: asyncio.Task[None] | None = None
+        self._renewals_wanted = 0
         self._silence_check: Timer | None = None
         self._client: Any = None
         self._loop: asyncio.AbstractEventLoop
@@ -297,7 +300,7 @@ class KazooStore:
     def _announce(self, session_id: int) -> None:
         if session_id != self._session_id:
             self._handler.begin_listening()
-        self._session_id = session_id
+        self._session_id, self._password = session_id, self._client._session_passwd
         self._connected = True
         self._set_watches_again()
         log.info("connected to ZooKeeper at %s, session 0x%x", self._hosts, session_id)
@@ -361,13 +364,22 @@ class KazooStore:
 
         kazoo raises WriterNotClosedException when its thread is still busy with a server that does not answer.
         """
+        self._renewals_wanted += 1
         if self._renewal is None or self._renewal.done():
             self._renewal = self._tasks.spawn("zookeeper-renewal", self._begin_again, OnDeath.RESTART)
 
     async def _begin_again(self) -> None:
-        if not self._closing:
+        while self._renewals_wanted and not self._closing:
+            wanted = self._renewals_wanted
             await asyncio.to_thread(self._restart_client)
+            self._renewals_wanted -= wanted
 
     def _restart_client(self) -> None:
+        """Stop kazoo and let it ask for the condemned session once more.
+
+        ZooKeeper may not have read the request to close it: only its answer that there is no such session proves that
+        the ephemeral znodes are gone. kazoo makes a new session then; an old one that is alive is closed again.
+        """
         self._client.stop()
+        self._client._session_id, self._client._session_passwd = self._condemned, self._password
         self._client.start_async()
