@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from odradek.broker.purgatory.purgatory import DelayedOperation
+from odradek.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from odradek.protocol.fields import Message
 from odradek.protocol.primitives import Part
 
@@ -20,6 +21,8 @@ class RequestContext(NamedTuple):
     """Address of the client as `host:port`."""
     listener: str
     """Name of the listener it came in by: answers that hold addresses give those of the same listener."""
+    principal: KafkaPrincipal = ANONYMOUS
+    """Whom the connection has proved to speak for."""
 
     @property
     def client_host(self) -> str:
@@ -80,7 +83,7 @@ Outcome = Reply | Wait | Silent | Coroutine[Any, Any, Reply]
 class Client:
     """A connection, as the dispatcher sees it."""
 
-    __slots__ = ("contexts", "identity", "listener", "peer")
+    __slots__ = ("contexts", "identity", "listener", "peer", "principal")
 
     def __init__(self, peer: str, listener: str) -> None:
         self.peer = peer
@@ -88,7 +91,14 @@ class Client:
         self.identity = b""
         """The client id of the last request, with its length in front, as it came."""
         self.contexts: dict[int, RequestContext] = {}
-        """Contexts of that client id by version."""
+        """Contexts of that client id and principal by version."""
+        self.principal = ANONYMOUS
+        """Changed by `authenticated` alone."""
+
+    def authenticated(self, principal: KafkaPrincipal) -> None:
+        """Take note of whom the connection speaks for from the next request on."""
+        self.principal = principal
+        self.contexts.clear()
 
 
 class Deferred(Protocol):

@@ -12,6 +12,7 @@ from odradek.broker.requests import api_versions
 from odradek.broker.requests.dispatch import Deferred, Dispatcher
 from odradek.broker.requests.outcome import Reply, RequestContext, Silent
 from odradek.broker.requests.registry import by_key, served_versions
+from odradek.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import RequestHeader, decode_response, encode_request, message_classes
@@ -116,6 +117,15 @@ def test_contexts_are_kept_for_one_client_id() -> None:
     assert [context.client_id for context in contexts] == list("aaaabbaa")
     assert contexts[0] is contexts[2]
     assert contexts[0].api_version != contexts[1].api_version
+
+
+def test_a_request_speaks_for_the_principal_of_its_connection() -> None:
+    recorder = Recorder()
+    ask = struct.pack(">hhi", 18, 0, 1) + b"\0\0"
+    recorder.dispatch(ask)
+    recorder.client.authenticated(KafkaPrincipal("User", "alice"))
+    recorder.dispatch(ask)
+    assert [context.principal for _, context in recorder.requests] == [ANONYMOUS, KafkaPrincipal("User", "alice")]
 
 
 def test_tagged_fields_of_the_header_are_skipped() -> None:
