@@ -1,4 +1,5 @@
-"""Clients: of brokers (producer, consumer, admin, Spark source) and of ZooKeeper's consumer groups (zookeeper).
+"""Clients: of brokers (producer, consumer, admin, Spark source) and of ZooKeeper's consumer groups
+(zookeeper); those that Kafka had first (original).
 
 What all share, from the bottom: connection.py (one connection, pipelined), cluster.py (connections by broker, metadata,
 coordinators), calls.py and offsets.py (requests that are repeated until the right broker has answered), metadata.py

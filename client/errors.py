@@ -5,7 +5,8 @@ The root of all is `KafkaError` (`odradek.protocol.errors`): what a broker answe
 here, all of them `ClientError`, are for what goes wrong on the client's own side. `except KafkaError` catches either.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -164,3 +165,17 @@ class TransactionAborted(ClientError):
 
 class NoOffsetForPartition(ClientError):
     """auto.offset.reset=none and there is no committed offset, or the position is out of range."""
+
+
+class QueueFull(ClientError):
+    """The queue of an original Producer with producer.type=async had no room within queue.enqueue.timeout.ms."""
+
+
+class FailedToSendMessage(ClientError):
+    """Messages of an original Producer were not acknowledged. `failures` has them, each with its error."""
+
+    def __init__(self, failures: Sequence[tuple[Any, Exception]]) -> None:
+        """Take messages and why each has failed."""
+        (first, error), count = failures[0], len(failures)
+        super().__init__(f"{count} message(s) not sent; the first, to topic {first.topic}: {error}")
+        self.failures = list(failures)

@@ -144,19 +144,19 @@ async def committed_offsets(
     cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition] | None, deadline: Deadline
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """A group's committed offsets, of these partitions or (None) of all that have one. Those without are left out."""
-    request = _fetch_request(group_id, None if partitions is None else by_topic(partitions))
+    request = fetch_request(group_id, None if partitions is None else by_topic(partitions))
     while True:
         answer = await ask_coordinator(cluster, group_id, request, OffsetFetchResponse, _fetch_errors, deadline)
         group = answer.groups[0] if answer.groups else answer
         if group.error_code:
             raise KafkaError(error_code(group.error_code), f"group {group_id}")
-        found, unstable = _take_committed(group.topics)
+        found, unstable = take_committed(group.topics)
         if unstable is None:
             return found
         await deadline.pause_after(unstable)
 
 
-def _fetch_request(group_id: str, topics: Mapping[str, list[int]] | None) -> OffsetFetchRequest:
+def fetch_request(group_id: str, topics: Mapping[str, list[int]] | None) -> OffsetFetchRequest:
     """In the form of all versions: a list of topics until 7, of groups since 8. None asks for all offsets there are."""
     request = OffsetFetchRequest(group_id=group_id, topics=None, require_stable=True)
     group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
@@ -171,7 +171,7 @@ def _fetch_errors(answer: OffsetFetchResponse) -> list[ErrorCode]:
     return [error_code(answer.error_code), *(error_code(group.error_code) for group in answer.groups)]
 
 
-def _take_committed(
+def take_committed(
     topics: Iterable[object],
 ) -> tuple[dict[TopicPartition, OffsetAndMetadata], KafkaError | None]:
     """Offsets, and the error of a partition with a transaction still open, to be asked for again."""

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
         CommitFailed,
         RebalanceInProgress,
     )
+    from odradek.client.original.messages import FetchRequest, KeyedMessage
+    from odradek.client.original.producer import Producer
+    from odradek.client.original.simple_consumer import SimpleConsumer
     from odradek.client.producer.client import KafkaProducer
     from odradek.client.records import (
         ConsumerGroupMetadata,
@@ -47,16 +50,20 @@ _HOMES = {
     "ConsumerRecord": "odradek.client.records",
     "ConsumerTimeout": "odradek.client.zookeeper.streams",
     "ErrorCode": "odradek.protocol.errors",
+    "FetchRequest": "odradek.client.original.messages",
     "KafkaAdminClient": "odradek.client.admin.client",
     "KafkaConsumer": "odradek.client.consumer.client",
     "KafkaError": "odradek.protocol.errors",
     "KafkaProducer": "odradek.client.producer.client",
+    "KeyedMessage": "odradek.client.original.messages",
     "NewTopic": "odradek.client.admin.values",
     "OffsetAndMetadata": "odradek.client.records",
+    "Producer": "odradek.client.original.producer",
     "RebalanceListener": "odradek.client.consumer.listener",
     "RebalanceInProgress": "odradek.client.errors",
     "RecordMetadata": "odradek.client.records",
     "ResourceType": "odradek.client.admin.values",
+    "SimpleConsumer": "odradek.client.original.simple_consumer",
     "TopicPartition": "odradek.client.records",
     "Whitelist": "odradek.client.zookeeper.subscriptions",
 }
@@ -76,16 +83,20 @@ __all__ = [
     "ConsumerRecord",
     "ConsumerTimeout",
     "ErrorCode",
+    "FetchRequest",
     "KafkaAdminClient",
     "KafkaConsumer",
     "KafkaError",
     "KafkaProducer",
+    "KeyedMessage",
     "NewTopic",
     "OffsetAndMetadata",
+    "Producer",
     "RebalanceInProgress",
     "RebalanceListener",
     "RecordMetadata",
     "ResourceType",
+    "SimpleConsumer",
     "TopicPartition",
     "Whitelist",
 ]

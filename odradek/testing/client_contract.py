@@ -19,12 +19,29 @@ from odradek.client.admin.values import ConfigResource, NewTopic, ResourceType
 from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.consumer.listener import RebalanceListener
 from odradek.client.errors import AbortRequired, ClientClosed, ClientError, ConfigError
+from odradek.client.original import (
+    EARLIEST_TIME,
+    LATEST_TIME,
+    FetchRequest,
+    KeyedMessage,
+    Message,
+    MessageAndOffset,
+    SimpleConsumer,
+    StringEncoder,
+)
+from odradek.client.original import Producer as OriginalProducer
+from odradek.client.original.simple_consumer import SimpleConsumerCore
 from odradek.client.producer.client import KafkaProducer
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 LONG_MS = 30_000
-FACES: Mapping[type, type] = {Producer: KafkaProducer, Consumer: KafkaConsumer, Admin: KafkaAdminClient}
+FACES: Mapping[type, type] = {
+    Producer: KafkaProducer,
+    Consumer: KafkaConsumer,
+    Admin: KafkaAdminClient,
+    SimpleConsumerCore: SimpleConsumer,
+}
 RENAMED = {"getmany": "poll", "commit_later": "commit_async"}
 """Methods that have another name in the blocking form."""
 
@@ -77,7 +94,8 @@ class ContractWorld:
         await self._stack.aclose()
 
     async def _made(self, core: type, *positional: Any, **settings: Any) -> Any:
-        settings = {"bootstrap_servers": self.bootstrap, **settings}
+        if core is not SimpleConsumerCore:
+            settings = {"bootstrap_servers": self.bootstrap, **settings}
         if self._blocking:
             client: Any = await asyncio.to_thread(partial(Awaited, core, *positional, **settings))
         else:
@@ -94,6 +112,9 @@ class ContractWorld:
 
     async def admin(self) -> Any:
         return await self._made(Admin)
+
+    async def simple_consumer(self, host: str, port: int) -> Any:
+        return await self._made(SimpleConsumerCore, host, port)
 
     async def topic(self, partitions: int = 1, values: int = 0, suffix: str = "") -> str:
         """A topic of this name, with values b"0", b"1", … in its partition 0."""
@@ -437,5 +458,70 @@ async def check_replicas_of_admin(world: ContractWorld) -> None:
     assert error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
+# -- the original clients ----------------------------------------------------------------------------------------------
+
+
+async def check_simple_consumer(world: ContractWorld) -> None:
+    topic = await world.topic(partitions=2, values=3)
+    where, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    host, _, port = world.bootstrap[0].rpartition(":")
+    first = await world.simple_consumer(host, int(port))
+    (described,) = await first.topic_metadata([topic])
+    assert topic in {one.name for one in await first.topic_metadata()}
+    leader = await world.simple_consumer(*await first.address_of(described.partitions[0].leader))
+    found = await leader.fetch(FetchRequest(topic, 0, 1))
+    assert list(found) == [MessageAndOffset(Message(b"%d" % n), n) for n in (1, 2)]
+    assert (found.next_offset, found.high_watermark) == (3, 3) and found.size_in_bytes > 0
+    assert next(iter(await leader.fetch((topic, 0, 0, 1)))).offset == 0, "a whole message, whatever the size"
+    nothing = await leader.fetch(FetchRequest(topic, 0, 3), max_wait_ms=10, min_bytes=1)
+    assert list(nothing) == [] and nothing.next_offset == 3
+    error = await raises(KafkaError, lambda: leader.fetch(FetchRequest(topic, 0, 4)))
+    assert error.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    good, bad = await leader.multifetch([FetchRequest(topic, 0, 2), FetchRequest(topic, 7, 0)])
+    assert [one.next_offset for one in good] == [3]
+    await raises(KafkaError, lambda: list(bad))
+    await raises(ConfigError, lambda: leader.multifetch([FetchRequest(topic, 0, 0), FetchRequest(topic, 0, 1)]))
+    assert await leader.get_offsets_before(topic, 0, LATEST_TIME, 5) == [3, 0]
+    assert await leader.get_offsets_before(topic, 0, EARLIEST_TIME, 5) == [0]
+    await raises(KafkaError, lambda: leader.get_offsets_before(f"{topic}-not", 0, LATEST_TIME, 5))
+    group = await world.until(partial(_coordinated, first, topic), "a coordinator")
+    keeper = await world.simple_consumer(*group)
+    for storage in ("kafka", "zookeeper"):
+        await keeper.commit_offsets(f"{topic}-{storage}", {where: 2}, storage)
+        kept = await keeper.fetch_offsets(f"{topic}-{storage}", [where, other], storage)
+        assert {tp: one.offset for tp, one in kept.items()} == {where: 2}
+    await raises(ConfigError, lambda: keeper.fetch_offsets(topic, [where], "tape"))
+    await leader.close()
+    await raises(ClientClosed, lambda: leader.fetch(FetchRequest(topic, 0, 0)))
+
+
+async def _coordinated(consumer: Any, topic: str) -> Any:
+    """Where both of its groups have their coordinator; None while there is none."""
+    try:
+        return await consumer.find_coordinator(f"{topic}-kafka")
+    except KafkaError as error:
+        assert error.retriable
+        return None
+
+
+async def socket_check_original_producer(world: ContractWorld) -> None:
+    topic = await world.topic(partitions=3)
+    settings = {"metadata.broker.list": world.bootstrap, "serializer.class": StringEncoder}
+    for kind, acks in (("sync", 1), ("sync", -1), ("async", 0)):
+        given = {**settings, "producer.type": kind, "request.required.acks": acks}
+        with await asyncio.to_thread(OriginalProducer, given) as producer:
+            texts = [f"{kind} {acks} {number}" for number in range(5)]
+            await asyncio.to_thread(producer.send, [KeyedMessage(topic, text, key="b") for text in texts])
+            await asyncio.to_thread(producer.close)
+    consumer = await world.consumer()
+    consumer.assign([TopicPartition(topic, 98 % 3)])
+    expected = [
+        b"%s %d %d" % (kind, acks, n) for kind, acks in ((b"sync", 1), (b"sync", -1), (b"async", 0)) for n in range(5)
+    ]
+    assert await read(consumer, 15) == expected
+
+
+SOCKET_CHECKS = {"original_producer": socket_check_original_producer}
+"""Parts of the contract of clients that are blocking alone: not for the virtual clock."""
 CHECKS = {name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")}
 """The parts of the contract, by name."""

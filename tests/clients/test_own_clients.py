@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from odradek.testing.client_contract import CHECKS, ContractWorld
+from odradek.testing.client_contract import CHECKS, SOCKET_CHECKS, ContractWorld
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
@@ -16,5 +16,14 @@ def test_on_processes(cluster: UpCluster, name: str, blocking: bool) -> None:
     async def main() -> None:
         async with ContractWorld(cluster.bootstrap.split(","), blocking=blocking) as world:
             await CHECKS[name](world)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", SOCKET_CHECKS)
+def test_blocking_alone_on_processes(cluster: UpCluster, name: str) -> None:
+    async def main() -> None:
+        async with ContractWorld(cluster.bootstrap.split(",")) as world:
+            await SOCKET_CHECKS[name](world)
 
     asyncio.run(main())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from odradek.local.zookeeper import EmbeddedZooKeeper
-from odradek.testing.client_contract import CHECKS, ContractWorld
+from odradek.testing.client_contract import CHECKS, SOCKET_CHECKS, ContractWorld
 from odradek.testing.foreign.kafka_jars import KafkaJars
 from odradek.testing.foreign.stage import Stage
 
@@ -31,5 +31,14 @@ def test_on_kafka(kafka_address: str, name: str, blocking: bool) -> None:
     async def main() -> None:
         async with ContractWorld([kafka_address], blocking=blocking) as world:
             await CHECKS[name](world)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", SOCKET_CHECKS)
+def test_blocking_alone_on_kafka(kafka_address: str, name: str) -> None:
+    async def main() -> None:
+        async with ContractWorld([kafka_address]) as world:
+            await SOCKET_CHECKS[name](world)
 
     asyncio.run(main())

@@ -1,0 +1,39 @@
+"""Kafka's original clients: the Producer of Kafka 0.7 and 0.8 and its SimpleConsumer, thin over the present ones.
+
+producer.py         Producer: producer.type sync and async     simple_consumer.py  SimpleConsumer: one broker, no state
+delivery.py         encodes, routes and sends messages         messages.py         what both take and give
+send_queue.py       the queue and the thread of async          encoders.py         encoders, partitions of keys
+config.py           settings, in both generations of names
+"""
+
+from odradek.client.original.encoders import DefaultEncoder, Encoder, NullEncoder, StringEncoder
+from odradek.client.original.messages import (
+    FetchRequest,
+    KeyedMessage,
+    Message,
+    MessageAndOffset,
+    MessageSet,
+    ProducerData,
+)
+from odradek.client.original.producer import Producer
+from odradek.client.original.send_queue import CallbackHandler, EventHandler
+from odradek.client.original.simple_consumer import EARLIEST_TIME, LATEST_TIME, SimpleConsumer
+
+__all__ = [
+    "EARLIEST_TIME",
+    "LATEST_TIME",
+    "CallbackHandler",
+    "DefaultEncoder",
+    "Encoder",
+    "EventHandler",
+    "FetchRequest",
+    "KeyedMessage",
+    "Message",
+    "MessageAndOffset",
+    "MessageSet",
+    "NullEncoder",
+    "Producer",
+    "ProducerData",
+    "SimpleConsumer",
+    "StringEncoder",
+]

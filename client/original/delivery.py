@@ -1,0 +1,102 @@
+"""Sends messages: encodes them, chooses their partitions, and waits for the brokers. What `send` of sync does, and what
+the event handler of async does on its own thread.
+"""
+
+import logging
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from odradek.client.errors import ConfigError, FailedToSendMessage
+from odradek.client.original.config import OriginalProducerConfig
+from odradek.client.original.encoders import encode_function, partition_function
+from odradek.client.original.messages import KeyedMessage
+from odradek.client.producer.client import KafkaProducer
+from odradek.client.producer.outcome import RecordFuture
+from odradek.protocol.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+
+class Delivery:
+    """The way of a Producer to the brokers; thread-safe."""
+
+    def __init__(self, settings: OriginalProducerConfig) -> None:
+        """Connect when there is something to send. Raises ConfigError."""
+        self._settings = settings
+        self._encode = encode_function(settings.serializer_class, "serializer.class")
+        key_encoder = settings.key_serializer_class
+        self._encode_key = self._encode if key_encoder is None else encode_function(key_encoder, "key.serializer.class")
+        self._partition = partition_function(settings.partitioner_class)
+        self._random = random.Random()
+        self._producers: dict[str, KafkaProducer] = {}
+        """By codec: a producer of today has one for all of its topics."""
+        for codec in {settings.for_topic(""), *map(settings.for_topic, settings.compressed_topics)}:
+            try:
+                self._producers[codec] = KafkaProducer(**settings.for_brokers(codec))
+            except BaseException:
+                self.close()
+                raise
+
+    def send(self, messages: Sequence[KeyedMessage]) -> None:
+        """Send messages, and wait until they are acknowledged, or as request.required.acks says.
+
+        Raises FailedToSendMessage when that fails for any of them, the others being sent; what an encoder or a
+        partitioner raises, with nothing sent.
+        """
+        self._deliver([(one, *self._encoded(one)) for one in messages])
+
+    def send_what_encodes(self, messages: Sequence[KeyedMessage]) -> None:
+        """Send messages as `send`, but leave out, and log, those that cannot be encoded."""
+        encoded = []
+        for one in messages:
+            try:
+                encoded.append((one, *self._encoded(one)))
+            except Exception:
+                logger.exception("a message to topic %s cannot be encoded, and is dropped", one.topic)
+        self._deliver(encoded)
+
+    def _encoded(self, message: KeyedMessage) -> tuple[bytes | None, bytes | None]:
+        key = None if message.key is None else self._encode_key(message.key)
+        return key, self._encode(message.message)
+
+    def _deliver(self, encoded: Sequence[tuple[KeyedMessage, bytes | None, bytes | None]]) -> None:
+        leaders: dict[str, list[bool]] = {}
+        sent: list[tuple[KeyedMessage, RecordFuture]] = []
+        failures: list[tuple[KeyedMessage, Exception]] = []
+        for message, key, value in encoded:
+            producer = self._producers[self._settings.for_topic(message.topic)]
+            try:
+                if message.topic not in leaders:
+                    known = producer.describe_partitions(message.topic)
+                    leaders[message.topic] = [one.leader >= 0 for one in known]
+                partition = self._route(message, leaders[message.topic])
+                sent.append((message, producer.send(message.topic, value, key, partition=partition)))
+            except ConfigError:
+                raise
+            except KafkaError as error:
+                failures.append((message, error))
+        for message, future in sent:
+            try:
+                future.result()
+            except KafkaError as error:
+                failures.append((message, error))
+        if failures:
+            raise FailedToSendMessage(failures) from failures[0][1]
+
+    def _route(self, message: KeyedMessage, has_leader: Sequence[bool]) -> int:
+        """Return the partition that the key chooses; without a key any that has a leader, by chance."""
+        key: Any = message.routing_key
+        if key is None:
+            return self._random.choice([n for n, led in enumerate(has_leader) if led] or range(len(has_leader)))
+        chosen = self._partition(key, len(has_leader))
+        if not 0 <= chosen < len(has_leader):
+            raise ConfigError(
+                f"partitioner.class gave {chosen!r}: topic {message.topic} has {len(has_leader)} partitions"
+            )
+        return chosen
+
+    def close(self) -> None:
+        """Close connections. Harmless twice."""
+        for producer in self._producers.values():
+            producer.close()

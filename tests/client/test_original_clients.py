@@ -1,0 +1,334 @@
+"""The Producer of Kafka 0.7 and 0.8, on real sockets; its encoders and partitions; values of the SimpleConsumer."""
+
+import gc
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from odradek import KeyedMessage, Producer
+from odradek.client.errors import ClientClosed, ConfigError, FailedToSendMessage, QueueFull
+from odradek.client.original import (
+    CallbackHandler,
+    EventHandler,
+    FetchRequest,
+    Message,
+    NullEncoder,
+    ProducerData,
+    StringEncoder,
+)
+from odradek.client.original.encoders import default_partition, encode_function, java_hash
+from odradek.client.original.simple_consumer import SimpleConsumerCore
+from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from odradek.protocol.messages.fetch import FetchRequest as WireFetch
+from odradek.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from odradek.protocol.record_builder import BatchBuilder
+from odradek.protocol.records import decode_records
+from odradek.testing.forked import in_a_child
+from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.testing.virtual_network import VirtualNetwork
+
+
+@pytest.fixture
+def broker(broker_on_loopback: Any) -> Any:
+    """Takes everything, in the three partitions of topic t."""
+    broker_on_loopback.topics = {"t": 3}
+    broker_on_loopback.error = 0
+
+    def produced(request: ProduceRequest) -> ProduceResponse | None:
+        if request.acks == 0:
+            return None
+        parts = [
+            PartitionProduceResponse(index=one.index, base_offset=0, error_code=broker_on_loopback.error)
+            for one in request.topic_data[0].partition_data
+        ]
+        return ProduceResponse(
+            responses=[TopicProduceResponse(name=request.topic_data[0].name, partition_responses=parts)]
+        )
+
+    broker_on_loopback.handlers[ProduceRequest] = produced
+    return broker_on_loopback
+
+
+def producer(broker: Any, **settings: Any) -> Producer:
+    defaults = {"request_required_acks": 1, "serializer_class": StringEncoder, "message_send_max_retries": 0}
+    return Producer(metadata_broker_list=f"127.0.0.1:{broker.port}", **{**defaults, **settings})
+
+
+def written(broker: Any) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Partition, key and value of everything that came."""
+    found = []
+    for request in broker.requests(ProduceRequest):
+        for one in request.topic_data[0].partition_data:
+            columns = decode_records(memoryview(one.records), 0)
+            found += [(one.index, key, value) for key, value in zip(columns.keys, columns.values, strict=True)]
+    return found
+
+
+# -- sync --------------------------------------------------------------------------------------------------------------
+
+
+def test_one_and_a_list_are_sent_to_the_partition_of_their_key(broker: Any) -> None:
+    with producer(broker) as sending:
+        sending.send(KeyedMessage("t", "one", key="a"))
+        assert written(broker) == [(97 % 3, b"a", b"one")]
+        sending.send([KeyedMessage("t", "two", "b"), ProducerData("t", "c", ["three", "four"])])
+    assert sorted(written(broker)[1:]) == [(0, None, b"four"), (0, None, b"three"), (2, b"b", b"two")]
+
+
+def test_a_partition_key_is_not_stored_and_no_key_means_any_partition_with_a_leader(broker: Any) -> None:
+    with producer(broker) as sending:
+        sending.send(KeyedMessage("t", "x", partition_key="b"))
+        sending.send(*(KeyedMessage("t", "y") for _ in range(60)))
+    (first, *rest) = written(broker)
+    assert first == (98 % 3, None, b"x")
+    assert {partition for partition, _, _ in rest} == {0, 1, 2}
+
+
+def test_a_partitioner_and_encoders_of_ones_own(broker: Any) -> None:
+    class Shout:
+        def to_message(self, data: str) -> Message:
+            return Message(data.upper().encode())
+
+    with producer(
+        broker,
+        serializer_class=Shout(),
+        key_serializer_class=NullEncoder,
+        partitioner_class=lambda key, count: key % count,
+    ) as sending:
+        sending.send(KeyedMessage("t", "loud", key=5))
+    assert written(broker) == [(2, None, b"LOUD")]
+
+
+def test_what_is_not_acknowledged_is_raised_with_its_messages(broker: Any) -> None:
+    broker.error = 10  # MESSAGE_TOO_LARGE
+    with producer(broker) as sending:
+        message = KeyedMessage("t", "one", key="a")
+        with pytest.raises(FailedToSendMessage, match=r"1 message.*topic t") as caught:
+            sending.send(message)
+        assert [one for one, _ in caught.value.failures] == [message]
+        with pytest.raises(TypeError, match="StringEncoder takes text"):
+            sending.send(KeyedMessage("t", b"bytes"))
+        with pytest.raises(TypeError, match="KeyedMessage or ProducerData"):
+            sending.send("text")  # type: ignore[arg-type]
+    with pytest.raises(ClientClosed):
+        sending.send(message)
+    wrong = producer(broker, partitioner_class=lambda key, count: 7)
+    with wrong, pytest.raises(ConfigError, match="has 3 partitions"):
+        wrong.send(message)
+
+
+def test_acknowledgements_are_not_waited_for_unless_asked_for(broker: Any) -> None:
+    with producer(broker, request_required_acks=0) as sending:
+        sending.send(KeyedMessage("t", "one", key="a"))
+    assert [request.acks for request in broker.requests(ProduceRequest)] == [0]
+
+
+def test_a_codec_may_be_for_some_topics_alone(broker: Any) -> None:
+    broker.topics["other"] = 1
+    with producer(broker, compression_codec="1", compressed_topics="t") as sending:
+        sending.send(KeyedMessage("t", "x" * 500, key="a"))
+        sending.send(KeyedMessage("other", "x" * 500, key="a"))
+    sizes = {
+        r.topic_data[0].name: len(r.topic_data[0].partition_data[0].records) for r in broker.requests(ProduceRequest)
+    }
+    assert sizes["t"] < 150 < 500 < sizes["other"]
+
+
+# -- async -------------------------------------------------------------------------------------------------------------
+
+
+class Seen(CallbackHandler):
+    """Notes what passes, and changes a little of it."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def init(self, properties: Any) -> None:
+        self.events.append(("init", properties))
+
+    def before_enqueue(self, message: KeyedMessage) -> KeyedMessage:
+        return message._replace(message=message.message + "!")
+
+    def after_enqueue(self, message: KeyedMessage, added: bool) -> None:
+        self.events.append((message.message, added))
+
+    def after_dequeuing_existing_data(self, message: KeyedMessage) -> Sequence[KeyedMessage]:
+        return [message, message] if message.message == "twice!" else [message]
+
+    def before_sending_data(self, messages: Sequence[KeyedMessage]) -> Sequence[KeyedMessage]:
+        self.events.append(len(messages))
+        return messages
+
+    def last_batch_before_close(self) -> Sequence[KeyedMessage]:
+        return [KeyedMessage("t", "last", "a")]
+
+    def close(self) -> None:
+        self.events.append("closed")
+
+
+def test_a_queue_is_emptied_in_batches_past_the_callbacks(broker: Any) -> None:
+    seen = Seen()
+    with producer(
+        broker,
+        producer_type="async",
+        queue_time=60_000,
+        batch_size=2,
+        callback_handler=seen,
+        callback_handler_props={"a": 1},
+    ) as sending:
+        for text in ("one", "twice", "three"):
+            sending.send(KeyedMessage("t", text, key="a"))
+    assert [value for _, _, value in written(broker)] == [b"one!", b"twice!", b"twice!", b"three!", b"last"]
+    assert [one for one in seen.events if not isinstance(one, int)] == [
+        ("init", {"a": 1}), ("one!", True), ("twice!", True), ("three!", True), "closed",
+    ]  # fmt: skip
+    assert [one for one in seen.events if isinstance(one, int)] == [3, 2]
+
+
+def test_a_batch_goes_when_its_time_is_over(broker: Any) -> None:
+    arrived = threading.Event()
+
+    class Handler(EventHandler):
+        def handle(self, messages: Sequence[KeyedMessage], send: Any) -> None:
+            send(messages)
+            arrived.set()
+
+    with producer(broker, producer_type="async", queue_buffering_max_ms=20, event_handler=Handler()) as sending:
+        sending.send(KeyedMessage("t", "one", key="a"))
+        assert arrived.wait(PATIENCE_SECONDS)
+        assert [value for _, _, value in written(broker)] == [b"one"]
+
+
+def test_a_full_queue_refuses_or_lets_wait(broker: Any) -> None:
+    handling, go_on = threading.Event(), threading.Event()
+
+    class Slow(EventHandler):
+        def handle(self, messages: Sequence[KeyedMessage], send: Any) -> None:
+            handling.set()
+            assert go_on.wait(PATIENCE_SECONDS)
+            send(messages)
+
+    seen = Seen()
+    settings = {"producer_type": "async", "batch_num_messages": 1, "queue_size": 1, "event_handler": Slow()}
+    with producer(broker, **settings, queue_enqueue_timeout_ms=0, callback_handler=seen) as sending:
+        sending.send(KeyedMessage("t", "handled", key="a"))
+        assert handling.wait(PATIENCE_SECONDS)
+        sending.send(KeyedMessage("t", "queued", key="a"))
+        with pytest.raises(QueueFull, match=r"queue\.buffering\.max\.messages=1"):
+            sending.send(KeyedMessage("t", "refused", key="a"))
+        assert seen.events[-1] == ("refused!", False)
+        go_on.set()
+    assert [value for _, _, value in written(broker)] == [b"handled!", b"queued!", b"last"]
+
+
+def test_what_cannot_be_encoded_is_logged_and_in_nobodys_way(broker: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with producer(broker, producer_type="async") as sending, caplog.at_level(logging.ERROR):
+        sending.send(KeyedMessage("t", b"bytes", key="a"), KeyedMessage("t", "text", key="a"))
+        sending.close()
+    assert [value for _, _, value in written(broker)] == [b"text"]
+    assert "cannot be encoded" in caplog.text
+
+
+def test_a_producer_of_before_a_fork_refuses(broker: Any) -> None:
+    with producer(broker, producer_type="async") as sending:
+
+        def child() -> str:
+            with pytest.raises(ClientClosed, match="before a fork"):
+                sending.send(KeyedMessage("t", "x"))
+            return "refused"
+
+        assert in_a_child(child) == "refused"
+
+
+def test_a_producer_that_is_dropped_warns(broker: Any) -> None:
+    sending = producer(broker, producer_type="async")
+    with pytest.warns(ResourceWarning, match="Producer was dropped"):
+        del sending
+        gc.collect()
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"batch.size": 1, "batch.num.messages": 2}, "batch.num.messages is given twice"),
+        ({"zk.connect": "localhost:2181"}, "zk.connect"),
+        ({"producer.type": "both"}, "producer.type must be one of sync, async"),
+        ({"serializer.class": "kafka.serializer.Own"}, "kafka.serializer.StringEncoder"),
+        ({"partitioner.class": 5}, "partitioner.class must be"),
+        ({"broker.list": "0:nowhere"}, "is not host:port"),
+        ({"queue.tim": 5}, "unknown setting queue.tim"),
+    ],
+)
+def test_settings_are_checked(settings: dict[str, Any], said: str) -> None:
+    given = settings if "broker.list" in settings else {"metadata.broker.list": "a:1", **settings}
+    with pytest.raises(ConfigError, match=said):
+        Producer(given)
+
+
+def test_both_generations_of_names_mean_the_same() -> None:
+    older = {"broker.list": "0:a:1,1:b:2", "queue.time": 7, "queue.size": 8, "batch.size": 9, "socket.timeout.ms": 10}
+    newer = {
+        "metadata.broker.list": "a:1,b:2", "queue.buffering.max.ms": 7, "queue.buffering.max.messages": 8,
+        "batch.num.messages": 9, "request.timeout.ms": 10,
+    }  # fmt: skip
+    with Producer(older) as one, Producer(newer) as other:
+        assert one.config == other.config
+
+
+def test_hashes_are_javas() -> None:
+    """Values of a JVM: "hello".hashCode(), Long.hashCode(1L << 40), Arrays.hashCode(new byte[] {1, -1})."""
+    assert java_hash("hello") == 99162322 and java_hash("") == 0 and java_hash("\U0001f600") == 1772899
+    assert java_hash(-1) == 2**32 - 1 and java_hash(1 << 40) == 256
+    assert java_hash(b"\x01\xff") == 991
+    assert default_partition("polygenelubricants", 7) == 0  # its hash is Integer.MIN_VALUE
+    with pytest.raises(TypeError, match="give a Partitioner"):
+        java_hash(1.5)
+
+
+def test_encoders_give_bytes_or_a_message() -> None:
+    assert encode_function(lambda data: b"f" + data, "s")(b"x") == b"fx"
+    with pytest.raises(TypeError, match="s must give bytes"):
+        encode_function(lambda data: 5, "s")(b"x")
+    with pytest.raises(ConfigError, match="must be an Encoder"):
+        encode_function(5, "s")
+
+
+# -- SimpleConsumer ----------------------------------------------------------------------------------------------------
+
+
+def test_the_buffer_doubles_for_a_large_message(scripted_broker: Any) -> None:
+    """A broker of Kafka 0.8 cuts what it sends at the limit."""
+    builder = BatchBuilder()
+    builder.append(1, b"k", b"x" * 1000)
+    batch = bytes(builder.build())
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+
+        def cut(request: WireFetch) -> FetchResponse:
+            limit = request.topics[0].partitions[0].partition_max_bytes
+            one = PartitionData(partition_index=0, high_watermark=1, records=batch[:limit])
+            return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[one])])
+
+        broker.handlers[WireFetch] = cut
+        consumer = await SimpleConsumerCore("broker", 9092, network=network.host("client"), clock=clock).start()
+        found = await consumer.fetch(FetchRequest("t", 0, 0, 300))
+        assert [(one.offset, one.message.key) for one in found] == [(0, b"k")]
+        sizes = [one.topics[0].partitions[0].partition_max_bytes for one in broker.requests(WireFetch)]
+        assert sizes == [300, 600, 1200]
+        await consumer.close()
+
+    run_virtual(main)
