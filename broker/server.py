@@ -26,6 +26,7 @@ from odradek.broker.log.directories.directory_files import Owner
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.network.connection import Dispatch
 from odradek.broker.network.server import SocketServer
 from odradek.broker.services import Services
 from odradek.broker.settings.live_settings import LiveSettings
@@ -68,6 +69,8 @@ class BrokerServer:
         self._lifecycle: BrokerLifecycle | None = None
         self._assembly: Assembly | None = None
         self._timers: dict[str, Timer] = {}
+        self.dispatch: Dispatch | None = None
+        """Handles the requests of this broker, once it has started; `sockets.dispatch` may be another one around it."""
 
     @property
     def services(self) -> Services:
@@ -113,7 +116,8 @@ class BrokerServer:
         await self._join(store, identity, endpoints)
         await remove_stray_replicas(store, identity.broker_id, logs)
         # Not before: a controller that has not seen us go would have us lead as the broker that we were.
-        self._sockets.serve(dispatcher(services).dispatch)
+        self.dispatch = dispatcher(services).dispatch
+        self._sockets.serve(self.dispatch)
         services.controller.start()
         config = self.config
         self._every("in-sync replicas", config.replica_lag_time_max_ms / 2, services.replicas.check_in_sync_replicas)

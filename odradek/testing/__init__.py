@@ -1,19 +1,31 @@
-"""Simulated parts of the world for tests: the same protocols as odradek/world, with faults on demand.
+"""For tests of programs that use Kafka, and for this project's own.
 
-For tests of programs that use a cluster: `OdradekContainer`, which needs the testcontainers package and an engine.
+`Cluster` is a whole cluster inside a test (docs/testing-with-odradek.md). `OdradekContainer` is one in a container; it
+needs the testcontainers package and an engine. Everything else is simulated parts of the world: the same protocols as
+odradek/world, with faults on demand.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from odradek.testing.cluster.blocking import Cluster
+    from odradek.testing.cluster.control import AsyncCluster
+    from odradek.testing.cluster.options import ClusterError
     from odradek.testing.container import OdradekContainer
 
-__all__ = ["OdradekContainer"]
+_HOMES = {
+    "AsyncCluster": "odradek.testing.cluster.control",
+    "Cluster": "odradek.testing.cluster.blocking",
+    "ClusterError": "odradek.testing.cluster.options",
+    "OdradekContainer": "odradek.testing.container",
+}
+"""Public name → the module that defines it."""
+
+__all__ = ["AsyncCluster", "Cluster", "ClusterError", "OdradekContainer"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "OdradekContainer":
+    if name not in _HOMES:
         raise AttributeError(f"module 'odradek.testing' has no attribute {name!r}")
-    from odradek.testing.container import OdradekContainer
-
-    return OdradekContainer
+    return getattr(import_module(_HOMES[name]), name)

@@ -11,12 +11,15 @@
 Nothing is waited for in real time, and a run with the same seed is the same run. Faults are asked of the parts:
 `network` (cut, heal, reset), `zookeeper` (partition, expire_session, stop, …), each broker's `files`, and the brokers
 themselves (`kill`, `suspend`, `power_failure`, `clock.wall_offset_ms`).
+
+The same cluster stands on real sockets and wall time when it is given a `SocketNetwork` and runs on a `SocketLoop`:
+odradek.testing.Cluster is made of that.
 """
 
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from odradek.broker.config import BrokerConfig, Given, build_config
 from odradek.broker.server import BrokerServer
@@ -26,14 +29,15 @@ from odradek.testing.inline_children import InlineChildren
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.simulated_files import SimulatedFiles
-from odradek.testing.virtual_clock import VirtualClock
+from odradek.testing.socket_network import SocketNetwork
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.testing.virtual_process import InsideClock, OutsideClock, VirtualProcess
+from odradek.world.clock import Clock
+from odradek.world.files import Files
 from odradek.zk_schema.store import Store
 
 T = TypeVar("T")
 
-PORT = 9092
 SETTINGS = {
     "log.dirs": "/data",
     "zookeeper.connect": "memory:2181",
@@ -41,6 +45,22 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
 }
+
+
+class MachineClock(Clock, Protocol):
+    """A clock whose wall clock may be set."""
+
+    wall_offset_ms: int
+
+    def beside(self) -> "MachineClock":
+        """A clock of the same loop with a wall clock of its own."""
+
+
+class Disk(Files, Protocol):
+    """A broker's files, which outlive its process."""
+
+    def kill(self) -> None:
+        """End the process that holds them: open files and locks are gone, written bytes stay."""
 
 
 class EmbeddedBroker:
@@ -51,7 +71,9 @@ class EmbeddedBroker:
         self.host = f"broker-{broker_id}"
         self.clock = cluster.clock.beside()
         """Its machine's: `wall_offset_ms` may be changed."""
-        self.files = SimulatedFiles(cluster.seed + broker_id, self.clock.now_ms)
+        self.address = cluster.network.reserve(self.host, cluster.first_port and cluster.first_port + broker_id)
+        """Host and port on which it listens."""
+        self.disk: Disk = cluster.make_disk(self)
         self.disk_latency_ms = (0.0, 0.0)
         """Of what its broker does in the background: least and most."""
         self.lives = 0
@@ -64,6 +86,17 @@ class EmbeddedBroker:
     def running(self) -> bool:
         """It has started, and was neither stopped nor killed since."""
         return self._server is not None
+
+    @property
+    def alive(self) -> bool:
+        """It has a process: it runs, starts or stops."""
+        return self._process is not None
+
+    @property
+    def files(self) -> SimulatedFiles:
+        """Its disk, where that is simulated."""
+        assert isinstance(self.disk, SimulatedFiles), f"the disk of {self.host} is real"
+        return self.disk
 
     @property
     def server(self) -> BrokerServer:
@@ -89,19 +122,19 @@ class EmbeddedBroker:
                 self._process = None
                 process.kill()
                 self._cluster.network.end_programs(self.host)
-                self.files.kill()
+                self.disk.kill()
 
     async def _start(self) -> BrokerServer:
         cluster = self._cluster
         latencies = random.Random(self.lives)
         world = World(
             clock=self.clock,
-            files=self.files,
+            files=self.disk,
             network=cluster.network.host(self.host),
             background=SlowBackground(self.clock, lambda: latencies.uniform(*self.disk_latency_ms)),
             random=random.Random(f"{cluster.seed} {self.broker_id} {self.lives}"),
             zookeeper=self._connect,
-            children=InlineChildren(self.files, self.clock),
+            children=InlineChildren(self.disk, self.clock),
         )
         server = BrokerServer(self._config(), world)
         try:
@@ -112,8 +145,10 @@ class EmbeddedBroker:
         return server
 
     def _config(self) -> BrokerConfig:
-        own = {"broker.id": str(self.broker_id), "listeners": f"PLAINTEXT://{self.host}:{PORT}"}
+        host, port = self.address
+        own = {"broker.id": str(self.broker_id), "listeners": f"PLAINTEXT://{host}:{port}"}
         settings = {**SETTINGS, **own, **self._cluster.overrides}
+        settings["log.dirs"] = settings["log.dirs"].replace("{}", str(self.broker_id))
         return build_config([Given(name, text, "the embedded cluster") for name, text in settings.items()])
 
     def _connect(self, config: BrokerConfig) -> Store:
@@ -155,7 +190,7 @@ class EmbeddedBroker:
         """End its process as kill -9 does, also while it starts or stops: nothing is flushed, checkpointed or said any
         more, its connections break, and its ZooKeeper session is left to expire. What it has written stays."""
         self._die(silently=False)
-        self.files.kill()
+        self.disk.kill()
 
     def power_failure(self) -> None:
         """Its machine stops: as `kill`, nobody is told, and of what was not synced only some is left, or garbage."""
@@ -172,17 +207,37 @@ class EmbeddedBroker:
 
 
 class EmbeddedCluster:
-    """Brokers 0 to n-1 on port 9092 of hosts of their own. `overrides`: settings of all of them, by Kafka's names."""
+    """Brokers 0 to n-1, each on a host of its own. `overrides`: settings of all of them, by Kafka's names."""
 
     def __init__(
-        self, clock: VirtualClock, brokers: int = 1, overrides: Mapping[str, str] | None = None, seed: int = 0
+        self,
+        clock: MachineClock,
+        brokers: int = 1,
+        overrides: Mapping[str, str] | None = None,
+        seed: int = 0,
+        *,
+        network: VirtualNetwork | SocketNetwork | None = None,
+        make_disk: Callable[[EmbeddedBroker], Disk] | None = None,
+        first_port: int = 0,
     ) -> None:
-        self.clock, self.seed, self.port = clock, seed, PORT
+        """Stand on a virtual network and simulated disks unless given others. `first_port`: 0 leaves the choice to the
+        network. Raises PortTaken."""
+        self.clock, self.seed = clock, seed
         replicas = str(min(3, brokers))
         self.overrides = {"offsets.topic.replication.factor": replicas, **(overrides or {})}
-        self.network = VirtualNetwork(clock, seed)
+        self.network = network or VirtualNetwork(clock, seed)
+        self.make_disk = make_disk or self._simulated_disk
+        self.first_port = first_port
         self.zookeeper = MemoryZooKeeper(OutsideClock(clock))
         self.brokers = [EmbeddedBroker(self, broker_id) for broker_id in range(brokers)]
+
+    def _simulated_disk(self, broker: EmbeddedBroker) -> Disk:
+        return SimulatedFiles(self.seed + broker.broker_id, broker.clock.now_ms)
+
+    @property
+    def port(self) -> int:
+        """Where all brokers listen, when each has a host of its own."""
+        return self.brokers[0].address[1]
 
     async def __aenter__(self) -> "EmbeddedCluster":
         for broker in self.brokers:

@@ -7,12 +7,11 @@ run takes only the time that its work takes, and is the same each time. It has n
 import asyncio
 import heapq
 import itertools
-from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, TypeVar
 
-from odradek.testing.virtual_process import PROCESS, VirtualProcess, belongs_to_dead
+from odradek.testing.process_loop import OwnedFuture, ProcessLoop
 from odradek.world.clock import LoopClock, Timer
 
 T = TypeVar("T")
@@ -44,41 +43,16 @@ class _TimeSelector:
         """No descriptor to give back."""
 
 
-class _OwnedFuture(asyncio.Future[Any]):
-    """A future that knows by which process it was made."""
-
-    process: VirtualProcess | None = None
-
-    @property
-    def nobody_waits(self) -> bool:
-        """Whoever could ask for its result is dead."""
-        return self.process is not None and self.process.dead
-
-
-class VirtualLoop(asyncio.BaseEventLoop):
-    """An event loop on virtual time; `time()` is seconds since it was made. Takes nothing from a killed process, and
-    holds back what a suspended one would do."""
-
-    _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
+class VirtualLoop(ProcessLoop):
+    """An event loop on virtual time; `time()` is seconds since it was made."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.suspended = 0
-        """Processes that stand still."""
         self._selector = _TimeSelector()
         self._clock_resolution = 1e-9
 
     def time(self) -> float:
         return self._selector.now
-
-    def call_soon(  # type: ignore[override]  # the same, for any arguments
-        self, callback: Callable[..., object], *arguments: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = super().call_soon(callback, *arguments, context=context)
-        if belongs_to_dead(handle._context):  # type: ignore[attr-defined]
-            handle.cancel()
-        return handle
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *arguments: Any, context: Context | None = None
@@ -87,55 +61,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
             delay = max(delay, LEAST_DELAY_S)
         return super().call_later(delay, callback, *arguments, context=context)
 
-    def call_at(  # type: ignore[override]
-        self, when: float, callback: Callable[..., object], *arguments: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        handle = super().call_at(when, callback, *arguments, context=context)
-        if belongs_to_dead(handle._context):  # type: ignore[attr-defined]
-            handle.cancel()
-        return handle
-
-    def create_future(self) -> "asyncio.Future[Any]":
-        future = _OwnedFuture(loop=self)
-        future.process = PROCESS.get()
-        return future
-
-    def create_task(self, coro: Any, *, name: Any = None, context: Any = None) -> "asyncio.Task[Any]":
-        process = PROCESS.get() if context is None else context.get(PROCESS)
-        task = super().create_task(coro, name=name, context=context)
-        if process is not None:
-            process.tasks[task] = None
-            task.add_done_callback(lambda ended: process.tasks.pop(ended, None))
-        return task
-
     def _process_events(self, event_list: list[Any]) -> None:
         assert not event_list, "there are no descriptors here"
         if self.suspended:
             self._hold_back()
-
-    def _hold_back(self) -> None:
-        """Give what is ready or due to the processes that stand still; called in each turn before anything is run."""
-        waiting, self._ready = self._ready, deque()
-        for handle in waiting:
-            if not self._held(handle):
-                self._ready.append(handle)
-        due, end = [], self.time() + self._clock_resolution
-        while self._scheduled and self._scheduled[0].when() < end:
-            timer = heapq.heappop(self._scheduled)
-            if timer.cancelled() or not self._held(timer):
-                due.append(timer)
-            else:
-                timer._scheduled = False  # type: ignore[attr-defined]
-        for timer in due:
-            heapq.heappush(self._scheduled, timer)
-
-    @staticmethod
-    def _held(handle: asyncio.Handle) -> bool:
-        process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
-        if process is None or not process.suspended:
-            return False
-        process.held.append(handle)
-        return True
 
     def _write_to_self(self) -> None:
         """Called after `call_soon_threadsafe`; the loop never sleeps, so there is nobody to wake."""
@@ -167,7 +96,7 @@ def run_virtual(main: Callable[[VirtualClock], Coroutine[Any, Any, T]]) -> T:
 
     def report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         future = context.get("future")
-        if not (isinstance(future, _OwnedFuture) and future.nobody_waits):
+        if not (isinstance(future, OwnedFuture) and future.nobody_waits):
             reported.append(context.get("exception") or RuntimeError(context))
 
     loop.set_exception_handler(report)

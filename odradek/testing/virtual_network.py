@@ -24,6 +24,7 @@ PIPE_BYTES = 256 * 1024
 CONNECT_TIMEOUT_MS = 10_000.0
 """How long one tries to reach a host behind a cut."""
 FIRST_EPHEMERAL_PORT = 40_000
+DEFAULT_PORT = 9092
 
 
 class _Pipe:
@@ -317,6 +318,22 @@ class VirtualNetwork:
         for endpoint in list(self._endpoints):
             if endpoint.host == host:
                 endpoint.close(silently=silently)
+
+    def reset_connection(self, host: str, peer: str) -> None:
+        """Break the one connection of a host whose other end has this address."""
+        for endpoint in list(self._endpoints):
+            if endpoint.host == host and endpoint.peer == peer:
+                endpoint.reset()
+                if endpoint.partner is not None:
+                    endpoint.partner.reset()
+
+    def reserve(self, name: str, port: int = 0) -> tuple[str, int]:
+        """Where a host's program listens."""
+        return name, port or DEFAULT_PORT
+
+    def owner(self, address: str) -> str:
+        """The host that an address `host:port` belongs to."""
+        return address.rpartition(":")[0]
 
     # what hosts do
 

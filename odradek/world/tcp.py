@@ -70,6 +70,11 @@ class TcpEndpoint:
             self._loop.remove_writer(self._descriptor)
         self._writing = callback is not None
 
+    def reset(self) -> None:
+        """Break the connection: both ends find it closed. Harmless when it is broken already."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         self.on_readable(None)
         self.on_writable(None)

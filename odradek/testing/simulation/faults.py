@@ -9,6 +9,7 @@ from odradek.broker.server import StartFailure
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.history import History
+from odradek.testing.virtual_network import VirtualNetwork
 from odradek.testing.virtual_process import ProcessKilled
 from odradek.zk_schema.store import StoreError
 
@@ -25,6 +26,8 @@ class Faults:
 
     def __init__(self, cluster: EmbeddedCluster, history: History, administrator: Administrator, seed: int) -> None:
         self.cluster, self.history, self.administrator = cluster, history, administrator
+        assert isinstance(cluster.network, VirtualNetwork)
+        self.network = cluster.network
         self.random = random.Random(seed)
         self.busy: set[int] = set()
         self.exclusive = False
@@ -239,9 +242,9 @@ class Faults:
     async def slow_network(self) -> None:
         most_ms = self.random.choice((20.0, 100.0, 400.0))
         self.history.note(f"latency up to {most_ms} ms")
-        self.cluster.network.latency_ms = (0.1, most_ms)
+        self.network.latency_ms = (0.1, most_ms)
         await self.pass_time(1.0, 20.0)
-        self.cluster.network.latency_ms = LATENCY_MS
+        self.network.latency_ms = LATENCY_MS
 
     # ZooKeeper
 

@@ -236,7 +236,7 @@ class Simulation:
     def _calm(self) -> None:
         self.history.note("calm")
         self.cluster.network.heal()
-        self.cluster.network.latency_ms = LATENCY_MS
+        self.faults.network.latency_ms = LATENCY_MS
         self.faults.zookeeper_latency_ms = ZOOKEEPER_LATENCY_MS
         if not self.cluster.zookeeper.serving:
             self.cluster.zookeeper.restart()

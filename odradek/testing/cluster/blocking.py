@@ -1,0 +1,156 @@
+"""`Cluster`: a whole cluster inside a test, on real sockets.
+
+with Cluster(brokers=3) as cluster:
+    cluster.create_topic("orders", partitions=3)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})   # of any library
+
+async with Cluster() as cluster:        # the same methods are coroutines then
+    await cluster.create_topic("orders")
+"""
+
+import asyncio
+import warnings
+from collections.abc import Callable, Coroutine, Mapping
+from functools import wraps
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from odradek.testing.cluster.control import AsyncCluster
+from odradek.testing.cluster.options import ClusterError, Options
+from odradek.testing.cluster.runners import Process, Runner, Thread
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def blocking(
+    method: Callable[Concatenate[AsyncCluster, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate["Cluster", P], R]:
+    """Return the method as a plain one of `Cluster`, which waits for its result."""
+
+    @wraps(method)
+    def call(cluster: "Cluster", *arguments: P.args, **named: P.kwargs) -> R:
+        future = cluster.runner.submit(method.__name__, arguments, named)
+        try:
+            return cast(R, future.result())
+        except BaseException:
+            future.cancel()
+            raise
+
+    return cast("Callable[Concatenate[Cluster, P], R]", call)
+
+
+class Cluster:
+    """Brokers, controller and ZooKeeper of a test, ready when it is entered, gone when it is left.
+
+    Any client of Kafka in any process of this machine may connect to `bootstrap`. Data are in memory, or in a folder
+    `data`, where they stay. `settings` are those of the brokers by Kafka's names. With `process=True` everything lives
+    in a child process, for tests that need the processor of their own for long. Used with `async with`, all methods
+    are coroutines.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        topics: Mapping[str, int] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        data: str | PathLike[str] | None = None,
+        port: int = 0,
+        process: bool = False,
+        trace: bool = True,
+    ) -> None:
+        """Take the number of brokers; nothing runs yet. `topics`: partitions by name. `port`: of broker 0, the next
+        ones for the others; free ones unless it is given. `trace=False` leaves `requests` empty. Raises ClusterError.
+        """
+        options = Options(
+            brokers,
+            {name: _text(value) for name, value in (settings or {}).items()},
+            dict(topics or {}),
+            None if data is None else Path(data),
+            port,
+            trace,
+        )
+        self.runner: Runner = Process(options) if process else Thread(options)
+        self._bootstrap: str | None = None
+        self._closed = False
+
+    # life
+
+    def start(self) -> Self:
+        """Begin, where `with` cannot be used; `close` must follow. Raises ClusterError."""
+        if self._closed or self._bootstrap is not None:
+            raise ClusterError("a cluster is started once: make another one")
+        started = self.runner.start()
+        try:
+            self._bootstrap = started.result()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """End all brokers, and give everything back. Harmless twice."""
+        self._closed = True
+        self.runner.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> AsyncCluster:
+        await asyncio.to_thread(self.start)
+        return cast(AsyncCluster, _Elsewhere(self))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def __del__(self) -> None:
+        if self.__dict__.get("_bootstrap") and not self._closed:
+            warnings.warn("a Cluster was dropped without close()", ResourceWarning, stacklevel=2, source=self)
+            self.close()
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses of all brokers, `host:port,host:port,…`: for `bootstrap.servers`. Raises ClusterError."""
+        if self._bootstrap is None or self._closed:
+            raise ClusterError("the cluster is closed" if self._closed else "the cluster is not started: use `with`")
+        return self._bootstrap
+
+    # topics
+
+    create_topic = blocking(AsyncCluster.create_topic)
+    delete_topic = blocking(AsyncCluster.delete_topic)
+
+
+class _Elsewhere:
+    """The methods of an AsyncCluster that lives on another loop, for coroutines of this one."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def bootstrap(self) -> str:
+        return self._cluster.bootstrap
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        if not callable(getattr(Cluster, name, None)):
+            raise AttributeError(f"a cluster has no method {name!r}")
+
+        async def call(*arguments: Any, **named: Any) -> Any:
+            return await asyncio.wrap_future(self._cluster.runner.submit(name, arguments, named))
+
+        return call
+
+
+def _text(value: Any) -> str:
+    """A setting as it stands in a properties file."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

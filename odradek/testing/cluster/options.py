@@ -1,0 +1,53 @@
+"""What a cluster is to be like, and the errors of its use."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+class ClusterError(Exception):
+    """A cluster was asked for what it cannot do; one line that says what it can."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What whoever makes a cluster chooses."""
+
+    brokers: int = 3
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of all brokers, by Kafka's names."""
+    topics: Mapping[str, int] = field(default_factory=dict)
+    """Partitions by topic, made at the start."""
+    data: Path | None = None
+    """Where the logs are written; None keeps them in memory."""
+    port: int = 0
+    """Of broker 0, the others have those after it; 0: free ones."""
+    trace: bool = True
+    """Note who asks what: `requests`, and the requests of `timeline`."""
+
+    def __post_init__(self) -> None:
+        if self.brokers < 1:
+            raise ClusterError(f"a cluster of {self.brokers} brokers; it has at least one")
+        if self.port and not 0 < self.port <= 65_536 - self.brokers:
+            raise ClusterError(f"port={self.port} with {self.brokers} brokers: ports are 1 to 65535")
+
+
+def quick_settings(brokers: int) -> dict[str, str]:
+    """Settings in which a small cluster wastes no time: what Kafka does after minutes is done after a second."""
+    copies, least = str(min(3, brokers)), str(min(2, brokers))
+    return {
+        "default.replication.factor": copies,
+        "offsets.topic.replication.factor": copies,
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.num.partitions": "3",
+        "transaction.state.log.min.isr": least,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+        "zookeeper.session.timeout.ms": "1000",
+        "replica.fetch.wait.max.ms": "50",
+        "replica.lag.time.max.ms": "2000",
+        "log.retention.check.interval.ms": "500",
+        "log.cleaner.backoff.ms": "500",
+        "group.min.session.timeout.ms": "100",
+        "controlled.shutdown.retry.backoff.ms": "100",
+    }

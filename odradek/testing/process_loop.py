@@ -1,0 +1,97 @@
+"""An event loop on which several processes live that can be killed and suspended one by one (see virtual_process).
+
+`ProcessLoop` holds what a loop must do for them; on what it waits, virtual time or real sockets, is its subclass's.
+"""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any
+
+from odradek.testing.virtual_process import PROCESS, VirtualProcess, belongs_to_dead
+
+
+class OwnedFuture(asyncio.Future[Any]):
+    """A future that knows by which process it was made."""
+
+    process: VirtualProcess | None = None
+
+    @property
+    def nobody_waits(self) -> bool:
+        """Whoever could ask for its result is dead."""
+        return self.process is not None and self.process.dead
+
+
+class ProcessLoop(asyncio.BaseEventLoop):
+    """Takes nothing from a killed process, and holds back what a suspended one would do."""
+
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+    _clock_resolution: float
+    suspended = 0
+    """Processes that stand still."""
+
+    def call_soon(  # type: ignore[override]  # the same, for any arguments
+        self, callback: Callable[..., object], *arguments: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = super().call_soon(callback, *arguments, context=context)
+        if belongs_to_dead(handle._context):  # type: ignore[attr-defined]
+            handle.cancel()
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *arguments: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = super().call_at(when, callback, *arguments, context=context)
+        if belongs_to_dead(handle._context):  # type: ignore[attr-defined]
+            handle.cancel()
+        return handle
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        future = OwnedFuture(loop=self)
+        future.process = PROCESS.get()
+        return future
+
+    def create_task(self, coro: Any, *, name: Any = None, context: Any = None) -> "asyncio.Task[Any]":
+        process = PROCESS.get() if context is None else context.get(PROCESS)
+        task = super().create_task(coro, name=name, context=context)
+        if process is not None:
+            process.tasks[task] = None
+            task.add_done_callback(lambda ended: process.tasks.pop(ended, None))
+        return task
+
+    def _hold_back(self) -> None:
+        """Give what is ready or due to the processes that stand still; called in each turn before anything is run."""
+        waiting, self._ready = self._ready, deque()
+        for handle in waiting:
+            if not self._held(handle):
+                self._ready.append(handle)
+        due, end = [], self.time() + self._clock_resolution
+        while self._scheduled and self._scheduled[0].when() < end:
+            timer = heapq.heappop(self._scheduled)
+            if timer.cancelled() or not self._held(timer):
+                due.append(timer)
+            else:
+                timer._scheduled = False  # type: ignore[attr-defined]
+        for timer in due:
+            heapq.heappush(self._scheduled, timer)
+
+    @staticmethod
+    def _held(handle: asyncio.Handle) -> bool:
+        process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+        if process is None or not process.suspended:
+            return False
+        process.held.append(handle)
+        return True
+
+
+class SocketLoop(ProcessLoop, asyncio.SelectorEventLoop):
+    """On real sockets and wall time. A suspended process's sockets must not be watched meanwhile: who made it sees to
+    that (odradek.testing.socket_network)."""
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        super()._process_events(event_list)  # type: ignore[misc]
+        if self.suspended:
+            self._hold_back()

@@ -1,0 +1,149 @@
+"""`odradek.testing.Cluster`: there at once, for any client, and gone without a trace."""
+
+import asyncio
+import gc
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from odradek import KafkaConsumer, KafkaProducer
+from odradek.aio import Consumer as AsyncConsumer
+from odradek.aio import Producer as AsyncProducer
+from odradek.protocol.errors import KafkaError
+from odradek.testing import Cluster, ClusterError
+from odradek.testing.cluster.runners import Process
+from odradek.testing.patience import PATIENCE_SECONDS
+
+
+def _produce(bootstrap: str, topic: str, *values: bytes) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
+        for value in values:
+            producer.send(topic, value).result(PATIENCE_SECONDS)
+
+
+def _read(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    settings = {"group.id": f"{topic}-readers", "auto.offset.reset": "earliest"}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+    try:
+        consumer.subscribe([topic])
+        return [record.value() for record in consumer.consume(count, PATIENCE_SECONDS)]
+    finally:
+        consumer.close()
+
+
+def test_two_libraries_write_and_read() -> None:
+    with Cluster(brokers=3, topics={"orders": 2}) as cluster:
+        foreign = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+        foreign.produce("orders", b"foreign", partition=1)
+        assert foreign.flush(PATIENCE_SECONDS) == 0
+        _produce(cluster.bootstrap, "orders", b"own")
+        assert sorted(_read(cluster.bootstrap, "orders", 2)) == [b"foreign", b"own"]
+
+
+async def _write_and_read_in_one_loop() -> list[bytes]:
+    async with Cluster(brokers=1) as cluster:
+        await cluster.create_topic("orders")
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap) as producer:
+            await (await producer.send("orders", b"own"))
+        async with AsyncConsumer("orders", bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as reader:
+            return [(await anext(aiter(reader))).value]
+
+
+def test_in_a_coroutine() -> None:
+    assert asyncio.run(_write_and_read_in_one_loop()) == [b"own"]
+
+
+def test_in_a_process_of_its_own() -> None:
+    with Cluster(brokers=1, process=True) as cluster:
+        cluster.create_topic("orders")
+        _produce(cluster.bootstrap, "orders", b"own")
+        assert _read(cluster.bootstrap, "orders", 1) == [b"own"]
+        with pytest.raises(KafkaError, match="TOPIC_ALREADY_EXISTS"):
+            cluster.create_topic("orders")
+        assert isinstance(cluster.runner, Process) and cluster.runner.pipe is not None
+        # As when the process that has made it dies: nobody closes the cluster, the connection to it breaks.
+        with socket.socket(fileno=os.dup(cluster.runner.pipe.fileno())) as connection:
+            connection.shutdown(socket.SHUT_RDWR)
+        assert cluster.runner.wait(PATIENCE_SECONDS) == 0
+        with pytest.raises(ClusterError, match="closed"):
+            cluster.create_topic("other")
+
+
+def test_data_in_a_folder(tmp_path: Path) -> None:
+    with Cluster(brokers=2, topics={"orders": 1}, data=tmp_path) as cluster:
+        _produce(cluster.bootstrap, "orders", b"own")
+    for broker in (0, 1):
+        assert (tmp_path / f"broker-{broker}" / "orders-0" / "00000000000000000000.log").stat().st_size > 0
+    with pytest.raises(ClusterError, match="another cluster"), Cluster(data=tmp_path):
+        pass
+
+
+def test_settings_and_topics_are_kafkas() -> None:
+    with Cluster(brokers=1, settings={"auto.create.topics.enable": False}) as cluster:
+        cluster.create_topic("small", partitions=2, settings={"max.message.bytes": "100"})
+        with (
+            KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer,
+            pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"),
+        ):
+            producer.send("small", bytes(1000)).result(PATIENCE_SECONDS)
+        cluster.delete_topic("small")
+        with KafkaConsumer(bootstrap_servers=cluster.bootstrap) as consumer:
+            assert "small" not in consumer.topics()
+        with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            cluster.delete_topic("small")
+
+
+def test_many_one_after_another_leave_nothing() -> None:
+    """A few first: what is imported and compiled once, stays."""
+    for number in range(8):
+        with Cluster(brokers=3, topics={"orders": 1}):
+            pass
+        if number == 1:
+            gc.collect()
+            before = _what_is_held()
+    gc.collect()
+    assert _what_is_held() == before
+
+
+def _what_is_held() -> tuple[int, int, int]:
+    tasks = sum(type(one).__name__ in ("SocketLoop", "EmbeddedBroker", "HostEndpoint") for one in gc.get_objects())
+    return threading.active_count(), len(os.listdir("/proc/self/fd")), tasks
+
+
+def test_bad_use_gets_one_line() -> None:
+    with Cluster(brokers=1) as cluster:
+        port = int(cluster.bootstrap.rpartition(":")[2])
+        with pytest.raises(ClusterError, match=f"port {port} of 127.0.0.1 is taken"), Cluster(brokers=1, port=port):
+            pass
+        with pytest.raises(ClusterError, match="started once"):
+            cluster.start()
+    uses: list[tuple[Callable[[], object], str]] = [
+        (lambda: cluster.bootstrap, "the cluster is closed"),
+        (lambda: cluster.create_topic("t"), "the cluster is closed"),
+        (lambda: Cluster().bootstrap, "not started"),
+        (lambda: Cluster(brokers=0), "at least one"),
+        (lambda: Cluster(port=65_535), "ports are"),
+    ]
+    for use, said in uses:
+        with pytest.raises(ClusterError, match=said):
+            use()
+    cluster.close()
+
+
+def test_a_port_of_choice() -> None:
+    with Cluster(brokers=1) as cluster:
+        port = int(cluster.bootstrap.rpartition(":")[2])
+    with Cluster(brokers=1, port=port) as cluster:
+        assert cluster.bootstrap == f"127.0.0.1:{port}"
+
+
+def test_one_that_is_forgotten_warns_and_ends() -> None:
+    cluster = Cluster(brokers=1).start()
+    with pytest.warns(ResourceWarning, match="Cluster was dropped"):
+        del cluster
+        gc.collect()
