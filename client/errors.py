@@ -163,6 +163,24 @@ class TransactionAborted(ClientError):
     """A record was not sent: its transaction was aborted before."""
 
 
+class LogTruncated(ClientError):
+    """Records that were read are not in the log any more: a replica without them has become the leader (KIP-320).
+
+    With auto.offset.reset=none; else the consumer goes on at `diverging_offset` by itself, and logs it. `offset` is the
+    position; what was read from `diverging_offset` on is lost, or has changed. `seek` to go on.
+    """
+
+    def __init__(self, topic_partition: TopicPartition, offset: int, diverging_offset: int) -> None:
+        """Take the position of a partition, and where the leader's log parts from what was read."""
+        super().__init__(
+            f"{topic_partition}: read up to {offset}, but the leader's log is another one from {diverging_offset} on: "
+            "records were lost in an unclean election; seek to go on",
+            topic_partition=topic_partition,
+            offset=offset,
+        )
+        self.diverging_offset = diverging_offset
+
+
 class NoOffsetForPartition(ClientError):
     """auto.offset.reset=none and there is no committed offset, or the position is out of range."""
 

@@ -26,6 +26,8 @@ class Ahead(NamedTuple):
     version: int
     following: int
     """The position once it is handed out."""
+    epoch: int
+    """Leader epoch of what stands before that."""
 
 
 class RecordBuffer:
@@ -79,7 +81,7 @@ class RecordBuffer:
     def _hand_out(self, ahead: Ahead) -> None:
         with self._shared.lock:
             ahead.state.position = ahead.following
-            ahead.state.leader_epoch = ahead.record.leader_epoch
+            ahead.state.leader_epoch = ahead.epoch
 
     def _decode_ahead(self) -> bool:
         """Decode some records of one partition; False when there are none."""
@@ -87,10 +89,11 @@ class RecordBuffer:
         for topic_partition, records in self._take(self._settings.max_poll_records, 1).items():
             state, position, leader_epoch = before[topic_partition]
             with self._shared.lock:
-                end, state.position, state.leader_epoch = state.position, position, leader_epoch
-            following = [*(record.offset + 1 for record in records[:-1]), end]
+                end = state.position, state.leader_epoch
+                state.position, state.leader_epoch = position, leader_epoch
+            following = [*((record.offset + 1, record.leader_epoch) for record in records[:-1]), end]
             for record, then in zip(records, following, strict=True):
-                self._ahead.append(Ahead(record, state, state.version, then))
+                self._ahead.append(Ahead(record, state, state.version, *then))
         return bool(self._ahead)
 
     def _positions(self) -> dict[TopicPartition, PartitionPosition]:
@@ -165,6 +168,7 @@ class RecordBuffer:
                     state.leader_epoch = records[-1].leader_epoch
                 if reader.finished:
                     state.position = max(state.position, reader.chunk.next_offset)
+                    state.leader_epoch = reader.chunk.last_epoch  # behind markers, too, which are handed to nobody
                     self._finish(topic_partition)
         return records
 

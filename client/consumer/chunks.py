@@ -45,6 +45,8 @@ class Chunk:
         self.topic_partition = topic_partition
         self.version = version
         self.next_offset = fetch_offset
+        self.last_epoch = -1
+        """Leader epoch of the last batch; -1 when there is none, or in formats 0 and 1."""
         self.records = records
         self._end_offset = end_offset
         self._aborted = sorted(aborted or (), key=lambda one: one[1])
@@ -65,6 +67,7 @@ class Chunk:
                 break
             self._batches.append(entry.position)
             self.next_offset = max(self.next_offset, header.next_offset)
+            self.last_epoch = header.leader_epoch
         return True
 
     @property

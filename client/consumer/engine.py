@@ -16,10 +16,10 @@ from odradek.client.consumer.fetcher import Fetcher
 from odradek.client.consumer.fetching import without_leader
 from odradek.client.consumer.group import GroupDriver
 from odradek.client.consumer.locating import Locator
-from odradek.client.consumer.positions import reset_timestamp
+from odradek.client.consumer.positions import RESET_TIMESTAMPS, reset_timestamp
 from odradek.client.consumer.shared import Shared
 from odradek.client.consumer.subscription import NOTHING, Kind, Subscription
-from odradek.client.errors import BrokerUnreachable, ClientBroken, ClientClosed
+from odradek.client.errors import BrokerUnreachable, ClientBroken, ClientClosed, LogTruncated
 from odradek.client.forks import SAID, watch
 from odradek.client.records import TopicPartition
 from odradek.client.wakeup import WakeUp
@@ -38,7 +38,7 @@ class ConsumerEngine:
         self.shared = Shared()
         self.group: GroupDriver | None = None
         self.subscription: Subscription = NOTHING
-        self._fetcher = Fetcher(cluster, settings, self.shared, self._reset)
+        self._fetcher = Fetcher(cluster, settings, self.shared, self._reset, self._truncate)
         self._locator = Locator(cluster, settings, self.shared)
         self._woken = WakeUp(cluster.clock)
         self.tasks = Tasks(cluster.clock, lambda said: None)
@@ -128,6 +128,12 @@ class ConsumerEngine:
     def _reset(self, partition: TopicPartition) -> None:
         timestamp = reset_timestamp(self.settings.auto_offset_reset, partition)
         self.shared.positions.reset(partition, timestamp)
+
+    def _truncate(self, partition: TopicPartition, offset: int, leader_epoch: int) -> None:
+        position = self.shared.positions.partitions[partition].position
+        if offset < position and self.settings.auto_offset_reset not in RESET_TIMESTAMPS:
+            raise LogTruncated(partition, position, offset)
+        self.shared.positions.truncate(partition, offset, leader_epoch)
 
     def deadline(self, what: str) -> Deadline:
         """default.api.timeout.ms from now."""

@@ -5,23 +5,38 @@ verdicts.py. On the loop.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from odradek.client.calls import FETCH_CONNECTION
 from odradek.client.cluster import Cluster
+from odradek.client.connection import Connection
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.config import ConsumerSettings
+from odradek.client.consumer.epochs import epochs_request, judge_epochs, unvalidated
 from odradek.client.consumer.fetching import Asked, FetchCall, partitions_of, plan_fetches
 from odradek.client.consumer.positions import Positions
-from odradek.client.consumer.verdicts import Arrived, AskAgain, NothingNew, OutOfRange, Refused, Verdict, judge
-from odradek.client.errors import BrokerUnreachable, NoOffsetForPartition
+from odradek.client.consumer.verdicts import (
+    Arrived,
+    AskAgain,
+    Diverged,
+    NothingNew,
+    OutOfRange,
+    Refused,
+    Verdict,
+    judge,
+)
+from odradek.client.errors import BrokerUnreachable, LogTruncated, NoOffsetForPartition
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import error_code
-from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
+from odradek.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 logger = logging.getLogger(__name__)
+FIRST_FETCH_WITH_EPOCHS = 12
+FIRST_EPOCHS_FOR_CONSUMERS = 3
+"""OffsetForLeaderEpoch from this version on may be asked by who may only read (KIP-320)."""
 
 
 class Receiver(Protocol):
@@ -61,16 +76,19 @@ class Fetcher:
         settings: ConsumerSettings,
         receiver: Receiver,
         reset: Callable[[TopicPartition], object],
+        truncate: Callable[[TopicPartition, int, int], object],
         size_setting: str = "max.partition.fetch.bytes",
     ) -> None:
         """`reset` lets a partition start anew by auto.offset.reset, or raises NoOffsetForPartition.
 
+        `truncate` lets one go on at an offset, where the leader has an epoch before it, or raises LogTruncated.
         `size_setting` is the user's name of the setting that bounds a partition's part of an answer.
         """
         self._cluster = cluster
         self._settings = settings
         self._receiver = receiver
         self._reset = reset
+        self._truncate = truncate
         self._limit = f"{size_setting}={settings.max_partition_fetch_bytes}"
         self._asking: set[int] = set()
 
@@ -89,16 +107,17 @@ class Fetcher:
 
     async def fetch(self, call: FetchCall) -> None:
         """Send a request, and hand on what comes. Whatever goes wrong, its partitions are asked for again."""
+        timeout_ms = self._settings.request_timeout_ms
         try:
-            answer = await self._cluster.request(
-                call.node_id,
+            connection = await self._cluster.connection(call.node_id, FETCH_CONNECTION)
+            invalid = await self._validate(connection, call)
+            answer = await connection.request(
                 call.request,
                 FetchResponse,
-                timeout_ms=self._settings.request_timeout_ms + self._settings.fetch_max_wait_ms,
-                purpose=FETCH_CONNECTION,
+                timeout_ms + self._settings.fetch_max_wait_ms,
                 highest_version=call.highest_version,
             )
-            self._take(call, answer)
+            self._take(call, answer, invalid)
         except BrokerUnreachable as error:
             logger.info("consumer %s: %s", self._settings.client_id, error)
             self._not_answered(call)
@@ -109,6 +128,35 @@ class Fetcher:
         finally:
             self._asking.discard(call.node_id)
             self._receiver.notify()
+
+    async def _validate(self, connection: Connection, call: FetchCall) -> set[TopicPartition]:
+        """Ask a broker that does not compare epochs in a Fetch (before Kafka 2.7) where they end, once for each leader.
+
+        Returns the partitions whose positions it does not confirm: the Fetch is not about them any more. Raises
+        BrokerUnreachable.
+        """
+        served = connection.served
+        if served.get(FetchRequest.API_KEY, (0, 0))[1] >= FIRST_FETCH_WITH_EPOCHS:
+            return set()
+        if served.get(OffsetForLeaderEpochRequest.API_KEY, (0, 0))[1] < FIRST_EPOCHS_FOR_CONSUMERS:
+            return set()
+        with self._receiver.lock:
+            asked = unvalidated(call, self._receiver.positions)
+        if not asked:
+            return set()
+        request = epochs_request(asked)
+        answer = await connection.request(request, OffsetForLeaderEpochResponse, self._settings.request_timeout_ms)
+        verdicts = judge_epochs(asked, answer)
+        with self._receiver.lock:
+            for topic_partition, verdict in verdicts.items():
+                state = self._receiver.positions.partitions.get(topic_partition)
+                if state is None or state.version != asked[topic_partition].version:
+                    continue
+                if verdict is None:
+                    state.valid_in = asked[topic_partition].leader_epoch
+                else:
+                    self._obey(topic_partition, asked[topic_partition], verdict)
+        return {topic_partition for topic_partition in asked if verdicts.get(topic_partition) is not None}
 
     def _not_answered(self, call: FetchCall) -> None:
         self._cluster.needs.stale()
@@ -121,7 +169,7 @@ class Fetcher:
         until_ms = self._cluster.clock.monotonic_ms() + pause_ms
         self._receiver.positions.pause(topic_partition, asked.version, until_ms)
 
-    def _take(self, call: FetchCall, answer: FetchResponse) -> None:
+    def _take(self, call: FetchCall, answer: FetchResponse, invalid: Collection[TopicPartition]) -> None:
         if answer.error_code:
             logger.info("consumer %s: fetch: %s", self._settings.client_id, error_code(answer.error_code).name)
             self._not_answered(call)
@@ -130,7 +178,7 @@ class Fetcher:
         with self._receiver.lock:
             for topic_partition, asked in call.asked.items():
                 state = self._receiver.positions.partitions.get(topic_partition)
-                if state is None or state.version != asked.version:
+                if state is None or state.version != asked.version or topic_partition in invalid:
                     continue
                 if topic_partition not in data:
                     self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
@@ -146,10 +194,13 @@ class Fetcher:
             case NothingNew():
                 return
             case Arrived(chunk):
-                self._receiver.positions.partitions[topic_partition].fetch_offset = chunk.next_offset
+                state = self._receiver.positions.partitions[topic_partition]
+                state.fetch_offset, state.fetch_epoch = chunk.next_offset, chunk.last_epoch
                 self._receiver.keep(chunk)
             case OutOfRange():
                 self._out_of_range(topic_partition, asked)
+            case Diverged(offset, epoch):
+                self._diverged(topic_partition, asked, offset, epoch)
             case AskAgain():
                 self._cluster.needs.stale()
                 self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
@@ -172,5 +223,24 @@ class Fetcher:
             "consumer %s: %s: offset %d is out of range: starting by auto.offset.reset",
             self._settings.client_id,
             topic_partition,
+            asked.offset,
+        )
+
+    def _diverged(self, topic_partition: TopicPartition, asked: Asked, offset: int, epoch: int) -> None:
+        """Go on where the histories part, once the records from before are read. With the lock."""
+        if self._receiver.holds(topic_partition):
+            self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
+            return
+        try:
+            self._truncate(topic_partition, offset, epoch)
+        except LogTruncated as error:
+            self._pause(topic_partition, asked, self._settings.retry_backoff_max_ms)
+            self._receiver.refuse([topic_partition], error)
+            return
+        logger.warning(
+            "consumer %s: %s: the leader's log parts at offset %d from what was read up to %d: going on there",
+            self._settings.client_id,
+            topic_partition,
+            offset,
             asked.offset,
         )

@@ -43,6 +43,10 @@ class Asked:
 
     offset: int
     version: int
+    last_epoch: int = -1
+    """Leader epoch of what stands before the offset, for the leader to compare (KIP-595); -1 where not known."""
+    leader_epoch: int = -1
+    """The leader's, as the metadata say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +74,10 @@ def plan_fetches(
         full = held is not None and len(held) >= CHUNKS_PER_PARTITION
         if not state.located or state.paused or state.fetching or full or state.retry_at_ms > now_ms:
             continue
-        leader = view.leader_of(topic_partition)
-        if leader is not None and may_ask(leader):
-            by_node.setdefault(leader, {})[topic_partition] = Asked(state.fetch_offset, state.version)
+        info = view.partition(topic_partition)
+        if info is not None and info.leader in view.nodes and may_ask(info.leader):
+            asked = Asked(state.fetch_offset, state.version, state.fetch_epoch, info.leader_epoch)
+            by_node.setdefault(info.leader, {})[topic_partition] = asked
     most_bytes = settings.fetch_max_bytes
     return [fetch_call(node_id, asked, view, settings, most_bytes) for node_id, asked in by_node.items()]
 
@@ -123,6 +128,7 @@ def _partition(
         partition=topic_partition.partition,
         current_leader_epoch=info.leader_epoch if info is not None else -1,
         fetch_offset=asked[topic_partition].offset,
+        last_fetched_epoch=asked[topic_partition].last_epoch,
         partition_max_bytes=settings.max_partition_fetch_bytes,
     )
 

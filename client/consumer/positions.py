@@ -37,6 +37,10 @@ class PartitionPosition:
     fetch_offset: int = -1
     leader_epoch: int = -1
     """Of the last record handed out; goes into commits."""
+    fetch_epoch: int = -1
+    """Leader epoch of what stands before `fetch_offset`; -1 where that is not known."""
+    valid_in: int = -1
+    """Epoch of the leader whose log is known to have what stands before `fetch_offset`."""
     reset_to: int | None = None
     """A ListOffsets timestamp: the position is wanted from there, whatever is committed."""
     paused: bool = False
@@ -77,32 +81,43 @@ class Positions:
         """The next record is the one at `offset`."""
         state = self.partitions[topic_partition]
         state.position = state.fetch_offset = offset
-        state.leader_epoch = -1
+        state.leader_epoch = state.fetch_epoch = -1
         state.reset_to = None
         self._invalidate(state)
+
+    def truncate(self, topic_partition: TopicPartition, offset: int, leader_epoch: int) -> None:
+        """Go on at `offset`, where the leader's history leaves what was read; before it stands `leader_epoch`.
+
+        What was not handed out yet is fetched again from the position, if the leader has what is before that.
+        """
+        state = self.partitions[topic_partition]
+        if offset < state.position:
+            state.position, state.leader_epoch = offset, leader_epoch
+        self.go_back(topic_partition)
 
     def go_back(self, topic_partition: TopicPartition) -> None:
         """Forget what was fetched ahead: it is asked for again from the position, which stays."""
         state = self.partitions[topic_partition]
-        state.fetch_offset = state.position
+        state.fetch_offset, state.fetch_epoch = state.position, state.leader_epoch
         self._invalidate(state)
 
     def reset(self, topic_partition: TopicPartition, timestamp: int) -> None:
         """Locate it anew, at EARLIEST or LATEST or a time."""
         state = self.partitions[topic_partition]
-        state.position = state.fetch_offset = -1
+        state.position = state.fetch_offset = state.fetch_epoch = -1
         state.reset_to = timestamp
         self._invalidate(state)
 
     def relocate(self, topic_partition: TopicPartition) -> None:
         """Locate it anew where it is committed, or by auto.offset.reset."""
         state = self.partitions[topic_partition]
-        state.position = state.fetch_offset = -1
+        state.position = state.fetch_offset = state.fetch_epoch = -1
         state.reset_to = None
         self._invalidate(state)
 
     def _invalidate(self, state: PartitionPosition) -> None:
         state.version = next(self._versions)
+        state.valid_in = -1
         state.fetching = False
         state.retry_at_ms = 0.0
 
@@ -138,7 +153,7 @@ class Positions:
         if state is None or state.located or state.version != sought.version:
             return
         state.position = state.fetch_offset = offset
-        state.leader_epoch = leader_epoch
+        state.leader_epoch = state.fetch_epoch = leader_epoch
         state.reset_to = None
 
     def retry_at(self, partitions: Iterable[TopicPartition], at_ms: float) -> None:

@@ -35,6 +35,14 @@ class OutOfRange:
 
 
 @dataclass(frozen=True, slots=True)
+class Diverged:
+    """The leader's history is another one from `offset` on; before that stands the leader's epoch `epoch`."""
+
+    offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class AskAgain:
     """After a pause, when the metadata is fresh."""
 
@@ -48,12 +56,15 @@ class Refused:
     error: Exception
 
 
-Verdict = Arrived | NothingNew | OutOfRange | AskAgain | Refused
+Verdict = Arrived | NothingNew | OutOfRange | Diverged | AskAgain | Refused
 
 
 def judge(topic_partition: TopicPartition, asked: Asked, data: PartitionData, isolation: int, limit: str) -> Verdict:
     """Return what one partition's part of an answer means. `limit`: the setting that bounds it, with its value."""
     error = error_code(data.error_code)
+    diverging = data.diverging_epoch
+    if error == ErrorCode.NONE and diverging is not None and diverging.end_offset >= 0:
+        return Diverged(diverging.end_offset, diverging.epoch)
     if error == ErrorCode.NONE:
         return _arrived(topic_partition, asked, data, isolation, limit)
     if error == ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -33,7 +33,7 @@ class FetchLoop:
         self._settings = settings
         self._consumption = consumption
         self._reset_timestamp = reset_timestamp
-        self._fetcher = Fetcher(cluster, settings, consumption, self._reset, "fetch.message.max.bytes")
+        self._fetcher = Fetcher(cluster, settings, consumption, self._reset, self._truncate, "fetch.message.max.bytes")
         self._locating: set[TopicPartition] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -123,4 +123,9 @@ class FetchLoop:
     def _reset(self, name: TopicPartition) -> None:
         """Locate it anew, by auto.offset.reset."""
         state = self._consumption.positions.partitions[name]  # its version stays: it is the claim's
-        state.position = state.fetch_offset = -1
+        state.position = state.fetch_offset = state.fetch_epoch = -1
+
+    def _truncate(self, name: TopicPartition, offset: int, leader_epoch: int) -> None:
+        """Go on where the leader's log parts from what was read."""
+        self._consumption.positions.partitions[name].fetch_epoch = leader_epoch
+        self._consumption.locate(name, offset)
