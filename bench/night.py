@@ -22,11 +22,10 @@ from odradek.broker.requests.registry import SERVED
 from odradek.testing.crashes.run import run_case, run_fault_case
 from odradek.testing.mutated_requests import mutate
 from odradek.testing.seeds import corpus, remember
-from odradek.testing.simulation.run import Plan, simulate
+from odradek.testing.simulation.run import simulate, varied_plan
 
 CHAOS = Path(__file__).with_name("chaos.py")
 CHAOS_SECONDS = 120
-SIMULATED_SECONDS = 15.0
 LINES = 60
 
 
@@ -42,7 +41,7 @@ class Kind:
 
 
 def simulation(seed: int) -> str:
-    report = simulate(Plan(seed, faults_s=SIMULATED_SECONDS))
+    report = simulate(varied_plan(seed))
     return "" if report.violation is None else report.text(LINES)
 
 
@@ -65,7 +64,7 @@ def chaos(seed: int) -> str:
 
 CHAOTIC = Kind("chaos", chaos)
 KINDS = (
-    Kind("simulation", simulation, lambda seed: (seed, SIMULATED_SECONDS)),
+    Kind("simulation", simulation),
     Kind("crashes", crashes),
     Kind("requests", lambda seed: "\n".join(mutate(api_of(seed), seed)), lambda seed: (seed, api_of(seed))),
     CHAOTIC,

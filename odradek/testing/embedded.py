@@ -77,6 +77,8 @@ class EmbeddedBroker:
         self.disk_latency_ms = (0.0, 0.0)
         """Of what its broker does in the background: least and most."""
         self.lives = 0
+        self.ends_at_death: dict[tuple[str, int], int] = {}
+        """Log end offsets of its replicas when it was stopped or killed last: what its disk holds while it is away."""
         self._cluster = cluster
         self._process: VirtualProcess | None = None
         self._server: BrokerServer | None = None
@@ -164,6 +166,7 @@ class EmbeddedBroker:
     async def stop(self) -> None:
         """In a controlled way. Harmless when it does not run. Raises ProcessKilled."""
         server, process = self._server, self._process
+        self._remember_ends()
         self._server = None
         if server is not None and process is not None:
             try:
@@ -171,6 +174,13 @@ class EmbeddedBroker:
             finally:
                 if self._process is process:
                     self._process = None
+
+    def log_end(self, topic: str, index: int) -> int | None:
+        """Where its log of a partition ends, or ended when it was last up; None: it has none."""
+        if self._server is None:
+            return self.ends_at_death.get((topic, index))
+        partition = self._server.services.replicas.partitions.get((topic, index))
+        return self.ends_at_death.get((topic, index)) if partition is None else partition.log.log_end_offset
 
     def suspend(self) -> None:
         """Its process stands still, as by SIGSTOP: its machine goes on taking connections and bytes for it."""
@@ -197,7 +207,13 @@ class EmbeddedBroker:
         self._die(silently=True)
         self.files.crash()
 
+    def _remember_ends(self) -> None:
+        if self._server is not None:
+            held = self._server.services.replicas.partitions
+            self.ends_at_death = {where: partition.log.log_end_offset for where, partition in held.items()}
+
     def _die(self, *, silently: bool) -> None:
+        self._remember_ends()
         process, self._process, self._server = self._process, None, None
         assert process is not None, f"{self.host} does not run"
         process.kill()

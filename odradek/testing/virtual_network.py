@@ -37,6 +37,8 @@ class _Pipe:
         """Arrival time and bytes; the empty bytes are the end of the stream."""
         self.arrived = bytearray()
         self.unreceived_bytes = 0
+        self.tap: Callable[[bytes], object] | None = None
+        """Shown all that is sent."""
         self.ended = False
         self.changed: Callable[[], object] = lambda: None
         """Called when something has arrived."""
@@ -52,6 +54,8 @@ class _Pipe:
         self._last_arrival_ms = arrival_ms
         self.unreceived_bytes += len(data)
         self.travelling.append((arrival_ms, data))
+        if self.tap is not None:
+            self.tap(data)
         self.arrange()
 
     def arrange(self) -> None:
@@ -249,6 +253,8 @@ class VirtualNetwork:
         self._healed = asyncio.Event()
         self._suspended: set[str] = set()
         self._ports = itertools.count(FIRST_EPHEMERAL_PORT)
+        self.tap: Callable[[str, str], Callable[[bytes], object] | None] = lambda source, target: None
+        """Asked for each new connection from `source` to `target`: who is to be shown what is sent that way."""
 
     def host(self, name: str) -> HostNetwork:
         """The network as that host sees it."""
@@ -354,6 +360,7 @@ class VirtualNetwork:
             await self._pass(self.draw_latency_ms())
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED), f"{target}:{port}")
         there, back = _Pipe(self, source, target), _Pipe(self, target, source)
+        there.tap = self.tap(source, target)
         near = VirtualEndpoint(self, f"{target}:{port}", back, there)
         far = VirtualEndpoint(self, f"{source}:{next(self._ports)}", there, back)
         self._endpoints[near] = self._endpoints[far] = (source, target)

@@ -34,6 +34,7 @@ class History:
         self.read_count = 0
         self.violation: Violation | None = None
         self.on_violation: Callable[[], object] = lambda: None
+        self.on_acknowledged: Callable[[TopicPartition, int], object] = lambda partition, offset: None
 
     def note(self, text: str) -> None:
         """A line of the transcript."""
@@ -77,4 +78,5 @@ class History:
             self.note(f"{producer}: {value!r} is somewhere in {partition}")
             return
         self.at(partition, offset, value, producer)
+        self.on_acknowledged(partition, offset)
         self.acknowledged.setdefault(partition, {})[offset] = value

@@ -60,6 +60,8 @@ class Inspection:
                 for partition in list(broker.server.services.replicas.partitions.values()):
                     if partition.is_leader:
                         self._look_at_leader(broker, partition)
+                    elif partition.topic == self.topic:
+                        self._compare(broker, partition)
 
     def _look_at_controller(self, broker: EmbeddedBroker) -> None:
         epoch = broker.server.services.controller.controller_epoch
@@ -88,8 +90,10 @@ class Inspection:
             self._compare(broker, partition)
 
     def _compare(self, broker: EmbeddedBroker, partition: Partition) -> None:
-        """What it counts as committed is what everybody else does. Each leader's log is compared from its begin."""
-        key = (broker.broker_id, broker.lives, partition.index, partition.leader_epoch)
+        """What it counts as committed is what everybody else does. Each leader's log is compared from its begin, each
+        follower's once."""
+        epoch = partition.leader_epoch if partition.is_leader else -1
+        key = (broker.broker_id, broker.lives, partition.index, epoch)
         begin = self._compared.get(key, partition.log.log_start_offset)
         end = partition.high_watermark
         if end > begin:
@@ -101,4 +105,4 @@ class Inspection:
             where = TopicPartition(partition.topic, partition.index)
             for offset, value in records_of(data):
                 if begin <= offset < end:
-                    self._history.at(where, offset, value, f"leader {broker.broker_id} epoch {partition.leader_epoch}")
+                    self._history.at(where, offset, value, f"{partition} on broker {broker.broker_id}")

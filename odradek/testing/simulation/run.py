@@ -21,6 +21,8 @@ from odradek.testing.simulation.disk_faults import DiskFaults
 from odradek.testing.simulation.faults import LATENCY_MS, ZOOKEEPER_LATENCY_MS, Faults
 from odradek.testing.simulation.history import History, Violation
 from odradek.testing.simulation.inspection import Inspection
+from odradek.testing.simulation.repeated_requests import RepeatedRequests
+from odradek.testing.simulation.safety import Safety
 from odradek.testing.simulation.verdict import Verdict
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
@@ -31,6 +33,12 @@ LOOK_EVERY_S = 0.05
 PATIENCE_S = 150.0
 LONGEST_FAULT_S = 120.0
 """So much later than planned the last fault may end, its broker's restart included."""
+FAULT_KINDS = (
+    "kill", "kill_controller", "power_failure", "isolate", "isolate_from_brokers", "one_way", "away_from_zookeeper",
+    "session_expiry", "zookeeper_restart", "lost_answers", "shutdown", "slow_network", "resets", "suspend",
+    "slow_zookeeper", "zookeeper_stands", "wall_clock", "topics", "reassign", "elect_leaders", "move_directories",
+    "throttle", "full_disk", "slow_disk", "failed_directory", "repeat_requests",
+)  # fmt: skip
 SETTINGS = {
     "log.dirs": "/data/one,/data/two",
     "min.insync.replicas": "2",
@@ -58,6 +66,17 @@ class Plan:
     at_once: int = 2
     """Faults that may overlap."""
     settings: dict[str, str] = field(default_factory=dict)
+
+
+def varied_plan(seed: int) -> Plan:
+    """A plan of the one or the other shape: short with all kinds of faults, or long with two to five kinds.
+
+    Some mistakes show only when many things go wrong at once, others only when the same few go wrong again and again.
+    """
+    chance = random.Random(seed)
+    if chance.random() < 0.5:
+        return Plan(seed, faults_s=15.0)
+    return Plan(seed, chance.sample(FAULT_KINDS, chance.randint(2, 5)), faults_s=40.0)
 
 
 @dataclass(frozen=True)
@@ -107,7 +126,13 @@ class Simulation:
         self.administrator = Administrator(self.cluster, self.history, source, TOPIC, directories)
         self.faults = Faults(self.cluster, self.history, self.administrator, plan.seed + 1)
         self.faults.kinds.update(DiskFaults(self.faults, directories).kinds)
+        repeated = RepeatedRequests(self.cluster, self.history, random.Random(plan.seed + 3), TOPIC)
+        self.faults.kinds["repeat_requests"] = repeated.repeat
+        assert tuple(self.faults.kinds) == FAULT_KINDS, list(self.faults.kinds)
         self.inspection = Inspection(self.cluster, self.history, TOPIC)
+        min_isr = int(self.cluster.overrides["min.insync.replicas"])
+        self.safety = Safety(self.cluster, self.history, min_isr, lambda: self.faults.exclusive)
+        self.history.on_acknowledged = self.safety.acknowledged
         self.producers: list[SimulatedProducer] = []
         self.consumer: SimulatedConsumer | None = None
         self.members: list[SimulatedConsumer] = []
@@ -166,6 +191,7 @@ class Simulation:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             self.inspection.look()
+            self.safety.look()
             for broker in self.cluster.brokers:
                 if broker.running and broker.server.broken.is_set() and broker.broker_id not in self.faults.busy:
                     self.history.note(f"{broker.host} cannot go on: its supervisor starts it again")
@@ -222,7 +248,7 @@ class Simulation:
                 self._use_partitions()
 
     async def _trouble(self, until_ms: float) -> None:
-        kinds = list(self.plan.kinds) or list(self.faults.kinds)
+        kinds = list(self.plan.kinds or FAULT_KINDS)
         while True:
             await asyncio.sleep(self.random.choice((0.1, 1.0, 4.0)) * self.random.random())
             if self.clock.monotonic_ms() > until_ms:

@@ -1,0 +1,107 @@
+"""Mistakes that can be put into a copy of the program, to see whether the simulator finds them.
+
+`bench/planted_bugs.txt` lists them, as lines that go and lines that come. A checker is to be believed when it has found
+what was planted.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TREE = Path(__file__).resolve().parents[2]
+LIST = TREE / "bench" / "planted_bugs.txt"
+PACKAGES = ("broker", "controller", "client", "protocol", "zk_schema", "odradek", "bench")
+FIRST_SEED = 700_000
+QUICK_SEEDS = 6
+"""As many find each of the quick ones."""
+
+
+class BugNotPlanted(ValueError):  # noqa: N818 - what became of it
+    """The lines that a mistake replaces are not there, or twice: the program has changed."""
+
+
+@dataclass
+class Change:
+    """One place: a file, and lines of it that others replace."""
+
+    file: str
+    old: list[str] = field(default_factory=list)
+    new: list[str] = field(default_factory=list)
+
+    def applied(self, text: str) -> str:
+        """Return the file's text with the mistake. Raises BugNotPlanted."""
+        old, new = ("".join(f"{line}\n" for line in lines) for lines in (self.old, self.new))
+        if ("\n" + text).count("\n" + old) != 1:
+            raise BugNotPlanted(f"{self.file} has not exactly once:\n{old}")
+        return ("\n" + text).replace("\n" + old, "\n" + new)[1:]
+
+
+@dataclass
+class Bug:
+    """One mistake. `kinds` and `seconds`: the faults that bring it to light soonest, all when there are none."""
+
+    name: str
+    kinds: list[str] = field(default_factory=list)
+    seconds: int = 0
+    quick: bool = False
+    changes: list[Change] = field(default_factory=list)
+
+
+def read_bugs(path: Path = LIST) -> list[Bug]:
+    """Read the list."""
+    bugs: list[Bug] = []
+    for line in path.read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        bug = bugs[-1] if bugs else Bug("")
+        if not line.startswith("  "):
+            bugs.append(Bug(line))
+        elif line[2] in "+-":
+            (bug.changes[-1].old if line[2] == "-" else bug.changes[-1].new).append(line[3:])
+        elif line.endswith(".py"):
+            bug.changes.append(Change(line.strip()))
+        else:
+            words = line.split()
+            bug.quick = "quick" in words
+            bug.seconds = next((int(word) for word in words if word.isdigit()), 0)
+            bug.kinds = [word for word in words if not word.isdigit() and word != "quick"]
+    return bugs
+
+
+def copy_program(directory: Path) -> Path:
+    """Copy what the simulator runs; returns the tree to plant in."""
+    tree = directory / "tree"
+    for package in PACKAGES:
+        shutil.copytree(TREE / package, tree / package, symlinks=True)
+    return tree
+
+
+def plant(bug: Bug, tree: Path) -> None:
+    """Put it into a copy. Raises BugNotPlanted."""
+    for change in bug.changes:
+        path = tree / change.file
+        path.write_text(change.applied(path.read_text()))
+
+
+def remove(bug: Bug, tree: Path) -> None:
+    """Take it out again."""
+    for change in bug.changes:
+        shutil.copy2(TREE / change.file, tree / change.file)
+
+
+def seeds_needed(bug: Bug, tree: Path, seeds: int) -> tuple[int, str]:
+    """Simulate with it, with so many seeds at most: how many it took, 0 when it was not found; and what was seen."""
+    command = [sys.executable, "bench/simulate.py", "--first", "--seeds", f"{FIRST_SEED}-{FIRST_SEED + seeds}"]
+    if bug.kinds:
+        command += ["--faults", ",".join(bug.kinds), "--seconds", str(bug.seconds)]
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}
+    output = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False).stdout
+    failed = [line for line in output.splitlines() if line.startswith("seed ")]
+    if not failed:
+        assert f"{seeds} runs" in output, output[-2000:]
+        return 0, ""
+    seed, _, seen = failed[0].removeprefix("seed ").partition(" ")
+    return int(seed.rstrip(":")) - FIRST_SEED + 1, seen.rpartition("]: ")[2] or "the run ended with an exception"

@@ -1,0 +1,122 @@
+"""Requests between brokers and controller that come once more, and late: as after a retry whose first copy had lain in
+some buffer, or from a process that stood still while others went on.
+
+What a broker asks of another is kept for a while and may be delivered again on a connection of its own. Left out is
+what would do harm in Kafka, too, and cannot happen in the order in which one controller sends: UpdateMetadata, and
+LeaderAndIsr of topics that are deleted, of the controller epoch that is still the present one. StopReplica names no
+topic id, so it is never repeated.
+"""
+
+import asyncio
+import random
+import struct
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from odradek.broker.replication.controller_requests import partition_states
+from odradek.protocol.codec import decoder
+from odradek.protocol.headers import request_header_version
+from odradek.protocol.messages.alter_partition import AlterPartitionRequest
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from odradek.protocol.primitives import read_unsigned_varint, skip_tagged_fields
+from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.simulation.history import History
+from odradek.testing.virtual_network import VirtualNetwork
+from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
+
+HEADER = struct.Struct(">hhih")
+SIZE = struct.Struct(">i")
+REPEATED = {
+    message.API_KEY: message
+    for message in (AlterPartitionRequest, LeaderAndIsrRequest, UpdateMetadataRequest, WriteTxnMarkersRequest)
+}
+KEPT = 300
+LINGER_S = 5.0
+"""How long the connection of a repeated request stays open."""
+
+
+class Sent(NamedTuple):
+    """A request that one broker sent to another."""
+
+    source: str
+    target: str
+    api_key: int
+    frame: bytes
+    """With its size in front."""
+    controller_epoch: bytes
+    """What ZooKeeper said then."""
+
+
+class RepeatedRequests:
+    """Keeps what brokers send one another, and repeats it. `topic`: one that is never deleted."""
+
+    def __init__(self, cluster: EmbeddedCluster, history: History, source: random.Random, topic: str) -> None:
+        self._cluster, self._history, self._random, self._topic = cluster, history, source, topic
+        self._sent: deque[Sent] = deque(maxlen=KEPT)
+        self._hosts = {broker.host for broker in cluster.brokers}
+        assert isinstance(cluster.network, VirtualNetwork), "only a virtual network can be listened to"
+        cluster.network.tap = self._listen
+
+    def _listen(self, source: str, target: str) -> Callable[[bytes], object] | None:
+        if source in self._hosts and target in self._hosts:
+            return partial(self._take, source, target, bytearray())
+        return None
+
+    def _take(self, source: str, target: str, stream: bytearray, data: bytes) -> None:
+        stream += data
+        while len(stream) >= SIZE.size:
+            end = SIZE.size + SIZE.unpack_from(stream)[0]
+            if len(stream) < end:
+                return
+            api_key = HEADER.unpack_from(stream, SIZE.size)[0]
+            if api_key in REPEATED:
+                self._sent.append(Sent(source, target, api_key, bytes(stream[:end]), self._controller_epoch()))
+            del stream[:end]
+
+    def _controller_epoch(self) -> bytes:
+        node = self._cluster.zookeeper.tree.get(CONTROLLER_EPOCH_PATH)
+        return b"" if node is None else node.data
+
+    async def repeat(self) -> None:
+        """Deliver some of them once more."""
+        for _ in range(self._random.randint(1, 8)):
+            candidates = [sent for sent in self._sent if self._may_come_again(sent)]
+            if candidates:
+                await self._deliver(self._random.choice(candidates))
+            await asyncio.sleep(self._random.choice((0.0, 0.5)) * self._random.random())
+
+    def _may_come_again(self, sent: Sent) -> bool:
+        if sent.api_key in (AlterPartitionRequest.API_KEY, WriteTxnMarkersRequest.API_KEY):
+            return True
+        if sent.controller_epoch != self._controller_epoch():
+            return True
+        return sent.api_key == LeaderAndIsrRequest.API_KEY and all(
+            topic == self._topic for topic, _, _ in partition_states(_decode(sent.frame))
+        )
+
+    async def _deliver(self, sent: Sent) -> None:
+        what = f"{REPEATED[sent.api_key].__name__} of {sent.source} to {sent.target}"
+        try:
+            endpoint = await self._cluster.network.host(sent.source).connect(sent.target, self._cluster.port)
+        except OSError as error:
+            self._history.note(f"{what} cannot be repeated: {error}")
+            return
+        self._history.note(f"once more: {what}")
+        endpoint.send(sent.frame)
+        self._cluster.clock.call_later(LINGER_S * 1000, endpoint.close)
+
+
+def _decode(frame: bytes) -> LeaderAndIsrRequest:
+    """The body of a LeaderAndIsr."""
+    api_key, version, _, client_id_bytes = HEADER.unpack_from(frame, SIZE.size)
+    at = SIZE.size + HEADER.size + max(client_id_bytes, 0)
+    if request_header_version(api_key, version) == 2:
+        count, at = read_unsigned_varint(memoryview(frame), at)
+        at = skip_tagged_fields(memoryview(frame), at, count)
+    request, _ = decoder(LeaderAndIsrRequest, version)(memoryview(frame), at)
+    assert isinstance(request, LeaderAndIsrRequest)
+    return request
