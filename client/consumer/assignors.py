@@ -1,14 +1,19 @@
 """Who of a group reads which partition. Pure: the same members and topics always give the same answer.
 
 The leader of a group runs one of these; all members must offer its name. Members are compared by instance id, those
-that have one first, then by member id, as in Kafka, so that every client's leader decides alike.
+that have one first, then by member id, as in Kafka, so that every client's leader decides alike. What a member tells of
+its partitions is Kafka's to the byte, so that members of other clients and ours keep theirs whoever leads.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol, runtime_checkable
 
+from odradek.client.offsets import by_topic
 from odradek.client.records import TopicPartition
+from odradek.protocol.codec import decoder, encode
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.fields import INT32, STRING, Array, Message, Struct, field
 
 Assignment = dict[str, list[TopicPartition]]
 """Member id → its partitions, sorted. Every member is in it."""
@@ -24,6 +29,8 @@ class Subscriber:
     owned: tuple[TopicPartition, ...] = ()
     generation_id: int = -1
     """The generation in which it came to own them."""
+    user_data: bytes = b""
+    """What the assignor of the member has told, in a form of its own (`user_data`)."""
 
     @property
     def order(self) -> tuple[bool, str]:
@@ -31,19 +38,40 @@ class Subscriber:
         return (False, self.instance_id) if self.instance_id is not None else (True, self.member_id)
 
 
+class Adopted(NamedTuple):
+    """What a member was assigned last, in which generation; -1 when there was none yet."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    generation_id: int = -1
+
+
+NOTHING_ADOPTED = Adopted()
+
+
+@runtime_checkable
 class Assignor(Protocol):
-    """A strategy."""
+    """A strategy: one of Kafka's (`ASSIGNORS`), or an object of the application with these members.
+
+    It may also have `user_data(topics, adopted) -> bytes`: what a member tells the leader's assignor when it joins,
+    which finds it in `Subscriber.user_data`.
+    """
 
     @property
     def name(self) -> str:
-        """As it stands in JoinGroup."""
+        """Return the name under which all members offer it in JoinGroup."""
 
     @property
     def cooperative(self) -> bool:
         """Tell whether members keep their partitions through a rebalance, except those that move (KIP-429)."""
 
     def assign(self, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-        """Every partition of a topic that somebody wants to exactly one of those, or, cooperatively, not yet to any."""
+        """Give each partition of a topic to one member that wants it, or, cooperatively, not yet to any."""
+
+
+def user_data(assignor: Assignor, topics: Iterable[str], adopted: Adopted) -> bytes | None:
+    """Return what a member tells the leader's assignor; None of one that has nothing to tell."""
+    tell = getattr(assignor, "user_data", None)
+    return None if tell is None else tell(topics, adopted)
 
 
 class RangeAssignor:
@@ -88,6 +116,66 @@ class RoundRobinAssignor:
         return {member_id: sorted(partitions) for member_id, partitions in assignment.items()}
 
 
+class PreviousTopic(Struct):
+    """Partitions of one topic that a member had."""
+
+    topic: str = field(STRING, "0+")
+    partitions: list[int] = field(Array(INT32), "0+")
+
+
+class StickyUserData(Message):
+    """StickyAssignor's STICKY_ASSIGNOR_USER_DATA: what a member had, since version 1 in which generation."""
+
+    VERSIONS = (0, 1)
+
+    previous_assignment: list[PreviousTopic] = field(Array(PreviousTopic), "0+")
+    generation: int = field(INT32, "1+", default=-1)
+
+
+class CooperativeStickyUserData(Message):
+    """CooperativeStickyAssignor's user data: the generation of the owned partitions, which stand beside it."""
+
+    VERSIONS = (0, 0)
+
+    generation: int = field(INT32, "0+", default=-1)
+
+
+VERSION_OF_KAFKA_PYTHON_BYTES = 2
+"""kafka-python 3.0 writes the version in front, as in no other client."""
+
+
+class StickyAssignor:
+    """As balanced as the subscriptions allow, with as few moves as that takes; all give up all before they join."""
+
+    name = "sticky"
+    cooperative = False
+
+    def user_data(self, topics: Iterable[str], adopted: Adopted) -> bytes | None:
+        """Return what the member had; None before it has had anything."""
+        if adopted.generation_id < 0:
+            return None
+        previous = [PreviousTopic(topic=name, partitions=all_) for name, all_ in by_topic(adopted.partitions).items()]
+        return encode(StickyUserData(previous_assignment=previous, generation=adopted.generation_id), 1)
+
+    def assign(self, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
+        return balance([self._with_previous(member) for member in members], partition_counts)
+
+    @staticmethod
+    def _with_previous(member: Subscriber) -> Subscriber:
+        """Return a member that owns what its user data say: nothing, if they cannot be read (as in Kafka)."""
+        for version, start in ((1, 0), (0, 0), (1, VERSION_OF_KAFKA_PYTHON_BYTES)):
+            try:
+                said, end = decoder(StickyUserData, version)(member.user_data, start)
+            except MalformedMessage:
+                continue
+            if end == len(member.user_data):
+                had = (
+                    TopicPartition(one.topic, number) for one in said.previous_assignment for number in one.partitions
+                )
+                return replace(member, owned=tuple(had), generation_id=said.generation)
+        return replace(member, owned=(), generation_id=-1)
+
+
 class CooperativeStickyAssignor:
     """As balanced as the subscriptions allow, with as few moves as that takes; what moves is given up first (KIP-429).
 
@@ -98,13 +186,28 @@ class CooperativeStickyAssignor:
     name = "cooperative-sticky"
     cooperative = True
 
+    def user_data(self, topics: Iterable[str], adopted: Adopted) -> bytes | None:
+        """Return the generation of what is owned: subscriptions of before version 2 have no field for it."""
+        return encode(CooperativeStickyUserData(generation=adopted.generation_id), 0)
+
     def assign(self, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
+        members = [self._with_generation(member) for member in members]
         wanted = balance(members, partition_counts)
         owner = owners(members)
         return {
             member_id: [tp for tp in partitions if owner.get(tp, member_id) == member_id]
             for member_id, partitions in wanted.items()
         }
+
+    @staticmethod
+    def _with_generation(member: Subscriber) -> Subscriber:
+        if member.generation_id >= 0 or not member.user_data:
+            return member
+        try:
+            said, _ = decoder(CooperativeStickyUserData, 0)(member.user_data, 0)
+        except MalformedMessage:
+            return member
+        return replace(member, generation_id=said.generation)
 
 
 def owners(members: Sequence[Subscriber]) -> dict[TopicPartition, str]:
@@ -164,6 +267,7 @@ def _even_out(held: dict[str, set[TopicPartition]], wanting: Mapping[str, Sequen
 ASSIGNORS: dict[str, Assignor] = {
     "range": RangeAssignor(),
     "roundrobin": RoundRobinAssignor(),
+    "sticky": StickyAssignor(),
     "cooperative-sticky": CooperativeStickyAssignor(),
 }
 """By the names that settings may give; Kafka's Java class names are accepted for the same (see config.py)."""

@@ -12,6 +12,7 @@ from odradek.client.errors import ConfigError
 JAVA_NAMES = {
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
 
@@ -22,7 +23,8 @@ class ConsumerSettings(CommonConfig):
 
     group_id: str | None = setting(None)
     group_instance_id: str | None = setting(None)
-    partition_assignment_strategy: list[str] = setting(("range", "cooperative-sticky"))
+    partition_assignment_strategy: Any = setting(("range", "cooperative-sticky"))
+    """Names of Kafka's assignors, also of their Java classes, and Assignors of the application, by preference."""
     auto_offset_reset: str = setting("latest", choices=["earliest", "latest", "none"])
     enable_auto_commit: bool = setting(True)
     auto_commit_interval_ms: int = setting(5_000, at_least=0)
@@ -51,16 +53,33 @@ class ConsumerSettings(CommonConfig):
 
 
 def assignors(config: ConsumerSettings) -> list[Assignor]:
-    """The strategies in order of preference. Raises ConfigError for an unknown one."""
-    found = []
-    for text in config.partition_assignment_strategy:
-        name = JAVA_NAMES.get(text.rpartition(".")[2], text)
-        if name not in ASSIGNORS:
-            raise ConfigError(f"partition.assignment.strategy: {text!r} is none of {', '.join(ASSIGNORS)}")
-        found.append(ASSIGNORS[name])
+    """Return the strategies in order of preference. Raises ConfigError for an unknown one, and for two of one name."""
+    given = config.partition_assignment_strategy
+    if isinstance(given, str):
+        given = [part.strip() for part in given.split(",") if part.strip()]
+    found = [_assignor(one) for one in (given if isinstance(given, (list, tuple)) else [given])]
     if not found:
         raise ConfigError("partition.assignment.strategy is empty")
+    if len({one.name for one in found}) < len(found):
+        raise ConfigError(
+            f"partition.assignment.strategy names {', '.join(one.name for one in found)}: one is there twice"
+        )
     return found
+
+
+def _assignor(given: Any) -> Assignor:
+    if isinstance(given, str):
+        name = JAVA_NAMES.get(given.rpartition(".")[2], given)
+        if name in ASSIGNORS:
+            return ASSIGNORS[name]
+    else:
+        made = given() if isinstance(given, type) else given
+        if isinstance(made, Assignor):
+            return made
+    raise ConfigError(
+        f"partition.assignment.strategy: {given!r} is none of {', '.join(ASSIGNORS)}, and no Assignor "
+        "(name, cooperative, assign)"
+    )
 
 
 def cooperative(strategies: list[Assignor]) -> bool:

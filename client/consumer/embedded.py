@@ -53,11 +53,16 @@ class ConsumerProtocolAssignment(Message):
 
 
 def encode_subscription(
-    topics: Sequence[str], owned: Iterable[TopicPartition], generation_id: int, rack_id: str | None = None
+    topics: Sequence[str],
+    owned: Iterable[TopicPartition],
+    generation_id: int,
+    user_data: bytes | None = None,
+    rack_id: str | None = None,
 ) -> bytes:
-    """A member's part of JoinGroup."""
+    """Return a member's part of JoinGroup. `user_data` is its assignor's own."""
     message = ConsumerProtocolSubscription(
         topics=sorted(topics),
+        user_data=user_data,
         owned_partitions=[
             OwnedTopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(sorted(owned)).items()
         ],

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from odradek.client.consumer.assignors import NOTHING_ADOPTED, Adopted, Assignor, user_data
 from odradek.client.consumer.embedded import PROTOCOL_TYPE, encode_assignment, encode_subscription
 from odradek.client.consumer.steps import MemberSettings
 from odradek.client.records import TopicPartition
@@ -29,10 +30,19 @@ NOBODY = Identity()
 
 
 def join_request(
-    settings: MemberSettings, identity: Identity, topics: Iterable[str], owned: Iterable[TopicPartition]
+    settings: MemberSettings,
+    identity: Identity,
+    topics: Iterable[str],
+    owned: Iterable[TopicPartition],
+    adopted: Adopted = NOTHING_ADOPTED,
 ) -> JoinGroupRequest:
-    """Join with these wishes; `owned` came with the generation of `identity`."""
-    metadata = encode_subscription(sorted(topics), owned, identity.generation_id)
+    """Join with these wishes; `owned` came with the generation of `identity`, `adopted` is the last assignment."""
+    wanted, kept = sorted(topics), sorted(owned)
+
+    def metadata(assignor: Assignor) -> bytes:
+        own = user_data(assignor, wanted, adopted)
+        return encode_subscription(wanted, kept, identity.generation_id, own)
+
     return JoinGroupRequest(
         group_id=settings.group_id,
         session_timeout_ms=settings.session_timeout_ms,
@@ -40,7 +50,7 @@ def join_request(
         member_id=identity.member_id,
         group_instance_id=settings.group_instance_id,
         protocol_type=PROTOCOL_TYPE,
-        protocols=[JoinGroupRequestProtocol(name=one.name, metadata=metadata) for one in settings.assignors],
+        protocols=[JoinGroupRequestProtocol(name=one.name, metadata=metadata(one)) for one in settings.assignors],
     )
 
 

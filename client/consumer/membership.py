@@ -8,7 +8,7 @@ outcome no longer counts.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from odradek.client.consumer.assignors import Subscriber
+from odradek.client.consumer.assignors import NOTHING_ADOPTED, Adopted, Subscriber
 from odradek.client.consumer.embedded import decode_assignment, decode_subscription
 from odradek.client.consumer.group_requests import (
     NO_GENERATION,
@@ -55,6 +55,8 @@ class Membership:
     turn: Turn | None = None
     failure: Exception | None = None
     coordinator_known: bool = False
+    _adopted: Adopted = NOTHING_ADOPTED
+    """The last assignment, which an assignor may tell the leader of, also when it is given up by then."""
     _polled_ms: float | None = None
     _heartbeat_at_ms: float = 0.0
     _retry_at_ms: float = 0.0
@@ -187,7 +189,7 @@ class Membership:
         match self.state:
             case State.JOINING:
                 self._rejoin = False
-                return Join(join_request(self.settings, self.identity, self.topics, self.owned))
+                return Join(join_request(self.settings, self.identity, self.topics, self.owned, self._adopted))
             case State.COUNTING:
                 return Count(frozenset(topic for one in self._subscribers for topic in one.topics))
             case State.SYNCING:
@@ -264,6 +266,7 @@ class Membership:
         if not self._follow(error, now_ms):
             return
         now_owned = tuple(sorted(decode_assignment(assignment)))
+        self._adopted = Adopted(now_owned, self.identity.generation_id)
         before = set(self.owned)
         revoked = tuple(sorted(before.difference(now_owned)))
         added = tuple(tp for tp in now_owned if tp not in before)
@@ -343,4 +346,5 @@ class Membership:
 def _subscriber(member_id: str, instance_id: str | None, metadata: bytes) -> Subscriber:
     said = decode_subscription(metadata)
     owned = tuple(TopicPartition(one.topic, number) for one in said.owned_partitions for number in one.partitions)
-    return Subscriber(member_id, frozenset(said.topics), instance_id, owned, said.generation_id)
+    user_data = bytes(said.user_data or b"")
+    return Subscriber(member_id, frozenset(said.topics), instance_id, owned, said.generation_id, user_data)

@@ -1,19 +1,30 @@
 """Who reads which partition."""
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 
+from odradek.client.config import load
 from odradek.client.consumer.assignors import (
     ASSIGNORS,
+    NOTHING_ADOPTED,
+    Adopted,
     Assignment,
+    Assignor,
     CooperativeStickyAssignor,
     RangeAssignor,
     RoundRobinAssignor,
     Subscriber,
     balance,
     owners,
+    user_data,
 )
+from odradek.client.consumer.config import ConsumerSettings, assignors
+from odradek.client.errors import ConfigError
 from odradek.client.records import TopicPartition
 
 STICKY = CooperativeStickyAssignor()
@@ -151,3 +162,86 @@ def test_what_stays_with_a_member_that_stays(count: int, size: int, leaving: int
     after = balance(rest, {"t": count})
     for one in rest:
         assert set(one.owned) <= set(after[one.member_id]), "a member lost a partition though only another one left"
+
+
+# -- what members tell -------------------------------------------------------------------------------------------------
+
+HAD = Adopted((TopicPartition("t", 0), TopicPartition("t", 2), TopicPartition("u", 1)), 7)
+JAVAS_V0 = bytes.fromhex("00000002 0001 74 00000002 00000000 00000002 0001 75 00000001 00000001")
+JAVAS_V1 = JAVAS_V0 + bytes.fromhex("00000007")
+"""org.apache.kafka.clients.consumer.StickyAssignor of Kafka 2.0 and of 3.9."""
+
+
+def test_sticky_members_tell_what_they_had_as_kafkas_do() -> None:
+    assert user_data(ASSIGNORS["sticky"], ["t"], HAD) == JAVAS_V1
+    assert user_data(ASSIGNORS["sticky"], ["t"], NOTHING_ADOPTED) is None
+
+
+def test_cooperative_members_tell_their_generation_as_kafkas_do() -> None:
+    assert user_data(STICKY, ["t"], HAD) == bytes.fromhex("00000007")
+    assert user_data(STICKY, ["t"], NOTHING_ADOPTED) == bytes.fromhex("ffffffff")
+    assert user_data(ASSIGNORS["range"], ["t"], HAD) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [JAVAS_V0, JAVAS_V1, StickyAssignorUserData([("t", [0, 2]), ("u", [1])], 7).encode()],
+    ids=["version 0", "version 1", "kafka-python"],
+)
+def test_a_sticky_leader_lets_members_keep_what_they_had(said: bytes) -> None:
+    """Eager members own nothing when they join: what they say they had is all there is to go by."""
+    first = Subscriber("a", frozenset({"t", "u"}), user_data=said)
+    found = ASSIGNORS["sticky"].assign([first, member("b", "t", "u")], {"t": 4, "u": 2})
+    assert found == {"a": tps("t", 0, 2) + tps("u", 1), "b": tps("t", 1, 3) + tps("u", 0)}
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"\x00", JAVAS_V1 + b"\x00", b"\xff" * 20], ids=["none", "short", "long", "wild"]
+)
+def test_what_cannot_be_read_counts_as_nothing(said: bytes) -> None:
+    members = [Subscriber("a", frozenset({"t"}), user_data=said), member("b", "t")]
+    found = ASSIGNORS["sticky"].assign(members, {"t": 2})
+    assert sorted(map(len, found.values())) == [1, 1]
+
+
+def test_a_cooperative_member_of_before_generations_tells_it_in_its_data() -> None:
+    """Java's consumer of Kafka 2.4 to 3.1 sends subscriptions of version 1."""
+    older = Subscriber("a", frozenset({"t"}), None, tuple(tps("t", 0)), -1, (4).to_bytes(4, "big"))
+    newer = Subscriber("b", frozenset({"t"}), None, tuple(tps("t", 0)), 5)
+    assert STICKY.assign([older, newer], {"t": 2}) == {"a": tps("t", 1), "b": tps("t", 0)}
+
+
+class EvensAndOdds:
+    """An assignor of an application."""
+
+    name, cooperative = "evens-and-odds", False
+
+    def user_data(self, topics: Iterable[str], adopted: Adopted) -> bytes:
+        return b"even"
+
+    def assign(self, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
+        even = next(one for one in members if one.user_data == b"even")
+        return {
+            one.member_id: [
+                TopicPartition("t", n) for n in range(partition_counts["t"]) if (n % 2 == 0) == (one is even)
+            ]
+            for one in members
+        }
+
+
+def test_settings_take_names_javas_classes_and_assignors_of_ones_own() -> None:
+    def strategies(*given: Any) -> list[Assignor]:
+        settings = {"bootstrap_servers": "a:1", "partition_assignment_strategy": list(given)}
+        return assignors(load(ConsumerSettings, None, settings))
+
+    own = EvensAndOdds()
+    java = "org.apache.kafka.clients.consumer.StickyAssignor"
+    assert strategies("range", java, own) == [ASSIGNORS["range"], ASSIGNORS["sticky"], own]
+    assert isinstance(strategies(EvensAndOdds)[0], EvensAndOdds)
+    for wrong in ("sticki", 5, object()):
+        with pytest.raises(ConfigError, match=r"partition\.assignment\.strategy"):
+            strategies(wrong)
+    with pytest.raises(ConfigError, match="one is there twice"):
+        strategies("sticky", java)
+    with pytest.raises(ConfigError, match="is empty"):
+        strategies()

@@ -54,7 +54,8 @@ class AiokafkaClient(Client):
                 found.append(Record(message.key, message.value, tuple(message.headers), message.timestamp))
         return found
 
-    def join(self, group: str, topic: str) -> Member:
+    def join(self, group: str, topic: str, strategy: str | None = None) -> Member:
+        assert strategy is None, f"{self.name} is not asked for {strategy}"
         return AiokafkaMember(self._bootstrap, group, topic)
 
 

@@ -54,8 +54,10 @@ class ConfluentClient(Client):
         consumer.close()
         return found
 
-    def join(self, group: str, topic: str) -> Member:
+    def join(self, group: str, topic: str, strategy: str | None = None) -> Member:
         settings = {"group.id": group, "auto.offset.reset": "earliest", "heartbeat.interval.ms": 300}
+        if strategy is not None:
+            settings["partition.assignment.strategy"] = strategy
         return ConfluentMember(Consumer({**self._settings, **settings}), topic)
 
 
@@ -73,15 +75,9 @@ class ConfluentMember(Member):
         self._received: list[tuple[int, int]] = []
         self._failures: list[str] = []
         self._stop = threading.Event()
-        consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+        consumer.subscribe([topic])
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-
-    def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._held = {partition.partition for partition in partitions}
-
-    def _revoked(self, _: Consumer, __: list[TopicPartition]) -> None:
-        self._held = set()
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -92,6 +88,7 @@ class ConfluentMember(Member):
                 partition, offset = message.partition(), message.offset()
                 assert partition is not None and offset is not None
                 self._received.append((partition, offset))
+            self._held = {partition.partition for partition in self._consumer.assignment()}
         self._consumer.close()
 
     def assignment(self) -> set[int]:

@@ -2,7 +2,7 @@
 
     {"do": "produce", "topic": …, "codec": …, "records": […], "idempotent": false}   -> {}
     {"do": "consume", "topic": …, "count": …}                                        -> {"records": […]}
-    {"do": "join", "member": …, "group": …, "topic": …}                              -> {}
+    {"do": "join", "member": …, "group": …, "topic": …, "strategy": name or null}    -> {}
     {"do": "look", "member": …}                          -> {"assignment": […], "received": [[partition, offset], …]}
     {"do": "leave", "member": …}                                                     -> {}
     {"do": "admin", …}                                   -> whatever the scenario of that language found
@@ -53,9 +53,9 @@ class DriverClient(Client):
     def consume(self, topic: str, count: int) -> list[Record]:
         return [_unpacked(record) for record in self.ask("consume", topic=topic, count=count)["records"]]
 
-    def join(self, group: str, topic: str) -> Member:
+    def join(self, group: str, topic: str, strategy: str | None = None) -> Member:
         member = f"member-{next(self._numbers)}"
-        self.ask("join", member=member, group=group, topic=topic)
+        self.ask("join", member=member, group=group, topic=topic, strategy=strategy)
         return DriverMember(self, member)
 
     def close(self) -> None:

@@ -54,8 +54,11 @@ class Client(ABC):
         """The first `count` records of partition 0, read without a group."""
 
     @abstractmethod
-    def join(self, group: str, topic: str) -> Member:
-        """A new member of a group, which starts at the beginning where nothing is committed. Returns at once."""
+    def join(self, group: str, topic: str, strategy: str | None = None) -> Member:
+        """A new member of a group, which starts at the beginning where nothing is committed. Returns at once.
+
+        `strategy`: range, roundrobin, sticky or cooperative-sticky, if the client has it; None for its own choice.
+        """
 
     def close(self) -> None:
         """End what runs for it."""

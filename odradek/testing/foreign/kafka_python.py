@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from odradek.testing.foreign.interface import ALL_CODECS, Client, Member, Record
 from odradek.testing.patience import PATIENCE_SECONDS
 
 POLL_MS = 1000
+STRATEGIES = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+}
 
 
 class KafkaPythonClient(Client):
@@ -57,9 +63,10 @@ class KafkaPythonClient(Client):
         consumer.close()
         return found[:count]
 
-    def join(self, group: str, topic: str) -> Member:
+    def join(self, group: str, topic: str, strategy: str | None = None) -> Member:
+        chosen = {} if strategy is None else {"partition_assignment_strategy": [STRATEGIES[strategy]]}
         consumer = KafkaConsumer(
-            topic, **self._settings, group_id=group, auto_offset_reset="earliest", heartbeat_interval_ms=300
+            topic, **self._settings, **chosen, group_id=group, auto_offset_reset="earliest", heartbeat_interval_ms=300
         )
         return KafkaPythonMember(consumer)
 

@@ -40,7 +40,8 @@ class KcatClient(Client):
         assert done.returncode == 0 and b"ERROR" not in done.stderr, done.stderr.decode()
         return done.stdout
 
-    def join(self, group: str, topic: str) -> Member:
+    def join(self, group: str, topic: str, strategy: str | None = None) -> Member:
+        assert strategy is None, f"{self.name} is not asked for {strategy}"
         settings = ["-X", "auto.offset.reset=earliest", "-X", "heartbeat.interval.ms=300"]
         command = [*self._command, "-G", group, *settings, "-f", "%p %o\\n", "-u", topic]
         return KcatMember(command)

@@ -127,7 +127,8 @@ public class Driver {
     static final Map<String, Member> members = new HashMap<>();
 
     static ObjectNode join(JsonNode command) {
-        Member member = new Member(command.get("group").asText(), command.get("topic").asText());
+        Member member = new Member(
+                command.get("group").asText(), command.get("topic").asText(), command.get("strategy").asText("cooperative-sticky"));
         members.put(command.get("member").asText(), member);
         member.start();
         return JSON.createObjectNode();
@@ -141,9 +142,12 @@ public class Driver {
         volatile boolean stopped;
         Throwable failure;
 
-        Member(String group, String topic) {
+        static final Map<String, String> ASSIGNORS = Map.of("range", "Range", "roundrobin", "RoundRobin",
+                "sticky", "Sticky", "cooperative-sticky", "CooperativeSticky");
+
+        Member(String group, String topic, String strategy) {
             consumer = consumer(settings("group.id", group, "heartbeat.interval.ms", 300, "session.timeout.ms", 10_000,
-                    "partition.assignment.strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"));
+                    "partition.assignment.strategy", "org.apache.kafka.clients.consumer." + ASSIGNORS.get(strategy) + "Assignor"));
             consumer.subscribe(List.of(topic), this);
         }
 
