@@ -1,11 +1,17 @@
-"""Holds for all tests: what asyncio only logs is a failure, and so is a skip where every program is required."""
+"""Holds for all tests: what asyncio only logs is a failure, and so is a skip where every program is required.
+
+`--processor N` tells which N files took most of the processor, with all the processes that they started.
+"""
 
 import gc
 import logging
+import os
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -82,6 +88,59 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCluster | 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first."""
     items.sort(key=lambda item: LONGEST.get(item.path.relative_to(TESTS).parts[0], len(LONGEST)))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--processor", type=int, default=0, metavar="N", help="tell the N files that took most of it")
+
+
+def processor_seconds() -> float:
+    """What this process and all that it has started took so far; what is no child of its parent any more is missed."""
+    own = os.times()
+    seconds = own.user + own.system + own.children_user + own.children_system
+    for child in psutil.Process().children(recursive=True):
+        try:
+            times = child.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        seconds += times.user + times.system + times.children_user + times.children_system
+    return seconds
+
+
+class Processor:
+    """Notes on each report of a test's end what has passed since the one before, and tells the sums by file."""
+
+    def __init__(self, files: int) -> None:
+        self._files = files
+        self._last = 0.0
+        self._seconds: Counter[str] = Counter()
+
+    def pytest_collection_finish(self) -> None:
+        self._last = processor_seconds()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if report.when == "teardown":
+            now = processor_seconds()
+            report.user_properties.append(("processor", now - self._last))
+            self._last = now
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid.partition("::")[0]] += dict(report.user_properties).get("processor", 0)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section(f"processor: {self._seconds.total():.0f} s")
+        for file, seconds in self._seconds.most_common(self._files):
+            terminalreporter.line(f"{seconds:7.1f} s  {file}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if files := config.getoption("processor"):
+        config.pluginmanager.register(Processor(files), "processor")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
