@@ -6,7 +6,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 LINKED := broker client controller protocol zk_schema
 
-.PHONY: setup demo test unit integration lint format bench night clean
+# Bytecode is kept, whatever the shell says: to compile every test and three hundred modules again for each process
+# would be a tenth of the tests' time.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: setup demo test pytest unit integration lint format bench night clean
 
 # Bytecode as pip makes it for a wheel: compiling three hundred modules is half of a broker's start where Python may not
 # write its cache by itself (PYTHONDONTWRITEBYTECODE, a tree that is read-only to the user).
@@ -22,14 +26,18 @@ setup: .venv/ready
 demo: setup
 	$(BIN)/python -m odradek.demo
 
-test: lint unit integration
+# Four at a time: what starts brokers begins, and mostly waits for sessions to expire; the others fill the gaps.
+test: setup
+	@$(MAKE) --no-print-directory --jobs 2 lint pytest
+
+pytest: setup
+	$(BIN)/python -m pytest -q -n 4 --dist loadscope --no-loadscope-reorder --durations 15 --processor 15
 
 unit: setup
 	$(BIN)/python -m pytest -q -n 2 -m 'not zookeeper and not cluster and not docker'
 
-# three at a time: most of these wait for sessions to expire rather than for the processor
 integration: setup
-	$(BIN)/python -m pytest -q -n 3 --dist loadscope --no-loadscope-reorder -m 'zookeeper or cluster or docker' --durations 15
+	$(BIN)/python -m pytest -q -n 4 --dist loadscope --no-loadscope-reorder -m 'zookeeper or cluster or docker' --durations 15 --processor 15
 
 lint: setup
 	$(BIN)/ruff check .

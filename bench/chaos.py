@@ -28,6 +28,7 @@ from odradek.testing.up import UpCluster
 from odradek.testing.zookeeper_process import ZooKeeperProcess
 
 LONGEST_FAULT_SECONDS = 9.0
+PACE_SECONDS = 0.005
 ANSWER_MS = 10_000
 COMMIT_EVERY = 200
 TROUBLE_IN_LOGS = ("Traceback", "never retrieved", "AssertionError")
@@ -226,7 +227,7 @@ def run(directory: Path, seed: int, seconds: float) -> int:
         wait_until(observer.in_sync, "all replicas in sync")
         chaos = Chaos(cluster, seed)
         members = [Member(cluster.bootstrap) for _ in range(2)]
-        with Load(cluster.bootstrap, answer_ms=ANSWER_MS) as load:
+        with Load(cluster.bootstrap, pace_seconds=PACE_SECONDS, answer_ms=ANSWER_MS) as load:
             for member in members:
                 member.start()
             ended = []

@@ -17,6 +17,7 @@ from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 GOAL_SECONDS = 5.0
+PACE_SECONDS = 0.005
 
 
 def main() -> int:
@@ -28,7 +29,7 @@ def main() -> int:
         observer = Observer(cluster)
         observer.create_topic()
         wait_until(observer.in_sync, "all replicas in sync")
-        with Load(cluster.bootstrap) as load:
+        with Load(cluster.bootstrap, pace_seconds=PACE_SECONDS) as load:
             for number in range(kills):
                 wait_until(observer.in_sync, "all replicas in sync")
                 role, victim = ("controller", observer.controller()) if number % 2 else ("busiest", observer.busiest())

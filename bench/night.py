@@ -1,10 +1,10 @@
-"""Looks for what nobody has seen: the simulator, crashes, mutated requests and chaos, from fresh seeds.
+"""Looks for what nobody has seen: the simulator, crashes, mutated requests, chaos of brokers and of consumers.
 
     python bench/night.py [--minutes 30] [--first SEED]
 
-Each of the four gets so many minutes. A seed that fails is printed with what went wrong, and kept in `tests/seeds/`:
-`make test` replays it from then on (but for chaos, which is of real processes and does not repeat itself). Exit code 1
-when one has failed.
+Each of the five gets so many minutes, from fresh seeds. A seed that fails is printed with what went wrong, and kept in
+`tests/seeds/`: `make test` replays it from then on, but for chaos, which is of real processes and does not repeat
+itself. Exit code 1 when one has failed.
 """
 
 import argparse
@@ -24,8 +24,10 @@ from odradek.testing.mutated_requests import mutate
 from odradek.testing.seeds import corpus, remember
 from odradek.testing.simulation.run import simulate, varied_plan
 
+REPOSITORY = Path(__file__).resolve().parents[1]
 CHAOS = Path(__file__).with_name("chaos.py")
 CHAOS_SECONDS = 120
+CONNECTOR_ROUNDS = 12
 LINES = 60
 
 
@@ -62,12 +64,25 @@ def chaos(seed: int) -> str:
     return "\n".join(done.stdout.splitlines()[-LINES:]) if done.returncode else ""
 
 
-CHAOTIC = Kind("chaos", chaos)
+def connectors(seed: int) -> str:
+    """The test of a group of consumers under kills, with more rounds than `make test` has time for."""
+    test = "tests/client/zookeeper/test_connector_chaos.py"
+    given = {"ODRADEK_CHAOS_SEED": str(seed), "ODRADEK_CHAOS_ROUNDS": str(CONNECTOR_ROUNDS)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=os.environ | given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        check=False,
+    )  # fmt: skip
+    return "\n".join(done.stdout.splitlines()[-LINES:]) if done.returncode else ""
+
+
+CHAOTIC = (Kind("chaos", chaos), Kind("connectors", connectors))
+"""Of real processes: a seed does not repeat itself, so the night alone plays those that are kept."""
 KINDS = (
     Kind("simulation", simulation),
     Kind("crashes", crashes),
     Kind("requests", lambda seed: "\n".join(mutate(api_of(seed), seed)), lambda seed: (seed, api_of(seed))),
-    CHAOTIC,
+    *CHAOTIC,
 )
 
 
@@ -85,7 +100,7 @@ def play(kind: Kind, seed: int) -> bool:
 
 def spend(kind: Kind, first: int, minutes: float) -> int:
     """How many runs have failed."""
-    known = [int(seed) for (seed,) in corpus("chaos")] if kind is CHAOTIC else []
+    known = [int(seed) for (seed,) in corpus(kind.name)] if kind in CHAOTIC else []
     failed = sum(not play(kind, seed) for seed in known)
     end, seed = time.monotonic() + 60 * minutes, first
     while time.monotonic() < end:
@@ -97,7 +112,7 @@ def spend(kind: Kind, first: int, minutes: float) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=30.0, help="for each of the four")
+    parser.add_argument("--minutes", type=float, default=30.0, help="for each of the five")
     parser.add_argument("--first", type=int, default=random.SystemRandom().randrange(1 << 40), help="seed")
     given = parser.parse_args()
     failed = sum(spend(kind, given.first, given.minutes) for kind in KINDS)

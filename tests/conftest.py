@@ -6,7 +6,7 @@
 import gc
 import logging
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,23 @@ from odradek.testing.needs import CANNOT_BE_HAD, allows_skip, need
 
 TESTS = Path(__file__).parent
 CACHE = TESTS.parent / ".cache"
-ONE_CLUSTER = {"clients", "client/zookeeper", "docker", "robustness", "spark", "zk_schema"}
+ONE_CLUSTER = {"clients", "client/zookeeper", "docker", "failover", "robustness", "spark", "zk_schema"}
 """Folders whose fixtures start one for all of their tests."""
 BY_WIRE = {"test_offsets.py", "test_produce_and_fetch.py", "test_wire.py"}
 """Half of `clients`, on a cluster of its own: they need no program but ours."""
-LONGEST = {folder: place for place, folder in enumerate(("clients", "spark", "witness", "failover", "docker"))}
+FIRST = (
+    "demo",
+    "spark",
+    "clients",
+    "failover",
+    "docker",
+    "client/zookeeper",
+    "robustness",
+    "witness",
+    "local",
+    "zk_schema",
+)
+"""Folders whose tests start brokers, those that take longest before: while one waits for something, units are run."""
 FORGOTTEN = ("was never retrieved", "Task was destroyed but it is pending")
 
 
@@ -86,8 +98,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCluster | 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first."""
-    items.sort(key=lambda item: LONGEST.get(item.path.relative_to(TESTS).parts[0], len(LONGEST)))
+    places = {TESTS / folder: place for place, folder in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.path.parent, len(FIRST)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -108,12 +120,12 @@ def processor_seconds() -> float:
 
 
 class Processor:
-    """Notes on each report of a test's end what has passed since the one before, and tells the sums by file."""
+    """Notes on each report of a test's end what was spent since the one before, and tells the sums by file."""
 
     def __init__(self, files: int) -> None:
         self._files = files
         self._last = 0.0
-        self._seconds: Counter[str] = Counter()
+        self._seconds: dict[str, float] = defaultdict(float)
 
     def pytest_collection_finish(self) -> None:
         self._last = processor_seconds()
@@ -130,11 +142,14 @@ class Processor:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._seconds[report.nodeid.partition("::")[0]] += dict(report.user_properties).get("processor", 0)
+        for name, value in report.user_properties:
+            if name == "processor" and isinstance(value, float):
+                self._seconds[report.nodeid.partition("::")[0]] += value
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        terminalreporter.section(f"processor: {self._seconds.total():.0f} s")
-        for file, seconds in self._seconds.most_common(self._files):
+        terminalreporter.section(f"processor: {sum(self._seconds.values()):.0f} s")
+        most = sorted(self._seconds.items(), key=lambda one: one[1], reverse=True)
+        for file, seconds in most[: self._files]:
             terminalreporter.line(f"{seconds:7.1f} s  {file}")
 
 

@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 
 TOPIC, PARTITIONS = "load", 6
-PACE_SECONDS = 0.005
+PACE_SECONDS = 0.02
+"""Between two records of a producer: what is tested needs requests in flight, not many of them."""
 ASK_AGAIN_SECONDS = 0.2
 T = TypeVar("T")
 QUIET = {"log_level": 2}
@@ -74,6 +75,7 @@ class Load:
     bootstrap: str
     producers: int = 2
     topic: str = TOPIC
+    pace_seconds: float = PACE_SECONDS
     answer_ms: int = 60_000
     """How long a broker may leave a request unanswered before it is sent again, to whoever leads by then."""
     acknowledged: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -125,7 +127,7 @@ class Load:
             producer.produce(self.topic, value, partition=count % PARTITIONS, on_delivery=self._delivered)
             count += 1
             self.sent += 1
-            producer.poll(PACE_SECONDS)
+            producer.poll(self.pace_seconds)
         producer.flush(PATIENCE_SECONDS)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -230,6 +232,8 @@ class Observer:
         self.admin = AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
 
     def create_topic(self) -> None:
+        """Where all three brokers are there, as a test before may have brought one back only now."""
+        wait_until(lambda: len(ask_again(lambda: self.admin.list_topics(timeout=10)).brokers) == 3, "three brokers")
         topic = NewTopic(self.topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
         for created in self.admin.create_topics([topic]).values():
             created.result(30)

@@ -40,7 +40,7 @@ def _check_logs(up: UpCluster, signs: Sequence[str]) -> None:
     assert not lines, "\n".join(lines[:20])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
     """In the end no broker may have written of an error; the last to shut down may say that nobody takes over."""
     overrides = ["replica.fetch.wait.max.ms=50"]  # how long the first record of each new topic waits for its followers
@@ -50,7 +50,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
     _check_logs(up, OUR_ERRORS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def admin(cluster: UpCluster) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.bootstrap})
 
@@ -125,7 +125,7 @@ def java_program(name: str, class_path: str, *arguments: str) -> list[str]:
     return ["java", *JVM_FLAGS, quiet, "-cp", f"{classes}{os.pathsep}{class_path}", name, *arguments]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def new_java(java_classpath: str) -> Callable[[UpCluster], DriverClient]:
     """Starts a Java client of a cluster, to be closed by whoever asks."""
 
@@ -136,14 +136,14 @@ def new_java(java_classpath: str) -> Callable[[UpCluster], DriverClient]:
     return start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def java(cluster: UpCluster, new_java: Callable[[UpCluster], DriverClient]) -> Iterator[DriverClient]:
     driver = new_java(cluster)
     yield driver
     driver.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def toolbox(cluster: UpCluster, java_classpath: str) -> Iterator[Callable[..., tuple[int, str]]]:
     """Runs one of Kafka's command line tools, by the name of its class: its exit code and what it says."""
     driver = DriverClient("toolbox", java_program("Toolbox", java_classpath), cluster.directory / "toolbox.log")
@@ -158,7 +158,7 @@ def toolbox(cluster: UpCluster, java_classpath: str) -> Iterator[Callable[..., t
     driver.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tool(toolbox: Callable[..., tuple[int, str]]) -> Callable[..., str]:
     """Runs one that must end well; what it says."""
 
@@ -170,7 +170,7 @@ def tool(toolbox: Callable[..., tuple[int, str]]) -> Callable[..., str]:
     return run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafkajs(cluster: UpCluster) -> Iterator[DriverClient]:
     need(*RUNTIMES["kafkajs"])
     command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
@@ -182,18 +182,18 @@ def kafkajs(cluster: UpCluster) -> Iterator[DriverClient]:
     driver.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kcat(cluster: UpCluster) -> KcatClient:
     need(*RUNTIMES["kcat"])
     return KcatClient(cluster.bootstrap, "kcat")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def confluent(cluster: UpCluster) -> ConfluentClient:
     return ConfluentClient(cluster.bootstrap)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def get_client(
     cluster: UpCluster, confluent: ConfluentClient, request: pytest.FixtureRequest
 ) -> Callable[[str], Client]:
@@ -217,7 +217,7 @@ def client(request: pytest.FixtureRequest, get_client: Callable[[str], Client]) 
     return get_client(request.param)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def admin_groups(admin: AdminClient) -> Callable[[str], str]:
     """The state of a group, by its name."""
 

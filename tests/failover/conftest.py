@@ -1,7 +1,6 @@
-"""A cluster of three with a topic to write to."""
+"""A cluster of three, which each test leaves whole, and a topic of the test's own to write to."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,15 +9,15 @@ from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[UpCluster]:
-    with UpCluster(tmp_path / "cluster") as up:
+@pytest.fixture(scope="package")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
+    with UpCluster(tmp_path_factory.mktemp("failover") / "cluster") as up:
         yield up
 
 
 @pytest.fixture
-def observer(cluster: UpCluster) -> Observer:
-    one = Observer(cluster)
+def observer(cluster: UpCluster, request: pytest.FixtureRequest) -> Observer:
+    one = Observer(cluster, topic=f"{request.module.__name__.rpartition('.')[2]}.{request.node.name}")
     one.create_topic()
     wait_until(one.in_sync, "all replicas in sync")
     return one

@@ -13,24 +13,24 @@ from odradek.client.records import ConsumerRecord, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.load import PARTITIONS, TOPIC, Observer, read_to_the_end
+from odradek.testing.load import PARTITIONS, Observer, read_to_the_end
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
 TARGET, GROUP = "target", "workers"
-SOURCE = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
 WORKERS = 2
 RECORDS_OF_A_TRANSACTION = 20
-PACE_SECONDS = 0.002
+PACE_SECONDS = 0.01
 
 
 class Feeder:
     """Numbers in turn, to one partition after the other; idempotent, without transactions."""
 
-    def __init__(self, cluster: UpCluster) -> None:
+    def __init__(self, cluster: UpCluster, topic: str) -> None:
         self.sent = 0
+        self._topic = topic
         self._stop = threading.Event()
         self._producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, linger_ms=5)
         self._thread = threading.Thread(target=self._run)
@@ -38,7 +38,7 @@ class Feeder:
 
     def _run(self) -> None:
         while not self._stop.wait(PACE_SECONDS):
-            self._producer.send(TOPIC, b"%d" % self.sent, partition=self.sent % PARTITIONS)
+            self._producer.send(self._topic, b"%d" % self.sent, partition=self.sent % PARTITIONS)
             self.sent += 1
 
     def stop(self) -> None:
@@ -50,8 +50,8 @@ class Feeder:
 class Worker:
     """One of a group. What was aborted it reads again; fenced, it goes on as its own successor."""
 
-    def __init__(self, cluster: UpCluster, number: int) -> None:
-        self._cluster, self._name = cluster, f"worker-{number}"
+    def __init__(self, cluster: UpCluster, topic: str, number: int) -> None:
+        self._cluster, self._topic, self._name = cluster, topic, f"worker-{number}"
         self.committed = 0
         self.failure: BaseException | None = None
         self._stop = threading.Event()
@@ -61,7 +61,7 @@ class Worker:
     def _run(self) -> None:
         try:
             with KafkaConsumer(
-                TOPIC,
+                self._topic,
                 bootstrap_servers=self._cluster.bootstrap,
                 group_id=GROUP,
                 auto_offset_reset="earliest",
@@ -143,12 +143,13 @@ def goes_on(workers: list[Worker]) -> Callable[[], bool]:
     return all_have
 
 
-def all_is_done(cluster: UpCluster) -> Callable[[], bool]:
+def all_is_done(cluster: UpCluster, topic: str) -> Callable[[], bool]:
     """Whether the group has committed everything there is in the source."""
+    source = [TopicPartition(topic, number) for number in range(PARTITIONS)]
 
     def done() -> bool:
         with KafkaConsumer(bootstrap_servers=cluster.bootstrap, group_id=GROUP) as asking:
-            committed, ends = asking.committed_offsets(*SOURCE), asking.end_offsets(SOURCE)
+            committed, ends = asking.committed_offsets(*source), asking.end_offsets(source)
         return {tp: found.offset for tp, found in committed.items()} == {tp: end for tp, end in ends.items() if end}
 
     return done
@@ -157,8 +158,8 @@ def all_is_done(cluster: UpCluster) -> Callable[[], bool]:
 def test_one_broker_after_another(cluster: UpCluster, observer: Observer) -> None:
     for made in observer.admin.create_topics([NewTopic(TARGET, PARTITIONS, 3)]).values():
         made.result(30)
-    feeder = Feeder(cluster)
-    workers = [Worker(cluster, number) for number in range(WORKERS)]
+    feeder = Feeder(cluster, observer.topic)
+    workers = [Worker(cluster, observer.topic, number) for number in range(WORKERS)]
     try:
         wait_until(goes_on(workers), "the first commits of each worker")
         for victim in (coordinator(cluster, "worker-0"), observer.controller(), observer.busiest()):
@@ -168,7 +169,7 @@ def test_one_broker_after_another(cluster: UpCluster, observer: Observer) -> Non
             wait_until(observer.in_sync, "all replicas in sync")
             wait_until(goes_on(workers), "commits with all brokers")
         feeder.stop()
-        wait_until(all_is_done(cluster), "everything done")
+        wait_until(all_is_done(cluster, observer.topic), "everything done")
     finally:
         feeder.stop()
         for worker in workers:

@@ -12,7 +12,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.load import TOPIC, Observer, read_log
+from odradek.testing.load import Observer, read_log
 from odradek.testing.log_storage import make_batch
 from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
@@ -60,7 +60,7 @@ class Sender:
             timestamp_ms=self._first_ms + sequence,
         )
         data = [PartitionProduceData(index=PARTITION, records=bytes(batch))]
-        topics = [TopicProduceData(name=TOPIC, partition_data=data)]
+        topics = [TopicProduceData(name=self._observer.topic, partition_data=data)]
         request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics)
         try:
             with RawConnection(f"127.0.0.1:{self._cluster.port + leader}") as connection:
@@ -113,5 +113,5 @@ def test_over_kills_stops_and_restarts(cluster: UpCluster, observer: Observer) -
     sender.check_repeated()
     sender.write(1)
     wait_until(observer.in_sync, "all replicas in sync")
-    written = [value for _, value in read_log(cluster.bootstrap)[PARTITION]]
+    written = [value for _, value in read_log(cluster.bootstrap, observer.topic)[PARTITION]]
     assert written == [f"0:{sequence}" for sequence in range(14)]

@@ -17,6 +17,8 @@ from odradek.testing.up import UpCluster
 pytestmark = pytest.mark.cluster
 
 ABORTED_EVERY = 4
+PAUSE_SECONDS = 0.05
+"""Between two transactions."""
 
 
 @dataclass
@@ -50,7 +52,7 @@ class Transactions:
 
     def _run(self) -> None:
         producer, number = self._new_producer(), 0
-        while not self._stop.is_set():
+        while not self._stop.wait(PAUSE_SECONDS):
             try:
                 self._one(producer, number)
             except KafkaException as error:
@@ -107,7 +109,7 @@ def test_one_after_another(cluster: UpCluster, observer: Observer) -> None:
 
 def test_all_at_once(cluster: UpCluster, observer: Observer) -> None:
     with Transactions(cluster, observer.topic) as load:
-        for _ in range(3):
+        for _ in range(2):
             for broker in range(3):
                 cluster.kill(broker)
             for broker in range(3):

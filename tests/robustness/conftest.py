@@ -16,7 +16,7 @@ BAD_TOPICS = {"bad": {}, "compacted": {"cleanup.policy": "compact"}}
 SIGNS_OF_A_BUG = ("Traceback (most recent call last)", "after an error of ours", "AssertionError")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
     """A cluster of one, with topics for the good client and for the bad ones. It may not write of a bug of ours."""
     with UpCluster(tmp_path_factory.mktemp("robustness") / "cluster", brokers=1) as up:
@@ -30,7 +30,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
         assert not any(sign in log for sign in SIGNS_OF_A_BUG), log[-5000:]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def good_client(broker: UpCluster) -> Iterator[Load]:
     """Produces all the time; in the end nothing that it was acknowledged is missing."""
     with Load(broker.bootstrap, producers=1) as load:

@@ -19,7 +19,7 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that lives for a minute: compiling well would cost it more than it gains."""
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def java_options() -> Iterator[None]:
     """For the JVMs of this process and of those it starts."""
     with pytest.MonkeyPatch.context() as patch:
@@ -27,7 +27,7 @@ def java_options() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
     with UpCluster(tmp_path_factory.mktemp("spark") / "cluster") as up:
         yield up
@@ -45,7 +45,7 @@ def connector_jars() -> list[Path]:
     return sorted((CONNECTOR / "jars").glob("*.jar"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(connector_jars: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {
         "spark.jars": ",".join(map(str, connector_jars)),

@@ -13,7 +13,7 @@ from odradek.testing.foreign.kafka_jars import KafkaJars
 from odradek.testing.foreign.stage import Stage
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
     """One real server for the whole run."""
     server = EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"), free_ports(1)[0])

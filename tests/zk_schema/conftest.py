@@ -155,7 +155,7 @@ class Recorder:
         )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
     """One real server for the whole run."""
     directory: Path = tmp_path_factory.mktemp("zookeeper")
