@@ -22,6 +22,7 @@ from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.fetcher_manager import FetcherManager
 from odradek.broker.replication.partition import IsrCriteria
 from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.replication.replica_selection import RACK_AWARE, RackAwareReplicaSelector
 from odradek.broker.replication.throttling import Throttling, Windows
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.registry import HANDLERS, SERVED
@@ -110,7 +111,10 @@ def assemble(
         replicas=replicas,
         control=control,
         fetch_sessions=FetchSessionCache(
-            config.max_incremental_fetch_session_cache_slots, world.random, sockets.purgatory
+            config.max_incremental_fetch_session_cache_slots,
+            world.random,
+            sockets.purgatory,
+            told_watermarks=replicas.selector is not None,
         ),
         producer_ids=ProducerIds(identity.broker_id, broker_epoch, client, config.request_timeout_ms),
         groups=groups,
@@ -149,6 +153,8 @@ def _replica_manager(
     criteria = IsrCriteria(config.replica_lag_time_max_ms, metadata.is_alive)
     replicas = ReplicaManager(identity.broker_id, logs, world.clock, purgatory, criteria, throttling)
     replicas.exists = lambda topic, index: metadata.partition(topic, index) is not None
+    if config.replica_selector_class == RACK_AWARE:
+        replicas.selector = RackAwareReplicaSelector(metadata.node)
     replicas.moves.at_once = config.num_replica_alter_log_dirs_threads
     return replicas
 

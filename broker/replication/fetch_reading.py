@@ -2,7 +2,9 @@
 
 A leader serves followers and consumers. A follower's fetch also says how far it has come, which moves the high
 watermark and the ISR. A replica that only follows serves consumers too (KIP-392): from version 11 on up to the high
-watermark it knows, and debugging ones (replica id -2, Kafka's ReplicaVerificationTool) up to the end of its log.
+watermark it knows, and debugging ones (replica id -2, Kafka's ReplicaVerificationTool) up to the end of its log. With
+`replica.selector.class` a leader sends consumers to the replica in their rack, and answers followers at once when the
+high watermark has moved, so that those can serve what is new.
 """
 
 from collections.abc import Callable
@@ -13,6 +15,7 @@ from odradek.broker.replication import conversion
 from odradek.broker.replication.fetch_sessions import CachedPartition, OpenedFetch
 from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.replication.replica_selection import LEADER
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 from odradek.protocol.primitives import ZERO_UUID, Records
@@ -38,6 +41,10 @@ class FetchParameters(NamedTuple):
     max_bytes: int
     committed: bool = False
     """Isolation level read_committed: nothing of open transactions, and told which were aborted (KIP-98)."""
+    rack: str = ""
+    """Where the consumer stands, if it is to be sent to the nearest replica (KIP-392)."""
+    listener: str = ""
+    """Name of the listener at which it reaches brokers."""
 
     @property
     def as_follower(self) -> bool:
@@ -91,7 +98,11 @@ def read_partitions(
             left = max(left - size, 0)
             if not first and not isinstance(answer.records, FileRange):
                 left = min(left, max(conversion.CONVERTED_BYTES_MAX - total, 0))
+        elif parameters.rack:
+            urgent = urgent or answer.preferred_read_replica != LEADER
         if as_follower:
+            if replicas.selector is not None and opened.session is not None:
+                urgent = urgent or answer.high_watermark > wanted.high_watermark_sent
             urgent = urgent or wanted.log_start_offset < answer.log_start_offset != wanted.log_start_sent >= 0
     if as_follower and arrived:
         refused = replicas.note_follower(parameters.replica_id, parameters.replica_epoch, answers, opened.session)
@@ -127,6 +138,12 @@ def _read_one(
             diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
             if diverging is not None:
                 return _answer(partition, b"", EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]))
+        if parameters.rack and partition.is_leader and replicas.selector is not None:
+            nearest = replicas.selector.select(partition, parameters.rack, parameters.listener, wanted.fetch_offset)
+            if nearest != LEADER:
+                answer = _answer(partition, b"")
+                answer.preferred_read_replica = nearest
+                return answer
         records, aborted = _records(partition, wanted, parameters, min(wanted.max_bytes, left), whole_first_batch)
     except KafkaError as refused:
         return _refusal(wanted, _for_stray(refused.code, partition, replica_id), version, partition)

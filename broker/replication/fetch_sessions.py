@@ -84,16 +84,26 @@ class FetchSession:
 
     __slots__ = (
         "by_topic_id", "dirty", "epoch", "id", "last_used_ms", "look_at_all_ms", "partitions", "purgatory",
-        "replica_id",
+        "replica_id", "told_watermarks",
     )  # fmt: skip
 
     def __init__(
-        self, session_id: int, purgatory: Purgatory, now_ms: float, *, by_topic_id: bool, replica_id: int
+        self,
+        session_id: int,
+        purgatory: Purgatory,
+        now_ms: float,
+        *,
+        by_topic_id: bool,
+        replica_id: int,
+        told_watermarks: bool = False,
     ) -> None:
-        """`replica_id`: of the follower whose it is, below 0 for a consumer's."""
+        """`replica_id`: of the follower whose it is, below 0 for a consumer's.
+
+        `told_watermarks`: a follower hears at once that the high watermark has moved, not only with the next records.
+        """
         self.id, self.purgatory, self.last_used_ms = session_id, purgatory, now_ms
         self.by_topic_id, self.replica_id = by_topic_id, replica_id
-        self.epoch = 1
+        self.epoch, self.told_watermarks = 1, told_watermarks
         self.partitions: dict[SessionKey, CachedPartition] = {}
         self.dirty: dict[CachedPartition, None] = {}
         self.look_at_all_ms = now_ms + LOOK_AT_ALL_MS
@@ -153,11 +163,13 @@ class FetchSession:
 
     def _listen(self, wanted: CachedPartition, partition: Partition) -> None:
         """Listen to the keys of what it reads: a follower reads up to the log's end, and is told of the high watermark
-        with the next records."""
+        with the next records, unless it serves consumers."""
         note, wake = partial(self.dirty.setdefault, wanted), partial(self._moved, wanted)
         advanced, appended = partition.advanced, partition.appended
         wanted.listened_to = partition
-        wanted.listeners = [(advanced, note), (appended, wake)] if self.replica_id >= 0 else [(advanced, wake)]
+        wanted.listeners = [(advanced, wake)]
+        if self.replica_id >= 0:
+            wanted.listeners = [(advanced, wake if self.told_watermarks else note), (appended, wake)]
         for key, listener in wanted.listeners:
             self.purgatory.listen(key, listener)
 
@@ -220,8 +232,12 @@ def replica_of(request: FetchRequest) -> tuple[int, int]:
 class FetchSessionCache:
     """All sessions of this broker."""
 
-    def __init__(self, slots: int, randomness: random.Random, purgatory: Purgatory) -> None:
+    def __init__(
+        self, slots: int, randomness: random.Random, purgatory: Purgatory, *, told_watermarks: bool = False
+    ) -> None:
+        """`told_watermarks`: followers serve consumers here, and hear of high watermarks at once."""
         self._slots, self._random, self._purgatory = slots, randomness, purgatory
+        self._told_watermarks = told_watermarks
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
 
     def __len__(self) -> int:
@@ -256,6 +272,7 @@ class FetchSessionCache:
             now_ms,
             by_topic_id=version >= FIRST_VERSION_WITH_TOPIC_IDS,
             replica_id=replica_of(request)[0],
+            told_watermarks=self._told_watermarks,
         )
         for partition in wanted:
             session.add(partition)

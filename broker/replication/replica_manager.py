@@ -10,6 +10,7 @@ from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession
 from odradek.broker.replication.partition import IsrCriteria, Partition, PendingIsr
+from odradek.broker.replication.replica_selection import RackAwareReplicaSelector
 from odradek.broker.replication.throttling import Throttling
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import PartitionData
@@ -96,6 +97,8 @@ class ReplicaManager:
         self.serving = throttling.serving
         self.moves = DirectoryMoves(self.partitions, logs, clock, throttling.moving)
         self.alter_partition: IsrSubmitter | None = None
+        self.selector: RackAwareReplicaSelector | None = None
+        """Sends consumers to other replicas (`replica.selector.class`); None lets them read here."""
         self.exists: Callable[[str, int], bool] = lambda topic, index: False
         """Tells whether the cluster has that partition, here or elsewhere."""
 

@@ -11,7 +11,7 @@ transactions in what it is given, so that it can leave their records out.
 A replica that follows serves consumers up to the high watermark it knows (version 11 on, KIP-392), and debugging ones,
 of replica id -2, up to the end of its log.
 
-Not done: rack-aware replica selection (the preferred replica is always -1).
+With `replica.selector.class` the leader sends a consumer that names its rack to the replica there.
 """
 
 from collections.abc import Iterable
@@ -48,6 +48,8 @@ def handle(broker: Services, request: FetchRequest, context: RequestContext) -> 
     if opened.error is not ErrorCode.NONE:
         return Reply(FetchResponse(error_code=opened.error))
     parameters = _parameters(broker, request, version)
+    if request.rack_id and broker.replicas.selector is not None:
+        parameters = parameters._replace(rack=request.rack_id, listener=context.listener)
     read = read_partitions(broker.replicas, opened, parameters, arrived=True)
     nothing_asked = not read.answers and not opened.incremental
     enough = read.urgent or read.total_bytes >= parameters.min_bytes or nothing_asked
@@ -81,6 +83,8 @@ def _keys(broker: Services, opened: OpenedFetch, parameters: FetchParameters) ->
     partitions = broker.replicas.partitions
     found = [p for w in opened.partitions if (p := partitions.get((w.topic, w.index))) is not None]
     keys: list[object] = [p.appended for p in found] if parameters.as_follower else [p.advanced for p in found]
+    if parameters.as_follower and broker.replicas.selector is not None:
+        keys += [p.advanced for p in found]
     return [opened.session, *keys] if opened.session is not None else keys
 
 

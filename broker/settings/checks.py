@@ -25,6 +25,12 @@ LEAST_MAP_BYTES: Final = 1024 * 1024
 """Least memory for the map of keys of one compacting child process, in bytes."""
 
 
+REPLICA_SELECTORS: Final = (
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "org.apache.kafka.common.replica.LeaderSelector",
+)
+
+
 def check(layers: Layers, values: Mapping[str, Any]) -> None:
     """`values` by attribute name, as BrokerConfig is to have them. Raises BadValue."""
 
@@ -37,6 +43,8 @@ def check(layers: Layers, values: Mapping[str, Any]) -> None:
     highest_id = values["reserved_broker_max_id"] if values["broker_id_generation_enable"] else 2**31 - 1
     if not lowest_id <= values["broker_id"] <= highest_id:
         refuse("broker.id", f"must be between {lowest_id} and {highest_id} (reserved.broker.max.id)")
+    if values["replica_selector_class"] not in (None, *REPLICA_SELECTORS):
+        refuse("replica.selector.class", f"must be one of {', '.join(REPLICA_SELECTORS)}: no Java class can be loaded")
     if values["log_roll_ms"] < 1:
         refuse("log.roll.ms", "must be at least 1")
     if values["log_roll_jitter_ms"] < 0:

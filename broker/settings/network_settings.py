@@ -133,6 +133,11 @@ class ReplicationSettings:
         "int 1000 >=0 medium read-only",
         "Incremental fetch sessions kept at once.",
     )
+    replica_selector_class: str | None = setting(
+        "string - any medium read-only",
+        "Class that chooses the replica a consumer reads from, RackAwareReplicaSelector or LeaderSelector of "
+        "org.apache.kafka.common.replica; not set: the leader.",
+    )
     replica_lag_time_max_ms: int = setting(
         "long 30000 any high read-only",
         "A follower that has not caught up for so long leaves the in-sync replicas.",
@@ -197,8 +202,6 @@ num.network.threads int 3 >=1 high cluster-wide none
     Threads for sockets. | one loop does it all
 replica.socket.receive.buffer.bytes int 65536 any high read-only none
     Kernel's receive buffer of a follower's connection.
-replica.selector.class string - any medium read-only refused
-    Class that chooses the replica a consumer reads from; not set: the leader. | Java classes cannot be loaded
 fetch.purgatory.purge.interval.requests int 1000 any medium read-only none
     Finished waiting fetches that may lie about before they are swept.
 producer.purgatory.purge.interval.requests int 1000 any medium read-only none

@@ -40,6 +40,8 @@ class ConsumerSettings(CommonConfig):
     check_crcs: bool = setting(True)
     exclude_internal_topics: bool = setting(True)
     allow_auto_create_topics: bool = setting(True)
+    client_rack: str = setting("")
+    """Where the consumer stands: brokers with a replica.selector.class send it to the replica there (KIP-392)."""
     default_api_timeout_ms: int = setting(60_000, at_least=0)
     key_deserializer: Any = setting(None)
     value_deserializer: Any = setting(None)

@@ -23,6 +23,7 @@ from odradek.client.consumer.verdicts import (
     Diverged,
     NothingNew,
     OutOfRange,
+    ReadFrom,
     Refused,
     Verdict,
     judge,
@@ -163,7 +164,16 @@ class Fetcher:
         pause_ms = max(self._settings.retry_backoff_ms, self._cluster.ready_in_ms(call.node_id, FETCH_CONNECTION))
         with self._receiver.lock:
             for topic_partition, asked in call.asked.items():
+                self._to_leader(topic_partition, asked)
                 self._pause(topic_partition, asked, pause_ms)
+
+    def _to_leader(self, topic_partition: TopicPartition, asked: Asked) -> bool:
+        """Ask the leader the next time; tell whether another replica was asked. With the lock."""
+        state = self._receiver.positions.partitions.get(topic_partition)
+        if state is None or state.version != asked.version or state.replica < 0:
+            return False
+        state.replica = -1
+        return True
 
     def _pause(self, topic_partition: TopicPartition, asked: Asked, pause_ms: float) -> None:
         until_ms = self._cluster.clock.monotonic_ms() + pause_ms
@@ -198,11 +208,19 @@ class Fetcher:
                 state.fetch_offset, state.fetch_epoch = chunk.next_offset, chunk.last_epoch
                 self._receiver.keep(chunk)
             case OutOfRange():
-                self._out_of_range(topic_partition, asked)
+                if self._to_leader(topic_partition, asked):  # which may have what a follower lacks
+                    self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
+                else:
+                    self._out_of_range(topic_partition, asked)
+            case ReadFrom(replica):
+                state = self._receiver.positions.partitions[topic_partition]
+                state.replica = replica
+                state.replica_until_ms = self._cluster.clock.monotonic_ms() + self._settings.metadata_max_age_ms
             case Diverged(offset, epoch):
                 self._diverged(topic_partition, asked, offset, epoch)
             case AskAgain():
                 self._cluster.needs.stale()
+                self._to_leader(topic_partition, asked)
                 self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
             case Refused(error):
                 self._pause(topic_partition, asked, self._settings.retry_backoff_max_ms)

@@ -75,11 +75,15 @@ def plan_fetches(
         if not state.located or state.paused or state.fetching or full or state.retry_at_ms > now_ms:
             continue
         info = view.partition(topic_partition)
-        if info is not None and info.leader in view.nodes and may_ask(info.leader):
+        if info is None or info.leader not in view.nodes:
+            continue
+        reader = state.reader(info.leader, now_ms, view.nodes)
+        if may_ask(reader):
             asked = Asked(state.fetch_offset, state.version, state.fetch_epoch, info.leader_epoch)
-            by_node.setdefault(info.leader, {})[topic_partition] = asked
+            by_node.setdefault(reader, {})[topic_partition] = asked
     most_bytes = settings.fetch_max_bytes
-    return [fetch_call(node_id, asked, view, settings, most_bytes) for node_id, asked in by_node.items()]
+    rack = settings.client_rack
+    return [fetch_call(node_id, asked, view, settings, most_bytes, rack) for node_id, asked in by_node.items()]
 
 
 def without_leader(positions: Positions, view: ClusterView) -> bool:
@@ -93,8 +97,12 @@ def fetch_call(
     view: ClusterView,
     settings: FetchSettings,
     most_bytes: int,
+    rack: str = "",
 ) -> FetchCall:
-    """Return one request for these partitions, whose topics are known; its answer has at most so many bytes."""
+    """Return one request for these partitions, whose topics are known; its answer has at most so many bytes.
+
+    A leader may send a consumer that names its `rack` to another replica.
+    """
     topics = [
         FetchTopic(
             topic=topic,
@@ -112,6 +120,7 @@ def fetch_call(
         session_id=NO_SESSION_ID,
         session_epoch=NO_SESSION_EPOCH,
         topics=topics,
+        rack_id=rack,
     )
     with_ids = all(topic.topic_id != ZERO_UUID for topic in topics)
     return FetchCall(node_id, request, asked, None if with_ids else LAST_VERSION_WITH_NAMES)

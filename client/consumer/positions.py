@@ -7,7 +7,7 @@ back: so an answer to a question from before is thrown away.
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from odradek.client.errors import NoOffsetForPartition
@@ -47,8 +47,21 @@ class PartitionPosition:
     version: int = 0
     fetching: bool = False
     retry_at_ms: float = 0.0
+    replica: int = -1
+    """Replica that the leader has named to read from (KIP-392); -1 for the leader."""
+    replica_until_ms: float = 0.0
+    """When the leader is asked again."""
     high_watermark: int = -1
     """Where the log ended, as the last answer said; -1 before there was one."""
+
+    def reader(self, leader: int, now_ms: float, online: Collection[int]) -> int:
+        """Return whom to ask for records: the replica that the leader has named, else the leader."""
+        if self.replica < 0:
+            return leader
+        if now_ms < self.replica_until_ms and self.replica in online:
+            return self.replica
+        self.replica = -1
+        return leader
 
     @property
     def located(self) -> bool:

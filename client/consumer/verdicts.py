@@ -43,6 +43,13 @@ class Diverged:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadFrom:
+    """The leader names a replica to read from (KIP-392)."""
+
+    replica: int
+
+
+@dataclass(frozen=True, slots=True)
 class AskAgain:
     """After a pause, when the metadata is fresh."""
 
@@ -56,7 +63,7 @@ class Refused:
     error: Exception
 
 
-Verdict = Arrived | NothingNew | OutOfRange | Diverged | AskAgain | Refused
+Verdict = Arrived | NothingNew | OutOfRange | Diverged | ReadFrom | AskAgain | Refused
 
 
 def judge(topic_partition: TopicPartition, asked: Asked, data: PartitionData, isolation: int, limit: str) -> Verdict:
@@ -65,6 +72,8 @@ def judge(topic_partition: TopicPartition, asked: Asked, data: PartitionData, is
     diverging = data.diverging_epoch
     if error == ErrorCode.NONE and diverging is not None and diverging.end_offset >= 0:
         return Diverged(diverging.end_offset, diverging.epoch)
+    if error == ErrorCode.NONE and data.preferred_read_replica >= 0:
+        return ReadFrom(data.preferred_read_replica)
     if error == ErrorCode.NONE:
         return _arrived(topic_partition, asked, data, isolation, limit)
     if error == ErrorCode.OFFSET_OUT_OF_RANGE:

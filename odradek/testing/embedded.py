@@ -150,7 +150,7 @@ class EmbeddedBroker:
         host, port = self.address
         own = {"broker.id": str(self.broker_id), "listeners": f"PLAINTEXT://{host}:{port}"}
         settings = {**SETTINGS, **own, **self._cluster.overrides}
-        settings["log.dirs"] = settings["log.dirs"].replace("{}", str(self.broker_id))
+        settings = {name: text.replace("{}", str(self.broker_id)) for name, text in settings.items()}
         return build_config([Given(name, text, "the embedded cluster") for name, text in settings.items()])
 
     def _connect(self, config: BrokerConfig) -> Store:
