@@ -24,8 +24,12 @@ from odradek.broker.replication.partition import IsrCriteria
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.replication.replica_selection import RACK_AWARE, RackAwareReplicaSelector
 from odradek.broker.replication.throttling import Throttling, Windows
+from odradek.broker.requests.authorization.table import authorized
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.registry import HANDLERS, SERVED
+from odradek.broker.security.acl_rules import AclRules
+from odradek.broker.security.authorizer import AclAuthorizer
+from odradek.broker.security.principal import KafkaPrincipal
 from odradek.broker.services import Services
 from odradek.broker.transactions.producer_ids import ProducerIds
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
@@ -123,6 +127,7 @@ def assemble(
             identity.broker_id, metadata, client, transactions, config.request_timeout_ms
         ),
         controller=_controller(config, world, store, identity, metadata, tasks),
+        authorizer=_authorizer(config, world, store, tasks),
         served=SERVED,
         learn_topic_settings=dynamic.learn,
         auto_create_topic=creation.create,
@@ -138,7 +143,18 @@ def make_sockets(config: BrokerConfig, world: World, tasks: Tasks) -> SocketServ
 
 
 def dispatcher(services: Services) -> Dispatcher:
-    return Dispatcher(services, HANDLERS)
+    authorizer = services.authorizer
+    if authorizer is None:
+        return Dispatcher(services, HANDLERS)
+    return Dispatcher(services, HANDLERS, lambda handle, key: authorized(handle, key, authorizer))
+
+
+def _authorizer(config: BrokerConfig, world: World, store: Store, tasks: Tasks) -> AclAuthorizer | None:
+    if not config.authorizer_class_name:
+        return None
+    super_users = [KafkaPrincipal.parse(one.strip()) for one in config.super_users.split(";") if one.strip()]
+    rules = AclRules(super_users, allow_everyone=config.allow_everyone_if_no_acl_found)
+    return AclAuthorizer(store, world.clock, tasks, rules)
 
 
 def _replica_manager(

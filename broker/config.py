@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.settings import checks
+from odradek.broker.settings.authorizer_settings import AuthorizerSettings
 from odradek.broker.settings.catalog import (
     BROKER_SETTINGS,
     KRAFT_ONLY,
@@ -58,6 +59,7 @@ class BrokerConfig(
     TopicDefaults,
     GroupSettings,
     TransactionSettings,
+    AuthorizerSettings,
 ):
     """Sizes in bytes, times in milliseconds unless the name says otherwise. Replaced as a whole when one changes.
 

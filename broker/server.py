@@ -37,6 +37,7 @@ from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
 from odradek.zk_schema.store import ConnectionLost, Store
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
+from odradek.zk_schema.znodes.json_data import BadZnode
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +108,7 @@ class BrokerServer:
         self._assembly = assemble(self._dynamic, self._world, store, identity, logs, self._sockets, self.tasks)
         self._register_appliers(self._assembly)
         services = self._assembly.services
+        await self._start_authorizer(services)
         self._directory_events = DirectoryEvents(store, self._world.clock, self.tasks, identity.broker_id)
         logs.protect_from(self._high_watermark_of)
         for count in self._assembly.partition_counts:
@@ -204,6 +206,15 @@ class BrokerServer:
         if not logs.online():
             causes = "; ".join(f"{path}: {one.offline}" for path, one in logs.directories.items())
             raise StartFailure(f"no log directory can be used: {causes}")
+
+    async def _start_authorizer(self, services: Services) -> None:
+        """Know all access lists before anybody is asked in."""
+        if services.authorizer is None:
+            return
+        try:
+            await services.authorizer.start()
+        except BadZnode as error:
+            raise StartFailure(f"an access list cannot be understood: {error}") from error
 
     async def _join(self, store: Store, identity: Identity, endpoints: Sequence[Endpoint]) -> None:
         assert self._assembly is not None

@@ -12,6 +12,7 @@ from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.security.authorizer import AclAuthorizer
 from odradek.broker.transactions.producer_ids import ProducerIds
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
 from odradek.broker.transactions.transaction_verification import TransactionVerification
@@ -42,6 +43,8 @@ class Services:
     transactions: TransactionCoordinator
     verification: TransactionVerification
     controller: Controller
+    authorizer: AclAuthorizer | None
+    """None: everybody may do everything."""
     served: Mapping[int, tuple[int, int]]
     """The versions that ApiVersions advertises, by API key."""
     learn_topic_settings: Callable[[Iterable[str]], Awaitable[None]]

@@ -69,19 +69,27 @@ class PartitionsRead(NamedTuple):
 
 
 def read_partitions(
-    replicas: ReplicaManager, opened: OpenedFetch, parameters: FetchParameters, *, arrived: bool
+    replicas: ReplicaManager,
+    opened: OpenedFetch,
+    parameters: FetchParameters,
+    may_read: Callable[[CachedPartition], bool] | None = None,
+    *,
+    arrived: bool,
 ) -> PartitionsRead:
     """Read each partition in turn while `max_bytes` lasts; the first one that has anything gives one whole batch.
 
     `arrived`: the request has just come, and when a follower sent it, what it says of that follower is noted. Later
-    rounds, for a request that waits, say nothing new of it.
+    rounds, for a request that waits, say nothing new of it. `may_read`: whether the one who asks may have a partition.
     """
     answers = []
     as_follower = parameters.as_follower
     total, left, urgent, failed = 0, parameters.max_bytes, False, False
     first = True
     for wanted in opened.partitions:
-        answer = _read_one(replicas, wanted, parameters, left, first)
+        if may_read is None or may_read(wanted):
+            answer = _read_one(replicas, wanted, parameters, left, first)
+        else:
+            answer = _refusal(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         answers.append((wanted, answer))
         if answer.error_code:
             urgent = failed = True

@@ -1,10 +1,10 @@
 """DescribeCluster (key 60), versions 0 and 1: the live brokers and the controller (KIP-700).
 
-The operations that a client is authorized to are all there are: access control is not built.
+The operations that a client is authorized to are all there are, unless an authorizer says otherwise.
 """
 
-from odradek.broker.requests.authorized_operations import ALL_OF_CLUSTER
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.security.acls import ALL_BITS
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_cluster import (
@@ -12,6 +12,7 @@ from odradek.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from odradek.zk_schema.znodes.acls import ResourceType
 
 REQUEST = DescribeClusterRequest
 VERSIONS = (0, 1)
@@ -35,5 +36,5 @@ def handle(broker: Services, request: DescribeClusterRequest, context: RequestCo
         brokers=[DescribeClusterBroker(broker_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ALL_OF_CLUSTER
+        response.cluster_authorized_operations = ALL_BITS[ResourceType.CLUSTER]
     return Reply(response)

@@ -1,13 +1,14 @@
 """DescribeGroups (key 15), versions 0 to 5: state and members of groups.
 
 A group that does not exist is Dead, without an error. Metadata and assignments are shown of stable groups only.
-Without an authorizer everybody may do everything, and so is told when it asks (version 3 and above).
+Who asks for the operations that it may do (version 3 and above) is told all, unless an authorizer says otherwise.
 """
 
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.groups.group_metadata import GroupState, Member
 from odradek.broker.requests.group_services import GroupServices
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.security.acls import ALL_BITS
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -15,18 +16,16 @@ from odradek.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from odradek.zk_schema.znodes.acls import ResourceType
 
 REQUEST = DescribeGroupsRequest
 VERSIONS = (0, 5)
 
-READ, DELETE, DESCRIBE = 3, 6, 8
-ALL_OPERATIONS = sum(1 << operation for operation in (READ, DELETE, DESCRIBE))
-"""Operations on a group (AclEntry.supportedOperations)."""
 NOT_ASKED = -(2**31)
 
 
 def handle(broker: GroupServices, request: DescribeGroupsRequest, context: RequestContext) -> Outcome:
-    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    operations = ALL_BITS[ResourceType.GROUP] if request.include_authorized_operations else NOT_ASKED
     return Reply(
         DescribeGroupsResponse(groups=[described(broker.groups, group, operations) for group in request.groups])
     )

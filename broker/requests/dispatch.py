@@ -4,7 +4,7 @@ For each (API key, version) that has been asked for there is one route with ever
 the plain path costs one look into a dict and four calls.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from struct import Struct
 from types import ModuleType
@@ -73,9 +73,16 @@ class Deferred:
 class Dispatcher:
     """The requests of one broker. `broker` is what the modules' `handle` functions are given."""
 
-    def __init__(self, broker: object, modules: Mapping[int, ModuleType]) -> None:
+    def __init__(
+        self,
+        broker: object,
+        modules: Mapping[int, ModuleType],
+        guarded: Callable[[Any, int], Any] = lambda handle, key: handle,
+    ) -> None:
+        """`guarded` puts what must come before it around the handler of an API, once."""
         self._broker = broker
         self._modules = modules
+        self._guarded = guarded
         self._routes: dict[int, Route] = {}
 
     def dispatch(self, frame: memoryview, client: Client) -> Answer:
@@ -132,7 +139,7 @@ class Dispatcher:
         route = self._routes[api] = Route(
             version=version,
             decode=decoder(module.REQUEST, version),
-            handle=module.handle,
+            handle=self._guarded(module.handle, key),
             encode=encoder(message_classes(key).response, version),
             flexible=request_header_version(key, version) == 2,
             response_header=FLEXIBLE_RESPONSE_HEADER if flexible_response else RESPONSE_HEADER,

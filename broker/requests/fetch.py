@@ -14,7 +14,7 @@ of replica id -2, up to the end of its log.
 With `replica.selector.class` the leader sends a consumer that names its rack to the replica there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from odradek.broker.replication.fetch_reading import (
     CONSUMER,
@@ -42,7 +42,13 @@ FIRST_VERSION_WITH_ENDPOINTS = 16
 READ_COMMITTED = 1
 
 
-def handle(broker: Services, request: FetchRequest, context: RequestContext) -> Outcome:
+def handle(
+    broker: Services,
+    request: FetchRequest,
+    context: RequestContext,
+    may_read: Callable[[CachedPartition], bool] | None = None,
+) -> Outcome:
+    """Answer a Fetch; partitions that `may_read` denies with TOPIC_AUTHORIZATION_FAILED."""
     version = context.api_version
     opened = broker.fetch_sessions.open(request, version, broker.metadata.names, broker.clock.monotonic_ms())
     if opened.error is not ErrorCode.NONE:
@@ -50,7 +56,7 @@ def handle(broker: Services, request: FetchRequest, context: RequestContext) -> 
     parameters = _parameters(broker, request, version)
     if request.rack_id and broker.replicas.selector is not None:
         parameters = parameters._replace(rack=request.rack_id, listener=context.listener)
-    read = read_partitions(broker.replicas, opened, parameters, arrived=True)
+    read = read_partitions(broker.replicas, opened, parameters, may_read, arrived=True)
     nothing_asked = not read.answers and not opened.incremental
     enough = read.urgent or read.total_bytes >= parameters.min_bytes or nothing_asked
     if enough or parameters.max_wait_ms <= 0:
@@ -58,7 +64,7 @@ def handle(broker: Services, request: FetchRequest, context: RequestContext) -> 
 
     def start(respond: Respond) -> DelayedFetch:
         return DelayedFetch(
-            lambda: read_partitions(broker.replicas, opened, parameters, arrived=False),
+            lambda: read_partitions(broker.replicas, opened, parameters, may_read, arrived=False),
             parameters.min_bytes,
             lambda read: respond(_response(broker, opened, parameters, read, context)),
         )

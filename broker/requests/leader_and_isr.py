@@ -6,6 +6,7 @@ StopReplica waits for its end, also when its connection has broken.
 """
 
 from odradek.broker.replication.controller_requests import partition_states
+from odradek.broker.requests.authorization.refusals import of_leader_and_isr
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -59,7 +60,7 @@ async def _apply_in_turn(broker: Services, request: LeaderAndIsrRequest, version
         if await turn.pause_if_over():
             error = refusal()
         if error is not ErrorCode.NONE:
-            return Reply(LeaderAndIsrResponse(error_code=error))
+            return Reply(of_leader_and_isr(request, error))
         outcome = LeaderAndIsrPartitionError(
             topic_name=topic,
             partition_index=state.partition_index,

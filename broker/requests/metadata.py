@@ -3,15 +3,15 @@
 Version 0: no topics named means all; from version 1 null means all and an empty list none. A topic that does not exist
 is created when `auto.create.topics.enable` is set and the client allows it (always below version 4), and answered with
 LEADER_NOT_AVAILABLE until it has a leader. Version 10 and 11 carry topic ids in answers, version 12 also in requests.
-Never an error code of 0 with no partitions. The operations that a client is authorized to are all there are: access
-control is not built. A topic with neither name nor id is UNKNOWN_SERVER_ERROR, as Kafka says.
+Never an error code of 0 with no partitions. The operations that a client is authorized to are all there are, unless an
+authorizer says otherwise. A topic with neither name nor id is UNKNOWN_SERVER_ERROR, as Kafka says.
 """
 
 from collections.abc import Sequence
 
 from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
-from odradek.broker.requests.authorized_operations import ALL_OF_CLUSTER, ALL_OF_TOPIC
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.security.acls import ALL_BITS
 from odradek.broker.services import Services
 from odradek.controller.topic_admin import name_fault
 from odradek.protocol.errors import ErrorCode
@@ -25,6 +25,7 @@ from odradek.protocol.messages.metadata import (
 )
 from odradek.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from odradek.protocol.primitives import ZERO_UUID
+from odradek.zk_schema.znodes.acls import ResourceType
 
 REQUEST = MetadataRequest
 VERSIONS = (0, 12)
@@ -79,10 +80,10 @@ def _response(
         topics=list(topics),
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ALL_OF_CLUSTER
+        response.cluster_authorized_operations = ALL_BITS[ResourceType.CLUSTER]
     if request.include_topic_authorized_operations:
         for topic in response.topics:
-            topic.topic_authorized_operations = ALL_OF_TOPIC
+            topic.topic_authorized_operations = ALL_BITS[ResourceType.TOPIC]
     return response
 
 

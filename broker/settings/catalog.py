@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from odradek.broker.settings.authorizer_settings import OTHER_AUTHORIZER_SETTINGS, AuthorizerSettings
 from odradek.broker.settings.cluster_settings import (
     OTHER_CLUSTER_SETTINGS,
     ControllerSettings,
@@ -40,6 +41,7 @@ THEMES: Final[dict[str, tuple[Setting, ...]]] = {
     ),
     "Logs": _theme((LogManagerSettings, TopicDefaults), OTHER_LOG_SETTINGS),
     "Groups and transactions": _theme((GroupSettings, TransactionSettings), OTHER_COORDINATOR_SETTINGS),
+    "Authorization": _theme((AuthorizerSettings,), OTHER_AUTHORIZER_SETTINGS),
     "Security": SECURITY_SETTINGS,
 }
 """Settings of brokers by the headings of docs/settings.md, in its order."""

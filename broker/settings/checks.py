@@ -68,6 +68,10 @@ def check(layers: Layers, values: Mapping[str, Any]) -> None:
         refuse("offsets.topic.compression.codec", "is no codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd")
     if values["max_connections_per_ip"] == 0 and not values["max_connections_per_ip_overrides"]:
         refuse("max.connections.per.ip", "may be 0 only with max.connections.per.ip.overrides")
+    for principal in values["super_users"].split(";"):
+        kind, _, name = principal.strip().partition(":")
+        if principal.strip() and not (kind and name):
+            refuse("super.users", "principals are written User:name, with semicolons between")
 
 
 def check_live_change(before: Layers, after: Layers) -> None:

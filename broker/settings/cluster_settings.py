@@ -127,8 +127,6 @@ zookeeper.ssl.ocsp.enable boolean false any low read-only none
     Whether revocation is asked for online for ZooKeeper's certificate.
 num.io.threads int 8 >=1 high cluster-wide none
     Threads that handle requests. | one loop does it all
-authorizer.class.name string '' any low read-only refused
-    Class that decides who may do what; empty: everybody may do everything. | access control is not built
 early.start.listeners string - any high read-only none
     Listeners that open before the others, as soon as the broker's own work can be done.
 max.request.partition.size.limit int 2000 >=1 medium read-only none

@@ -94,9 +94,11 @@ def test_unknown_and_idle_settings_are_warnings(caplog: pytest.LogCaptureFixture
 
 
 def test_what_is_not_built_is_refused() -> None:
-    assert refusal(authorizer_class_name="kafka.Acl") == (
-        "test: authorizer.class.name=kafka.Acl: refused, access control is not built"
+    assert refusal(authorizer_zookeeper_url="zk") == (
+        "test: authorizer.zookeeper.url=zk: refused, access lists stand in the cluster's own ZooKeeper"
     )
+    assert "kafka.security.authorizer.AclAuthorizer" in refusal(authorizer_class_name="kafka.Acl")
+    assert "super.users" in refusal(super_users="User:root;alice")
     assert "KRaft is not built" in refusal(process_roles="broker")
     assert "[hidden]" in refusal(delegation_token_secret_key="abc")
     assert "abc" not in refusal(delegation_token_secret_key="abc")

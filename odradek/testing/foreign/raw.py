@@ -16,9 +16,10 @@ from odradek.testing.patience import PATIENCE_SECONDS
 class RawConnection:
     """One connection to one broker, one request at a time."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, source: str = "") -> None:
+        """`source`: the address to come from, one of this machine's."""
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), PATIENCE_SECONDS)
+        self._socket = socket.create_connection((host, int(port)), PATIENCE_SECONDS, (source, 0) if source else None)
         self._numbers = itertools.count(1)
 
     def __enter__(self) -> "RawConnection":
@@ -27,6 +28,10 @@ class RawConnection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Harmless twice."""
         self._socket.close()
 
     def ask(self, request: Message, version: int) -> Any:

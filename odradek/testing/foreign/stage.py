@@ -52,7 +52,7 @@ class Stage:
         self.address = f"127.0.0.1:{free_ports(1)[0]}"
         self.all_logs = [directory / f"data-{number}" for number in range(log_directories)]
         self.logs = self.all_logs[0]
-        self._zookeeper = zookeeper
+        self.zookeeper = zookeeper
         self._directory = directory
         for path in self.all_logs:
             path.mkdir(parents=True)
@@ -90,7 +90,7 @@ class Stage:
 
     def _wait_gone(self) -> None:
         """Until the session of a life that was killed has expired."""
-        host, _, chroot = self._zookeeper.partition("/")
+        host, _, chroot = self.zookeeper.partition("/")
         client = KazooClient(host)
         client.start(PATIENCE_SECONDS)
         deadline = time.monotonic() + PATIENCE_SECONDS

@@ -1,0 +1,168 @@
+"""The access lists in ZooKeeper: read whole, changed with the version that was read, and followed by their changes.
+
+Whoever changes a list writes its znode first and then a sequential znode that names the resource; every broker watches
+those and reads again what was named (AclAuthorizer and ZkNodeChangeNotificationListener of Kafka 3.9).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Set
+from typing import Final, NamedTuple
+
+from odradek.broker.security.acls import Acl
+from odradek.world.clock import Clock, sleep
+from odradek.zk_schema.lost_answers import create_if_missing, repeated
+from odradek.zk_schema.store import BadVersion, ConnectionLost, NodeExists, NoNode, Store
+from odradek.zk_schema.znodes.acls import (
+    ACL_CHANGES_PATH,
+    EXTENDED_ACL_CHANGES_PATH,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+    acl_root,
+    decode_acls,
+    encode_acls,
+)
+from odradek.zk_schema.znodes.json_data import BadZnode
+from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS, sequence_number
+
+log = logging.getLogger(__name__)
+
+CHANGES: Final = (ACL_CHANGES_PATH, EXTENDED_ACL_CHANGES_PATH)
+UPDATE_ATTEMPTS_MAX: Final = 10
+UPDATE_RETRY_MS: Final = 100.0
+
+Acls = Set[Acl]
+
+
+class Found(NamedTuple):
+    """A list as ZooKeeper has it; `version` is None where there is no znode."""
+
+    acls: frozenset[Acl]
+    version: int | None
+
+
+class TooManyAttempts(Exception):  # noqa: N818 - what happened
+    """A list that others change all the time."""
+
+
+class AclStore:
+    """The znodes of access lists. Loop-thread only."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.zookeeper = store
+        self._clock = clock
+        self._seen = dict.fromkeys(CHANGES, -1)
+
+    async def create_paths(self) -> None:
+        """Make sure of the znodes that lists and changes stand under."""
+        types = [f"{acl_root(pattern)}/{kind.value}" for pattern in PatternType for kind in ResourceType]
+        await asyncio.gather(*(create_if_missing(self.zookeeper, path) for path in (*CHANGES, *types)))
+
+    async def all_patterns(self) -> list[ResourcePattern]:
+        """Watch for changes, then list all resources that have lists: whatever changes from now on is told."""
+        for path in CHANGES:
+            names = await self.zookeeper.children(path, watch=True)
+            self._seen[path] = max(map(sequence_number, names), default=-1)
+        return [one for kind in PatternType for one in await self._patterns(kind)]
+
+    async def _patterns(self, pattern_type: PatternType) -> list[ResourcePattern]:
+        patterns = []
+        for resource_type in ResourceType:
+            try:
+                names = await self.zookeeper.children(f"{acl_root(pattern_type)}/{resource_type.value}")
+            except NoNode:
+                continue
+            patterns += [ResourcePattern(resource_type, name, pattern_type) for name in names]
+        return patterns
+
+    async def read(self, pattern: ResourcePattern) -> Found:
+        """Read one list. Raises BadZnode."""
+        try:
+            data, stat = await self.zookeeper.get(pattern.path)
+        except NoNode:
+            return Found(frozenset(), None)
+        try:
+            return Found(frozenset(map(Acl.of, decode_acls(pattern.path, data))), stat.version)
+        except BadZnode:
+            raise
+        except ValueError as error:
+            raise BadZnode(pattern.path, data, str(error)) from error
+
+    async def read_or_fault(self, pattern: ResourcePattern) -> Found | BadZnode:
+        """Read one list, or say why it cannot be understood."""
+        try:
+            return await self.read(pattern)
+        except BadZnode as error:
+            return error
+
+    async def changed(self) -> list[ResourcePattern]:
+        """Watch on, and name the resources whose lists have changed since; changes that are old are deleted."""
+        named: dict[ResourcePattern, None] = {}
+        for path in CHANGES:
+            names = sorted(await self.zookeeper.children(path, watch=True), key=sequence_number)
+            for name in names:
+                if sequence_number(name) > self._seen[path]:
+                    self._seen[path] = sequence_number(name)
+                    await self._take_note(f"{path}/{name}", named)
+            await self._delete_old(path, names)
+        return list(named)
+
+    async def _take_note(self, path: str, named: dict[ResourcePattern, None]) -> None:
+        try:
+            named[ResourcePattern.decode_change(path, (await self.zookeeper.get(path))[0])] = None
+        except NoNode:
+            return  # somebody found it old enough to delete: whoever wrote it did so long ago
+        except BadZnode as error:
+            log.error("a change of access lists is passed over: %s", error)
+
+    async def _delete_old(self, path: str, names: Iterable[str]) -> None:
+        now_ms = self._clock.now_ms()
+        for name in names:
+            try:
+                _, stat = await self.zookeeper.get(f"{path}/{name}")
+                if stat.created_ms + CHANGE_EXPIRATION_MS >= now_ms:
+                    return  # they are in order: the others are younger
+                await self.zookeeper.delete(f"{path}/{name}")
+            except NoNode:
+                continue
+
+    async def update(self, pattern: ResourcePattern, change: Callable[[Acls], Acls]) -> frozenset[Acl]:
+        """Change one list and tell all brokers, unless nothing changes; the list as it is now.
+
+        `change` may be called several times. Raises BadZnode and TooManyAttempts.
+        """
+        unsure = False
+        for _ in range(UPDATE_ATTEMPTS_MAX):
+            before = await repeated(self.zookeeper, lambda: self.read(pattern))
+            after = frozenset(change(before.acls))
+            if after == before.acls:
+                if unsure:  # a write whose answer was lost has been carried out
+                    await self._tell(pattern)
+                return after
+            try:
+                await self._write(pattern, after, before.version)
+            except ConnectionLost:
+                unsure = True
+            except (BadVersion, NodeExists, NoNode):
+                await sleep(self._clock, UPDATE_RETRY_MS)
+            else:
+                await self._tell(pattern)
+                log.info("the access list of %s %s has changed", pattern.resource_type.value, pattern.name)
+                return after
+        raise TooManyAttempts(f"{pattern.path} is changed by others all the time")
+
+    async def _write(self, pattern: ResourcePattern, acls: Acls, version: int | None) -> None:
+        data = encode_acls(acl.entry() for acl in sorted(acls))
+        if version is None:
+            await self.zookeeper.create(pattern.path, data, parents=True)
+        elif acls:
+            await self.zookeeper.set(pattern.path, data, version)
+        else:
+            await self.zookeeper.delete(pattern.path, version)
+
+    async def _tell(self, pattern: ResourcePattern) -> None:
+        async def tell() -> None:
+            await self.zookeeper.create(pattern.change_prefix, pattern.encode_change(), sequential=True, parents=True)
+
+        await repeated(self.zookeeper, tell)
