@@ -9,7 +9,9 @@ and the end of the session takes the registration away.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from odradek.broker.assembly import Assembly, assemble, dispatcher, make_sockets, set_rates
 from odradek.broker.cluster.directory_events import DirectoryEvents
@@ -31,6 +33,7 @@ from odradek.broker.network.server import SocketServer
 from odradek.broker.services import Services
 from odradek.broker.settings.live_settings import LiveSettings
 from odradek.broker.world import World
+from odradek.security.errors import BadSecuritySetting
 from odradek.world.clock import Timer
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
@@ -38,6 +41,9 @@ from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, 
 from odradek.zk_schema.store import ConnectionLost, Store
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 from odradek.zk_schema.znodes.json_data import BadZnode
+
+if TYPE_CHECKING:
+    from odradek.broker.security.listener_security import BrokerSecurity
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +69,8 @@ class BrokerServer:
         self._live = LiveSettings()
         self._sockets: SocketServer = make_sockets(config, world, self.tasks)
         self._live.register("sockets", self._sockets.configure)
+        self._security: BrokerSecurity | None = None
+        self._live.register("tls", self._configure_security)
         self._store: Store | None = None
         self._logs: LogManager | None = None
         self._dynamic: DynamicConfig | None = None
@@ -91,6 +99,7 @@ class BrokerServer:
         logs = self._logs = self._make_logs()
         self._live.register("logs", self._configure_logs)
         owner = logs.owner()
+        self._secure()
         endpoints = self._bind()
         store = await self._reach_zookeeper()
         identity = await self._identify(store, owner)
@@ -146,6 +155,29 @@ class BrokerServer:
     def _log_config(self, topic: str) -> LogConfig:
         assert self._dynamic is not None, "a log before its settings are known"
         return self._dynamic.log_config(topic)
+
+    def _secure(self) -> None:
+        """Read keys and certificates. What is needed for that is imported where some listener is not PLAINTEXT."""
+        if all(listener.protocol == "PLAINTEXT" for listener in self.config.listeners):
+            return
+        from odradek.broker.security.listener_security import BrokerSecurity
+
+        try:
+            security = BrokerSecurity(self.config, self._world.network, self._world.clock)
+        except BadSecuritySetting as error:
+            raise StartFailure(str(error)) from None
+        self._security = security
+        self._sockets.entrances = security.entrance
+        self._world = replace(self._world, network=security.network)
+
+    def _configure_security(self, config: BrokerConfig) -> None:
+        """New keys and certificates, for connections to come."""
+        if self._security is None:
+            return
+        try:
+            self._security.configure(config)
+        except BadSecuritySetting as error:
+            log.error("%s: the keys and certificates from before stay in use", error)
 
     def _bind(self) -> list[Endpoint]:
         """Take the ports before anything else is touched; what is advertised for each."""

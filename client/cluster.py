@@ -14,6 +14,7 @@ from odradek.client.config import CommonConfig, addresses
 from odradek.client.connection import Connection, connect
 from odradek.client.errors import BrokerUnreachable, ClientClosed, NoBrokerReachable
 from odradek.client.metadata import ClusterView, MetadataNeeds, Node, updated
+from odradek.client.security import secured
 from odradek.client.wakeup import NEVER, sleep_ms
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.fields import Message
@@ -62,7 +63,7 @@ class Cluster:
         self.allow_auto_create = False
         self.refreshed: Callable[[BaseException | None], object] = lambda error: None
         """Told of the end of every refresh, whoever began it, and of what it failed with."""
-        self._network = network
+        self._network = secured(network, clock, config)
         self._bootstrap: list[Node] = []
         self.bootstrap_from(config.bootstrap_servers)
         self._links: dict[tuple[int, str], Link] = {}

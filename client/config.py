@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 NOT_BUILT_PREFIXES = ("ssl.", "sasl.")
 """Settings of Kafka that these clients know but cannot obey; refused rather than ignored."""
+ALIASES = {
+    "ssl.cafile": "ssl.truststore.location",
+    "ssl.certfile": "ssl.keystore.location",
+    "ssl.keyfile": "ssl.key.location",
+    "ssl.password": "ssl.key.password",
+    "ssl.ciphers": "ssl.cipher.suites",
+}
+"""kafka-python's names of settings (ssl_cafile, …), and Kafka's. Its files are PEM files."""
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
@@ -38,14 +46,46 @@ def setting(
     at_least: float | None = None,
     at_most: float | None = None,
     choices: Sequence[str] | None = None,
+    secret: bool = False,
 ) -> Any:
-    """A field of a configuration. `choices` are compared without regard to case and kept as written here."""
-    metadata = {"default": default, "at_least": at_least, "at_most": at_most, "choices": choices}
-    return field(default=default, metadata=metadata)
+    """A field of a configuration. `choices` are compared without regard to case and kept as written here.
+
+    The value of a `secret` one stands in no message and no repr().
+    """
+    metadata = {"default": default, "at_least": at_least, "at_most": at_most, "choices": choices, "secret": secret}
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata=metadata, repr=not secret)
+    return field(default=default, metadata=metadata, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommonConfig:
+class SecurityConfig:
+    """How a client and a broker prove to each other who they are. What may be a secret is never shown."""
+
+    security_protocol: str = setting("PLAINTEXT", choices=["PLAINTEXT", "SSL"])
+    ssl_keystore_type: str = setting("JKS")
+    ssl_keystore_location: str | None = setting(None)
+    ssl_keystore_password: str | None = setting(None, secret=True)
+    ssl_key_password: str | None = setting(None, secret=True)
+    ssl_key_location: str | None = setting(None)
+    """A PEM file with the key alone, where ssl.keystore.location holds the certificates: kafka-python's ssl_keyfile."""
+    ssl_keystore_key: str | None = setting(None, secret=True)
+    ssl_keystore_certificate_chain: str | None = setting(None, secret=True)
+    ssl_truststore_type: str = setting("JKS")
+    ssl_truststore_location: str | None = setting(None)
+    ssl_truststore_password: str | None = setting(None, secret=True)
+    ssl_truststore_certificates: str | None = setting(None, secret=True)
+    ssl_enabled_protocols: list[str] = setting(["TLSv1.2", "TLSv1.3"])
+    ssl_cipher_suites: list[str] | None = setting(None)
+    ssl_endpoint_identification_algorithm: str = setting("https")
+    ssl_check_hostname: bool = setting(True)
+    """False is the same as an empty ssl.endpoint.identification.algorithm."""
+    ssl_context: Any = setting(None)
+    """An ssl.SSLContext of the application's own, in place of all other settings of TLS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonConfig(SecurityConfig):
     """Settings that every client has."""
 
     bootstrap_servers: list[str] = setting()
@@ -60,7 +100,6 @@ class CommonConfig:
     send_buffer_bytes: int = setting(131_072, at_least=-1)
     receive_buffer_bytes: int = setting(65_536, at_least=-1)
     socket_connection_setup_timeout_ms: int = setting(10_000, at_least=1)
-    security_protocol: str = setting("PLAINTEXT", choices=["PLAINTEXT"])
 
 
 Config = TypeVar("Config", bound="DataclassInstance")
@@ -70,7 +109,7 @@ def load(config: type[Config], given: Mapping[str, Any] | None, keywords: Mappin
     """Check everything given and fill in defaults. Raises ConfigError with one line that says which, what and why."""
     known = {item.name.replace("_", "."): item for item in fields(config)}
     hints = typing.get_type_hints(config)
-    merged = {name.replace("_", "."): value for name, value in {**(given or {}), **keywords}.items()}
+    merged = {_kafkas_name(name): value for name, value in {**(given or {}), **keywords}.items()}
     values: dict[str, Any] = {}
     for name, value in merged.items():
         if name not in known:
@@ -81,6 +120,11 @@ def load(config: type[Config], given: Mapping[str, Any] | None, keywords: Mappin
         if item.name not in values and item.metadata["default"] is MISSING:
             raise ConfigError(f"{name} is missing: give it as {item.name}=… or {{'{name}': …}}")
     return config(**values)
+
+
+def _kafkas_name(name: str) -> str:
+    dotted = name.replace("_", ".")
+    return ALIASES.get(dotted, dotted)
 
 
 def _unknown(name: str, known: Mapping[str, Any]) -> str:
@@ -118,7 +162,7 @@ def _parsed(name: str, value: Any, expected: Any) -> Any:
         return _number(name, value, expected)
     if expected is str:
         if not isinstance(value, str):
-            raise ConfigError(f"{name} must be text, not {value!r}")
+            raise ConfigError(f"{name} must be text, not {type(value).__name__}")
         return value
     if expected == list[str]:
         return _texts(name, value)

@@ -10,6 +10,7 @@
 - Nothing that an answer sets off runs inside the answering: it is done in an own turn of the loop.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
@@ -22,8 +23,11 @@ from odradek.broker.purgatory.purgatory import DelayedOperation, Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.protocol.fields import Message
 from odradek.protocol.primitives import Part
+from odradek.security.errors import AuthenticationFailed
 from odradek.world.clock import Clock, Timer
 from odradek.world.network import Endpoint
+
+logger = logging.getLogger(__name__)
 
 
 class Dispatch(Protocol):
@@ -38,8 +42,9 @@ class Host(Protocol):
     clock: Clock
     timers: TimingWheel
     purgatory: Purgatory
-    dispatch: Dispatch
     idle_ms_max: int
+    refusal_delay_ms: int
+    """How long the answer to a failed authentication is held back (connection.failed.authentication.delay.ms)."""
 
     def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Start it as a task."""
@@ -148,10 +153,13 @@ class _Guarded:
 class Connection:
     """Made by the server for an accepted endpoint; everything on the loop."""
 
-    def __init__(self, host: Host, endpoint: Endpoint, client: Client, buffer: ReceiveBuffer) -> None:
+    def __init__(
+        self, host: Host, endpoint: Endpoint, client: Client, buffer: ReceiveBuffer, dispatch: Dispatch
+    ) -> None:
         self.client = client
         self.last_active_ms = host.clock.monotonic_ms()
         self._host = host
+        self._dispatch = dispatch
         self._endpoint = endpoint
         self._buffer = buffer
         self._output = Output(endpoint, self._on_writable)
@@ -176,6 +184,9 @@ class Connection:
             received = self._endpoint.receive_into(buffer.view[buffer.end :] if buffer.end else buffer.view)
         except BlockingIOError:
             return
+        except AuthenticationFailed as error:
+            self._refuse(error)
+            return
         except OSError:
             received = 0
         if not received:
@@ -185,6 +196,12 @@ class Connection:
         self.last_active_ms = self._host.clock.monotonic_ms()
         with self._boundary:
             self._proceed()
+
+    def _refuse(self, reason: AuthenticationFailed) -> None:
+        """Close it after a while: whoever tries again and again is slowed down (KIP-306)."""
+        logger.warning("refusing %s: %s", self.client.peer, reason)
+        self._endpoint.on_readable(None)
+        self._throttle = self._host.timers.call_later(self._host.refusal_delay_ms, self.close)
 
     def _on_writable(self) -> None:
         self.last_active_ms = self._host.clock.monotonic_ms()
@@ -228,7 +245,7 @@ class Connection:
             self._buffer,
             self._output,
             self._slots,
-            self._host.dispatch,
+            self._dispatch,
             self.client,
         )
         purgatory = self._host.purgatory

@@ -8,5 +8,9 @@ UNSENT_BYTES_MAX = 1 << 20
 """A connection with more unsent answers than this has none of its requests handled until it has read some."""
 UNANSWERED_REQUESTS_MAX = 256
 """Requests of one connection that may be under way at once, where the one may overtake the other."""
+AUTHENTICATION_MS_MAX = 30_000
+"""A client that has not proved who it is for so long is closed, wherever it stands: TLS handshake, SASL, silence."""
+UNAUTHENTICATED_MAX = 1000
+"""Connections that are still to prove who they are; of more, the one that has had the longest time is closed."""
 BUFFER_REVIEW_MS = 10_000
 """How often buffers that are larger than what their connections used since the last time are given back."""

@@ -2,23 +2,40 @@
 
 import logging
 from collections import Counter
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 from odradek.broker.network.answers import Answer, Client
 from odradek.broker.network.buffers import ReceiveBuffer
 from odradek.broker.network.connection import Connection, Dispatch
-from odradek.broker.network.limits import BUFFER_REVIEW_MS, RECEIVE_BUFFER_BYTES
+from odradek.broker.network.limits import (
+    AUTHENTICATION_MS_MAX,
+    BUFFER_REVIEW_MS,
+    RECEIVE_BUFFER_BYTES,
+    UNAUTHENTICATED_MAX,
+)
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.settings.network_settings import ConnectionSettings
-from odradek.world.clock import Clock
+from odradek.world.clock import Clock, Timer
 from odradek.world.network import Endpoint, Listener, Network
 from odradek.world.tasks import OnDeath, Tasks
 
 logger = logging.getLogger(__name__)
 
 SECOND_MS = 1000
+
+
+class Entrance(Protocol):
+    """What a connection of a listener has to pass before its requests are handled."""
+
+    def enter(
+        self, endpoint: Endpoint, client: Client, dispatch: Dispatch, passed: Callable[[], object]
+    ) -> tuple[Endpoint, Dispatch]:
+        """What to read and write through, and who handles the requests, by handing them to `dispatch` in the end.
+
+        `passed` is called when the client may ask for everything.
+        """
 
 
 class SocketServer:
@@ -43,6 +60,11 @@ class SocketServer:
         self.dispatch: Dispatch = _nobody_serves
         self.settings = settings
         self.idle_ms_max = settings.connections_max_idle_ms
+        self.refusal_delay_ms = settings.connection_failed_authentication_delay_ms
+        self.entrances: Callable[[str], Entrance | None] = lambda listener: None
+        """The entrance of each listener as it is now; None where everybody may ask for everything at once."""
+        self._entering: dict[Client, tuple[Connection, Timer]] = {}
+        """Who has not passed yet, the eldest first."""
         self._network = network
         self._listeners: dict[str, Listener] = {}
         self._connections: dict[Connection, None] = {}
@@ -103,11 +125,35 @@ class SocketServer:
             self._make_place()
         self._by_address[host] += 1
         buffer = ReceiveBuffer(self._shared, self.settings.socket_request_max_bytes)
-        self._connections[Connection(self, endpoint, Client(endpoint.peer, listener), buffer)] = None
+        client, entrance = Client(endpoint.peer, listener), self.entrances(listener)
+        if entrance is None:
+            self._connections[Connection(self, endpoint, client, buffer, self.dispatch)] = None
+        else:
+            inner, dispatch = entrance.enter(endpoint, client, self.dispatch, lambda: self._has_passed(client))
+            self._enter(Connection(self, inner, client, buffer, dispatch))
         if not self._accepted_in_second:
             self.timers.call_later(SECOND_MS, self._begin_second)
         self._accepted_in_second[listener] += 1
         self._pause_or_resume()
+
+    def _enter(self, connection: Connection) -> None:
+        """It has some time to pass the entrance, and must not have to wait for that behind too many others."""
+        self._connections[connection] = None
+        self._entering[connection.client] = (
+            connection,
+            self.timers.call_later(AUTHENTICATION_MS_MAX, lambda: self._give_up(connection)),
+        )
+        if len(self._entering) > UNAUTHENTICATED_MAX:
+            self._give_up(next(iter(self._entering.values()))[0])
+
+    def _give_up(self, connection: Connection) -> None:
+        logger.warning("closing the connection with %s: it has not authenticated", connection.client.peer)
+        connection.close()
+
+    def _has_passed(self, client: Client) -> None:
+        entering = self._entering.pop(client, None)
+        if entering is not None:
+            entering[1].cancel()
 
     def _begin_second(self) -> None:
         self._accepted_in_second.clear()
@@ -153,6 +199,7 @@ class SocketServer:
 
     def connection_closed(self, connection: Connection) -> None:
         del self._connections[connection]
+        self._has_passed(connection.client)
         self._with_own_buffer.discard(connection)
         host = connection.client.peer.rpartition(":")[0]
         self._by_address[host] -= 1

@@ -10,7 +10,8 @@ it. Default: `-` is null, `''` empty. Allowed: `any`, `>=1`, `0..1`, several of 
 which for a list holds for each element. `live` names who applies a change while the broker runs (live_settings.py).
 
 All others stand in tables of text with two lines for each, the second one indented; the column after the fifth says
-what the setting does here, `works` (without an attribute of its own), `none` or `refused`, with the reason after `|`;
+what the setting does here, `works` (without an attribute of its own; `works=tls` when `tls` applies a change),
+`none` or `refused`, with the reason after `|`;
 a topic's may end with the broker's settings that stand for it, `broker=log.roll.ms,log.roll.hours`:
 
     zookeeper.set.acl boolean false any high read-only refused
@@ -254,8 +255,9 @@ def _row(columns: Sequence[str], text: str) -> Setting:
     broker_names: tuple[str, ...] = ()
     if columns[-1].startswith("broker="):
         broker_names, columns = tuple(columns[-1][len("broker=") :].split(",")), columns[:-1]
-    effect = {"works": Effect.WORKS, "none": Effect.NONE, "refused": Effect.REFUSED}[columns[-1]]
-    return _setting(columns[:-1], documentation, effect=effect, reason=reason, broker_names=broker_names)
+    word, _, live = columns[-1].partition("=")
+    effect = {"works": Effect.WORKS, "none": Effect.NONE, "refused": Effect.REFUSED}[word]
+    return _setting(columns[:-1], documentation, effect=effect, reason=reason, live=live, broker_names=broker_names)
 
 
 def _setting(columns: Sequence[str], documentation: str, **others: Any) -> Setting:

@@ -61,6 +61,10 @@ class ConnectionSettings(InterBrokerListener):
         "long 600000 any medium read-only",
         "A connection that is silent for so long is closed.",
     )
+    connection_failed_authentication_delay_ms: int = setting(
+        "int 100 >=0 low read-only",
+        "How long the answer to a failed authentication is held back; less than connections.max.idle.ms.",
+    )
     max_connection_creation_rate: int = setting(
         "int 2147483647 >=0 medium cluster-wide",
         "New connections a second, of the broker or of one listener with its prefix; more wait to be accepted.",
@@ -192,8 +196,6 @@ security.inter.broker.protocol string PLAINTEXT {PLAINTEXT,SSL,SASL_PLAINTEXT,SA
     Protocol between brokers, when no listener is named for them.
 inter.broker.protocol.version string 3.9-IV0 {3.9-IV0,3.9,3.9.0,3.9.1,3.9.2} medium read-only works
     Kafka release whose requests brokers speak among themselves: 3.9, in any of its forms.
-connection.failed.authentication.delay.ms int 100 >=0 low read-only none
-    Pause before a connection is closed that could not authenticate.
 queued.max.requests int 500 >=1 high read-only none
     Requests that may wait to be handled. | requests wait in their connections, which are not read meanwhile
 queued.max.request.bytes long -1 any medium read-only none

@@ -1,4 +1,4 @@
-"""Settings of TLS, SASL, tokens and secrets. None of them works yet."""
+"""Settings of TLS, SASL, tokens and secrets."""
 
 from typing import Final
 
@@ -15,9 +15,9 @@ principal.builder.class class \
     org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder \
     any medium per-broker none
     Class that makes a principal of a connection.
-ssl.client.auth string none {required,requested,none} medium per-broker none
+ssl.client.auth string none {required,requested,none} medium per-broker works=tls
     Whether clients must show a certificate.
-ssl.principal.mapping.rules string DEFAULT any low read-only none
+ssl.principal.mapping.rules string DEFAULT any low read-only works
     How a certificate's name becomes a user's.
 ssl.allow.dn.changes boolean false any low read-only none
     Whether a renewed certificate may have another distinguished name.
@@ -27,37 +27,37 @@ ssl.protocol string TLSv1.3 any medium per-broker none
     TLS version to begin with.
 ssl.provider string - any medium per-broker none
     Java's provider of TLS.
-ssl.enabled.protocols list TLSv1.2,TLSv1.3 any medium per-broker none
+ssl.enabled.protocols list TLSv1.2,TLSv1.3 any medium per-broker works=tls
     TLS versions allowed.
-ssl.keystore.type string JKS any medium per-broker none
+ssl.keystore.type string JKS any medium per-broker works=tls
     Type of the key store.
-ssl.keystore.location string - any medium per-broker none
+ssl.keystore.location string - any medium per-broker works=tls
     File of the key store.
-ssl.keystore.password password - any medium per-broker none
+ssl.keystore.password password - any medium per-broker works=tls
     Password of the key store.
-ssl.key.password password - any medium per-broker none
+ssl.key.password password - any medium per-broker works=tls
     Password of the private key.
-ssl.keystore.key password - any medium per-broker none
+ssl.keystore.key password - any medium per-broker works=tls
     Private key as PEM text.
-ssl.keystore.certificate.chain password - any medium per-broker none
+ssl.keystore.certificate.chain password - any medium per-broker works=tls
     Certificates as PEM text.
-ssl.truststore.type string JKS any medium per-broker none
+ssl.truststore.type string JKS any medium per-broker works=tls
     Type of the trust store.
-ssl.truststore.location string - any medium per-broker none
+ssl.truststore.location string - any medium per-broker works=tls
     File of the trust store.
-ssl.truststore.password password - any medium per-broker none
+ssl.truststore.password password - any medium per-broker works=tls
     Password of the trust store.
-ssl.truststore.certificates password - any medium per-broker none
+ssl.truststore.certificates password - any medium per-broker works=tls
     Trusted certificates as PEM text.
 ssl.keymanager.algorithm string SunX509 any medium per-broker none
     Java's algorithm for keys.
 ssl.trustmanager.algorithm string PKIX any medium per-broker none
     Java's algorithm for trust.
-ssl.endpoint.identification.algorithm string https any low per-broker none
+ssl.endpoint.identification.algorithm string https any low per-broker works=tls
     How a server's name is checked against its certificate.
 ssl.secure.random.implementation string - any low per-broker none
     Java's random numbers for TLS.
-ssl.cipher.suites list '' any medium per-broker none
+ssl.cipher.suites list '' any medium per-broker works=tls
     Cipher suites allowed.
 ssl.engine.factory.class class - any low per-broker refused
     Class that makes TLS engines. | Java classes cannot be loaded

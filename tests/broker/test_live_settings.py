@@ -24,7 +24,12 @@ from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 BROKER = 4
-LIVE = sorted(name for name, setting in BROKER_SETTINGS.items() if setting.live)
+LIVE = sorted(
+    name
+    for name, setting in BROKER_SETTINGS.items()
+    if setting.live and setting.update_mode is not UpdateMode.PER_BROKER
+)
+"""Those of single listeners, which are about security, have tests of their own."""
 OTHER_VALUES = {
     "log.cleaner.dedupe.buffer.size": "200000000",
     "log.cleaner.io.buffer.load.factor": "0.8",

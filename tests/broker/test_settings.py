@@ -10,6 +10,7 @@ from odradek.broker.settings.catalog import BROKER_SETTINGS, THEMES, TOPIC_SETTI
 from odradek.broker.settings.definition import BadValue, Effect, java_double, setting_name
 from odradek.broker.settings.elsewhere import ELSEWHERE
 from odradek.broker.settings.page import render
+from odradek.broker.settings.security_settings import SECURITY_SETTINGS
 from odradek.broker.settings.topic_settings import UNIT_MS, LogConfig
 
 WITHOUT_ATTRIBUTE = {
@@ -21,8 +22,9 @@ WITHOUT_ATTRIBUTE = {
     "listener.security.protocol.map",
     "security.inter.broker.protocol",
     "inter.broker.protocol.version",
+    *(one.name for one in SECURITY_SETTINGS if one.effect is Effect.WORKS),
 }
-"""They are in the attribute of another setting, or take one value alone."""
+"""They are in the attribute of another setting, take one value alone, or are another thing at each listener."""
 
 
 def test_the_page_of_settings_is_current() -> None:

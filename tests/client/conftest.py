@@ -78,6 +78,8 @@ class ScriptedBroker:
         def readable() -> None:
             try:
                 count = endpoint.receive_into(buffer)
+            except BlockingIOError:
+                return
             except OSError:
                 count = 0
             if not count:

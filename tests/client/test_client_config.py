@@ -59,7 +59,7 @@ def test_defaults_are_kafka_3_9s() -> None:
         ({"transactional_id": "t", "enable_idempotence": False}, "transactional.id needs enable.idempotence=true"),
         ({"transaction_timeout_ms": 0}, "transaction.timeout.ms must be at least 1, not 0"),
         ({"sasl_mechanism": "PLAIN"}, "sasl.mechanism: these clients cannot do that yet"),
-        ({"security_protocol": "SSL"}, "security.protocol must be one of PLAINTEXT, not 'SSL'"),
+        ({"security_protocol": "TLS"}, "security.protocol must be one of PLAINTEXT, SSL, not 'TLS'"),
     ],
 )
 def test_a_wrong_setting_is_refused_in_one_clear_line(settings: dict[str, Any], said: str) -> None:

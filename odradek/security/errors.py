@@ -1,0 +1,14 @@
+"""What goes wrong while a connection is made safe."""
+
+
+class AuthenticationFailed(OSError):  # noqa: N818 - named after what has happened
+    """One side has not proved who it is, so the connection must not be used. Trying again will not help by itself."""
+
+
+class BadSecuritySetting(ValueError):  # noqa: N818 - it names what was given
+    """A setting of TLS or SASL cannot be obeyed. `setting` is Kafka's name; the reason never holds a secret."""
+
+    def __init__(self, setting: str, reason: str) -> None:
+        super().__init__(f"{setting}: {reason}")
+        self.setting = setting
+        self.reason = reason

@@ -1,0 +1,191 @@
+"""Keys and certificates out of what Kafka's settings name: PEM files and texts, PKCS12, and JKS."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_der_private_key,
+    load_pem_private_key,
+    pkcs12,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12PrivateKeyTypes
+
+from odradek.security.errors import BadSecuritySetting
+from odradek.security.jks import MAGIC, BadKeyStore, read_java_key_store
+
+STORE_TYPES = ("JKS", "PKCS12", "PEM")
+PEM = b"-----BEGIN "
+"""Tells PEM from the others, whatever `ssl.keystore.type` says; the others tell themselves."""
+STORE_BYTES_MAX = 16 * 1024 * 1024
+"""A larger file is no key store."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A private key and the certificates that lead from it to an authority, its own first."""
+
+    key: PKCS12PrivateKeyTypes
+    chain: tuple[x509.Certificate, ...]
+
+    def __repr__(self) -> str:
+        return f"KeyPair({self.chain[0].subject.rfc4514_string()})"
+
+    def key_pem(self, password: bytes | None = None) -> bytes:
+        """The key as PEM (PKCS #8), encrypted where a password is given."""
+        encryption = NoEncryption() if password is None else BestAvailableEncryption(password)
+        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+
+    def chain_pem(self) -> bytes:
+        """The certificates as PEM."""
+        return b"".join(one.public_bytes(Encoding.PEM) for one in self.chain)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """The settings of one store: `what` is keystore or truststore, which the names of the settings begin with."""
+
+    what: str
+    type: str = "JKS"
+    location: str | None = None
+    password: str | None = None
+    key_password: str | None = None
+    key_location: str | None = None
+    """A PEM file with the key, where `location` holds the certificates alone."""
+    pem: tuple[str | None, str | None] = (None, None)
+    """PEM texts instead of a file: of a key and its certificates, or of certificates and nothing."""
+
+    def name(self, last: str) -> str:
+        """Kafka's name of one of the settings."""
+        return f"ssl.{self.what}.{last}"
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a store at all."""
+        return self.location is not None or any(self.pem)
+
+    def __repr__(self) -> str:
+        return f"StoreSettings({self.what}, {self.type}, {self.location})"
+
+
+def load_key_pair(store: StoreSettings) -> KeyPair:
+    """The key that a server or a client shows. Raises BadSecuritySetting."""
+    _check(store)
+    if store.pem[0] is not None or store.pem[1] is not None:
+        key_text, chain_text = store.pem
+        if key_text is None or chain_text is None:
+            raise BadSecuritySetting(store.name("key"), "goes together with ssl.keystore.certificate.chain")
+        return _pem_key_pair(store, store.name("key"), key_text.encode(), chain_text.encode())
+    data = _content(store)
+    if store.key_location is not None:
+        key = _content(replace(store, location=store.key_location))
+        return _pem_key_pair(store, "ssl.key.location", key, data)
+    if store.type == "PEM" or PEM in data:
+        return _pem_key_pair(store, store.name("location"), data, data)
+    found = _java_key_pair(store, data) if data.startswith(MAGIC) else _pkcs12_key_pair(store, data)
+    if found is None:
+        raise BadSecuritySetting(store.name("location"), f"{store.location} holds no private key")
+    return found
+
+
+def load_trusted(store: StoreSettings) -> list[x509.Certificate]:
+    """The certificates that are believed. Raises BadSecuritySetting."""
+    _check(store)
+    if store.pem[0] is not None:
+        return _pem_certificates(store.name("certificates"), store.pem[0].encode())
+    data = _content(store)
+    where = store.name("location")
+    if store.type == "PEM" or PEM in data:
+        return _pem_certificates(where, data)
+    try:
+        if data.startswith(MAGIC):
+            found = [x509.load_der_x509_certificate(one) for one in read_java_key_store(data, store.password).trusted]
+        else:
+            content = pkcs12.load_pkcs12(data, _bytes(store.password))
+            found = [one.certificate for one in content.additional_certs]
+    except (BadKeyStore, ValueError) as error:
+        raise BadSecuritySetting(where, f"{store.location}: {_words(error)}") from None
+    if not found:
+        raise BadSecuritySetting(where, f"{store.location} holds no trusted certificate")
+    return found
+
+
+def _check(store: StoreSettings) -> None:
+    if store.type not in STORE_TYPES:
+        raise BadSecuritySetting(store.name("type"), f"{store.type} cannot be read: {', '.join(STORE_TYPES)} can")
+    if any(store.pem) and store.type != "PEM":
+        raise BadSecuritySetting(store.name("type"), f"must be PEM where PEM texts are given, not {store.type}")
+    if any(store.pem) and store.location is not None:
+        raise BadSecuritySetting(store.name("location"), "goes not together with PEM texts in the settings")
+
+
+def _content(store: StoreSettings) -> bytes:
+    name = store.name("location")
+    if store.location is None:
+        raise BadSecuritySetting(name, "is not set")
+    try:
+        with Path(store.location).open("rb") as file:
+            data = file.read(STORE_BYTES_MAX + 1)
+    except OSError as error:
+        raise BadSecuritySetting(name, f"{store.location}: {error.strerror}") from None
+    if len(data) > STORE_BYTES_MAX:
+        raise BadSecuritySetting(name, f"{store.location} is larger than {STORE_BYTES_MAX} bytes")
+    return data
+
+
+def _pem_key_pair(store: StoreSettings, name: str, key_pem: bytes, chain_pem: bytes) -> KeyPair:
+    try:
+        key = load_pem_private_key(_private_part(key_pem), _bytes(store.key_password))
+    except (ValueError, TypeError) as error:
+        raise BadSecuritySetting(name, f"no private key could be read: {_words(error)}") from None
+    return KeyPair(key, tuple(_pem_certificates(name, chain_pem)))  # type: ignore[arg-type]
+
+
+def _private_part(pem: bytes) -> bytes:
+    """From the first private key on: certificates may come before it."""
+    at = pem.find(b"PRIVATE KEY-----")
+    start = pem.rfind(b"-----BEGIN", 0, max(at, 0))
+    return pem[start:] if start >= 0 else pem
+
+
+def _pem_certificates(name: str, pem: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise BadSecuritySetting(name, f"no certificate could be read: {_words(error)}") from None
+
+
+def _java_key_pair(store: StoreSettings, data: bytes) -> KeyPair | None:
+    if store.password is None:
+        raise BadSecuritySetting(store.name("password"), "is needed to read a key from a JKS file")
+    try:
+        keys = read_java_key_store(data, store.password, store.key_password).keys
+        if not keys:
+            return None
+        chain = tuple(x509.load_der_x509_certificate(one) for one in keys[0].chain)
+        return KeyPair(load_der_private_key(keys[0].key, None), chain)  # type: ignore[arg-type]
+    except (BadKeyStore, ValueError) as error:
+        raise BadSecuritySetting(store.name("location"), f"{store.location}: {_words(error)}") from None
+
+
+def _pkcs12_key_pair(store: StoreSettings, data: bytes) -> KeyPair | None:
+    try:
+        content = pkcs12.load_pkcs12(data, _bytes(store.password))
+    except ValueError as error:
+        raise BadSecuritySetting(store.name("location"), f"{store.location}: {_words(error)}") from None
+    if content.key is None or content.cert is None:
+        return None
+    chain = (content.cert.certificate, *(one.certificate for one in content.additional_certs))
+    return KeyPair(content.key, chain)  # type: ignore[arg-type]
+
+
+def _bytes(password: str | None) -> bytes | None:
+    return None if password is None else password.encode()
+
+
+def _words(error: Exception) -> str:
+    return str(error).split("\n", 1)[0][:200] or type(error).__name__

@@ -1,0 +1,78 @@
+"""Connections of a client, or of a broker to another one, that are encrypted and authenticated before they are used."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.security.tls_context import Look, TlsSettings, client_context
+from odradek.security.tls_endpoint import TlsEndpoint, new_staging
+from odradek.world.clock import Clock
+from odradek.world.network import Endpoint, Listener, Network
+
+PLAINTEXT: Final = "PLAINTEXT"
+TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
+SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSecurity:
+    """How whoever connects proves who it is, and asks the other side for the same."""
+
+    protocol: str
+    context: ssl.SSLContext | None = None
+
+    @classmethod
+    def read(cls, protocol: str, look: Look, context: ssl.SSLContext | None = None) -> "ClientSecurity":
+        """Out of settings with Kafka's names; reads files. `context`: one's own. Raises BadSecuritySetting."""
+        if protocol not in TLS_PROTOCOLS:
+            context = None
+        elif context is None:
+            context = client_context(TlsSettings.read(look))
+        return cls(protocol, context)
+
+
+class SecureNetwork:
+    """A network whose connections have been through TLS when `connect` returns them."""
+
+    def __init__(self, network: Network, clock: Clock, security: ClientSecurity) -> None:
+        self.security = security
+        """May be replaced: the next connection goes by it."""
+        self._network = network
+        self._clock = clock
+        self._staging = new_staging()
+
+    def listen(self, host: str, port: int, accepted: Callable[[Endpoint], object]) -> Listener:
+        """As the network beneath."""
+        return self._network.listen(host, port, accepted)
+
+    async def connect(self, host: str, port: int) -> Endpoint:
+        """Raises OSError when nobody answers, and AuthenticationFailed, which is one."""
+        security = self.security
+        endpoint = await self._network.connect(host, port)
+        try:
+            if security.context is not None:
+                endpoint = await self._encrypted(endpoint, security.context, host)
+        except BaseException:  # also when nobody waits for it any more
+            endpoint.close()
+            raise
+        return endpoint
+
+    async def _encrypted(self, endpoint: Endpoint, context: ssl.SSLContext, host: str) -> TlsEndpoint:
+        tls = TlsEndpoint(endpoint, context, self._clock, self._staging, server_side=False, server_name=host)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def go_on() -> None:
+            try:
+                if tls.shake_hands() and not done.done():
+                    done.set_result(None)
+            except OSError as error:
+                if not done.done():
+                    done.set_exception(error)
+
+        tls.on_readable(go_on)
+        go_on()
+        await done
+        tls.on_readable(None)
+        return tls

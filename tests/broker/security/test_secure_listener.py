@@ -1,0 +1,180 @@
+"""A listener with TLS: requests behind a handshake, whom they speak for, and who does not come through."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from odradek.broker.config import Given, read_config
+from odradek.broker.network.limits import AUTHENTICATION_MS_MAX, UNAUTHENTICATED_MAX
+from odradek.broker.security.listener_security import BrokerSecurity, settings_of
+from odradek.broker.settings.network_settings import ConnectionSettings
+from odradek.security.authority import Authority
+from odradek.security.errors import BadSecuritySetting
+from odradek.security.secure_network import ClientSecurity, SecureNetwork
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+
+AUTHORITY = Authority("Test CA")
+BROKER = AUTHORITY.issue("broker", hosts=["broker"])
+ALICE = AUTHORITY.issue("alice", organization="Flights")
+TRUST = {
+    "ssl.truststore.type": "PEM",
+    "ssl.truststore.certificates": AUTHORITY.certificate.public_bytes(Encoding.PEM).decode(),
+}
+
+
+def shown(pair: Any) -> dict[str, str]:
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": pair.key_pem().decode(),
+        "ssl.keystore.certificate.chain": pair.chain_pem().decode(),
+    }
+
+
+def config(**changes: str) -> Any:
+    settings = {
+        "zookeeper.connect": "z:2181",
+        "broker.id": "0",
+        "listeners": "SSL://broker:9093",
+        "security.inter.broker.protocol": "SSL",
+        **shown(BROKER),
+        **TRUST,
+        **{name.replace("_", "."): value for name, value in changes.items()},
+    }
+    return read_config([Given(name, text, "test") for name, text in settings.items()])[0]
+
+
+Scenario = Callable[[Any, Any], Awaitable[None]]
+
+
+@pytest.fixture
+def play(make_harness: Any) -> Callable[..., None]:
+    """Runs a scenario with a harness that has a TLS listener, and the broker's security; keywords are its settings."""
+
+    def run(scenario: Scenario, **changes: str) -> None:
+        async def main(clock: VirtualClock) -> None:
+            harness = make_harness(clock, ConnectionSettings())
+            security = BrokerSecurity(config(**changes), harness.network.host("broker"), clock)
+            harness.server.entrances = security.entrance
+            harness.secure_port = harness.server.listen("SSL", "broker", 0)
+            await scenario(harness, security)
+            harness.server.close()
+            await harness.settle()
+            assert harness.server.connections == 0
+
+        run_virtual(main)
+
+    return run
+
+
+async def connect(harness: Any, **settings: Any) -> Any:
+    security = ClientSecurity.read("SSL", {**TRUST, **settings}.get)
+    network = SecureNetwork(harness.network.host("client"), harness.clock, security)
+    raw_client = type(await harness.connect())
+    return raw_client(await network.connect("broker", harness.secure_port))
+
+
+def test_requests_behind_tls(play: Any) -> None:
+    async def scenario(harness: Any, security: Any) -> None:
+        client = await connect(harness)
+        whole = b"".join(client.heartbeat("", number) for number in range(300))
+        await client.send(whole)
+        assert [await client.number() for _ in range(300)] == list(range(300))
+        assert str(harness.handlers.contexts[-1].principal) == "User:ANONYMOUS"
+        await client.send(client.heartbeat("wait", 1) + client.heartbeat("close", 2))
+        await harness.settle()
+        harness.finish(1)
+        assert [await client.number(), await client.number()] == [1, 2]
+        assert await client.end() == b""
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("rules", "name"), [("DEFAULT", "CN=alice,O=Flights"), ("RULE:^CN=(.*?),O=Flights$/$1/", "alice")]
+)
+def test_a_certificate_says_who_asks(play: Any, rules: str, name: str) -> None:
+    async def scenario(harness: Any, security: Any) -> None:
+        client = await connect(harness, **shown(ALICE))
+        await client.send(client.heartbeat("", 1))
+        assert await client.number() == 1
+        assert harness.handlers.contexts[-1].principal == ("User", name)
+
+    play(scenario, ssl_client_auth="required", ssl_principal_mapping_rules=rules)
+
+
+def test_who_shows_no_certificate_is_refused_after_a_while(play: Any, caplog: Any) -> None:
+    async def scenario(harness: Any, security: Any) -> None:
+        client = await connect(harness)
+        await client.end()
+        await harness.settle(80)
+        assert harness.server.connections == 2
+        await harness.settle(40)
+        assert harness.server.connections == 1
+        assert harness.handlers.handled == []
+        assert "TLS handshake failed: peer did not return a certificate" in caplog.text
+
+    play(scenario, ssl_client_auth="required")
+
+
+def test_plain_bytes_on_a_tls_port_are_refused(play: Any, caplog: Any) -> None:
+    async def scenario(harness: Any, security: Any) -> None:
+        client = await harness.connect(port=harness.secure_port)
+        await client.send(client.heartbeat("", 1) + bytes(1000))
+        await client.end()
+        assert harness.handlers.handled == []
+        assert "TLS handshake failed" in caplog.text
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("sent", [0, 1, 5, 100])
+def test_who_stalls_in_the_handshake_is_closed(play: Any, sent: int) -> None:
+    async def scenario(harness: Any, security: Any) -> None:
+        client = await harness.connect(port=harness.secure_port)
+        await client.send((b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(1000))[:sent])
+        await harness.settle(AUTHENTICATION_MS_MAX - 1000)
+        assert not client.ended
+        await harness.settle(2000)
+        assert client.ended
+
+    play(scenario)
+
+
+def test_only_so_many_may_stall_at_once(play: Any) -> None:
+    async def scenario(harness: Any, security: Any) -> None:
+        clients = [await harness.connect(port=harness.secure_port) for _ in range(UNAUTHENTICATED_MAX + 3)]
+        await harness.settle()
+        assert [client.ended for client in clients[:4]] == [True, True, True, False]
+        assert harness.server.connections == UNAUTHENTICATED_MAX
+        done = await connect(harness)
+        await done.send(done.heartbeat("", 5))
+        assert await done.number() == 5, "who comes through is served"
+
+    play(scenario)
+
+
+def test_keys_are_replaced_for_connections_to_come(play: Any) -> None:
+    other = Authority("Next CA")
+
+    async def scenario(harness: Any, security: Any) -> None:
+        before = await connect(harness)
+        security.configure(config(**shown(other.issue("broker", hosts=["broker"]))))
+        await before.send(before.heartbeat("", 1))
+        assert await before.number() == 1
+        pem = other.certificate.public_bytes(Encoding.PEM).decode()
+        after = await connect(harness, **{"ssl.truststore.certificates": pem})
+        await after.send(after.heartbeat("", 2))
+        assert await after.number() == 2
+        with pytest.raises(BadSecuritySetting):
+            security.configure(config(ssl_client_auth="required", ssl_keystore_key="nonsense"))
+        assert await connect(harness, **{"ssl.truststore.certificates": pem}), "what was before stays"
+
+    play(scenario)
+
+
+def test_a_listeners_own_settings_come_before_the_brokers() -> None:
+    look = settings_of(config(**{"listener.name.ssl.ssl.client.auth": "required", "ssl.protocol": "TLSv1.2"}), "SSL")
+    assert (look("ssl.client.auth"), look("ssl.protocol")) == ("required", "TLSv1.2")
+    assert settings_of(config(), "SSL")("ssl.client.auth") == "none"

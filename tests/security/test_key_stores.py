@@ -1,0 +1,127 @@
+"""Keys and certificates out of every kind of store that Kafka's settings name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+
+from odradek.security.errors import BadSecuritySetting
+from odradek.security.jks import BadKeyStore, read_java_key_store
+from odradek.security.key_stores import StoreSettings, load_key_pair, load_trusted
+from odradek.security.tls_context import TlsSettings, client_context, openssl_name, server_context
+
+PASSWORD = "sekrit-é"
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pem_file(folder: Path, people: Any, password: bytes | None) -> str:
+    path = folder / "keystore.pem"
+    path.write_bytes(people.broker.chain_pem() + people.broker.key_pem(password))
+    return str(path)
+
+
+def pkcs12_file(folder: Path, people: Any) -> str:
+    path = folder / "keystore.p12"
+    pair = people.broker
+    path.write_bytes(
+        pkcs12.serialize_key_and_certificates(
+            b"broker", pair.key, pair.chain[0], pair.chain[1:], BestAvailableEncryption(PASSWORD.encode())
+        )
+    )
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", ["pem", "encrypted pem", "texts", "pkcs12", "pkcs12 called jks"])
+def test_a_key_and_its_chain(tmp_path: Path, people: Any, kind: str) -> None:
+    pair = people.broker
+    secret = PASSWORD if kind == "encrypted pem" else None
+    pem = pem_file(tmp_path, people, None if secret is None else secret.encode())
+    store = {
+        "pem": StoreSettings("keystore", "PEM", pem),
+        "encrypted pem": StoreSettings("keystore", "PEM", pem, key_password=secret),
+        "texts": StoreSettings("keystore", "PEM", pem=(pair.key_pem().decode(), pair.chain_pem().decode())),
+        "pkcs12": StoreSettings("keystore", "PKCS12", pkcs12_file(tmp_path, people), PASSWORD),
+        "pkcs12 called jks": StoreSettings("keystore", "JKS", pkcs12_file(tmp_path, people), PASSWORD),
+    }[kind]
+    found = load_key_pair(store)
+    assert found.key.private_numbers() == pair.key.private_numbers()  # type: ignore[union-attr]
+    assert found.chain == pair.chain
+    assert PASSWORD not in repr(store) and "PRIVATE" not in repr(store)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"password": "wrong"}, "ssl.keystore.location: .*keystore.p12: Invalid password"),
+        ({"password": None}, "ssl.keystore.location: .*keystore.p12"),
+        ({"location": "/nowhere/k.p12"}, "ssl.keystore.location: /nowhere/k.p12: No such file"),
+        ({"location": None}, "ssl.keystore.location: is not set"),
+        ({"type": "BCFKS"}, "ssl.keystore.type: BCFKS cannot be read"),
+        ({"pem": ("k", "c")}, "ssl.keystore.type: must be PEM"),
+        ({"type": "PEM", "pem": ("k", None), "location": None}, "goes together"),
+        ({"type": "PEM", "pem": ("k", "c"), "location": None}, "no private key could be read"),
+    ],
+)
+def test_what_is_wrong_is_one_line_without_secrets(
+    tmp_path: Path, people: Any, change: dict[str, Any], said: str
+) -> None:
+    settings = {"type": "PKCS12", "location": pkcs12_file(tmp_path, people), "password": PASSWORD, **change}
+    with pytest.raises(BadSecuritySetting, match=said) as refused:
+        load_key_pair(StoreSettings("keystore", **settings))
+    assert "\n" not in str(refused.value) and PASSWORD not in str(refused.value)
+
+
+def test_javas_own_files() -> None:
+    """As keytool has written them: golden/ holds a JKS key store, and one authority as JKS and as PKCS12."""
+    authority = x509.load_pem_x509_certificate((GOLDEN / "ca.pem").read_bytes())
+    store = GOLDEN / "keystore.jks"
+    found = load_key_pair(StoreSettings("keystore", "JKS", str(store), "storepass", "keypass"))
+    assert found.key.public_key() == found.chain[0].public_key()
+    assert found.chain[1] == authority
+    for name, password in (("truststore.jks", "storepass"), ("truststore.jks", None), ("truststore.p12", "storepass")):
+        assert load_trusted(StoreSettings("truststore", "JKS", str(GOLDEN / name), password)) == [authority]
+    for name, password, key_password, said in (
+        ("keystore.jks", "wrong", None, "its password is another"),
+        ("keystore.jks", "storepass", "wrong", r"ssl\.key\.password"),
+        ("keystore.jks", None, None, r"ssl\.keystore\.password: is needed"),
+        ("truststore.jks", "storepass", None, "holds no private key"),
+        ("truststore.p12", "storepass", None, "holds no private key"),
+    ):
+        with pytest.raises(BadSecuritySetting, match=said):
+            load_key_pair(StoreSettings("keystore", "JKS", str(GOLDEN / name), password, key_password))
+
+
+def test_a_jks_file_that_is_cut_anywhere_is_refused() -> None:
+    whole = (GOLDEN / "keystore.jks").read_bytes()
+    for end in range(0, len(whole) - 20, 13):
+        with pytest.raises(BadKeyStore):
+            read_java_key_store(whole[:end] + bytes(20), None, "keypass")
+
+
+def test_contexts(people: Any) -> None:
+    base = people.server()
+    assert server_context(TlsSettings.read(base.get))
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"ssl.client.auth": "maybe"}, "ssl.client.auth"),
+        ({"ssl.enabled.protocols": ["SSLv3"]}, "ssl.enabled.protocols"),
+        ({"ssl.enabled.protocols": ["TLSv1.1", "TLSv1.3"]}, "without a gap"),
+        ({"ssl.cipher.suites": ["TLS_AES_128_GCM_SHA256"]}, "TLS 1.3 can be had with all of"),
+        ({"ssl.cipher.suites": ["TLS_ECDHE_WITH_NONSENSE"]}, "OpenSSL knows none"),
+        ({"ssl.keystore.key": people.client.key_pem().decode()}, "key and certificate"),
+        ({"ssl.endpoint.identification.algorithm": "ldaps"}, "is not https"),
+    ]
+    for change, said in wrong:
+        with pytest.raises(BadSecuritySetting, match=said):
+            server_context(TlsSettings.read({**base, **change}.get))
+    with pytest.raises(BadSecuritySetting, match="needs a key"):
+        server_context(TlsSettings.read(people.trust().get))
+    assert client_context(TlsSettings.read(lambda name: None)).verify_mode.name == "CERT_REQUIRED"
+
+
+def test_names_of_suites() -> None:
+    assert openssl_name("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384") == "ECDHE-RSA-AES256-GCM-SHA384"
+    assert openssl_name("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256") == "ECDHE-RSA-CHACHA20-POLY1305"
+    assert openssl_name("TLS_RSA_WITH_AES_128_CBC_SHA") == "AES128-SHA"
+    assert openssl_name("ECDHE-RSA-AES128-GCM-SHA256") == "ECDHE-RSA-AES128-GCM-SHA256"
