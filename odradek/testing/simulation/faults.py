@@ -17,6 +17,7 @@ RESTART_PAUSE_S = 0.5
 STOP_PATIENCE_S = 20.0
 LATENCY_MS = (0.1, 1.0)
 ZOOKEEPER_LATENCY_MS = (0.0, 2.0)
+TRANSACTIONAL = ("transactor-0", "transactor-1", "committed-reader")
 ZOOKEEPER_SILENCE_MS = 4_000
 """After so much silence a client gives a connection up: two thirds of the session."""
 
@@ -207,7 +208,9 @@ class Faults:
     def _hosts(self, *, clients: bool) -> list[str]:
         brokers = [broker.host for broker in self.cluster.brokers]
         return brokers + (
-            ["producer-0", "producer-1", "consumer", "member-0", "member-1", "member-2"] if clients else []
+            [*("producer-0", "producer-1", "consumer", "member-0", "member-1", "member-2"), *TRANSACTIONAL]
+            if clients
+            else []
         )
 
     async def isolate(self) -> None:

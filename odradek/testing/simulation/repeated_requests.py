@@ -4,7 +4,7 @@ some buffer, or from a process that stood still while others went on.
 What a broker asks of another is kept for a while and may be delivered again on a connection of its own. Left out is
 what would do harm in Kafka, too, and cannot happen in the order in which one controller sends: UpdateMetadata, and
 LeaderAndIsr of topics that are deleted, of the controller epoch that is still the present one. StopReplica names no
-topic id, so it is never repeated.
+topic id, and WriteTxnMarkers no transaction (KIP-890 gives each an epoch of its own), so they are never repeated.
 """
 
 import asyncio
@@ -21,7 +21,6 @@ from odradek.protocol.headers import request_header_version
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
-from odradek.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from odradek.protocol.primitives import read_unsigned_varint, skip_tagged_fields
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.history import History
@@ -30,10 +29,7 @@ from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
 
 HEADER = struct.Struct(">hhih")
 SIZE = struct.Struct(">i")
-REPEATED = {
-    message.API_KEY: message
-    for message in (AlterPartitionRequest, LeaderAndIsrRequest, UpdateMetadataRequest, WriteTxnMarkersRequest)
-}
+REPEATED = {message.API_KEY: message for message in (AlterPartitionRequest, LeaderAndIsrRequest, UpdateMetadataRequest)}
 KEPT = 300
 LINGER_S = 5.0
 """How long the connection of a repeated request stays open."""
@@ -90,9 +86,7 @@ class RepeatedRequests:
             await asyncio.sleep(self._random.choice((0.0, 0.5)) * self._random.random())
 
     def _may_come_again(self, sent: Sent) -> bool:
-        if sent.api_key in (AlterPartitionRequest.API_KEY, WriteTxnMarkersRequest.API_KEY):
-            return True
-        if sent.controller_epoch != self._controller_epoch():
+        if sent.api_key == AlterPartitionRequest.API_KEY or sent.controller_epoch != self._controller_epoch():
             return True
         return sent.api_key == LeaderAndIsrRequest.API_KEY and all(
             topic == self._topic for topic, _, _ in partition_states(_decode(sent.frame))

@@ -23,6 +23,9 @@ from odradek.testing.simulation.history import History, Violation
 from odradek.testing.simulation.inspection import Inspection
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
 from odradek.testing.simulation.safety import Safety
+from odradek.testing.simulation.transactions import PARTITIONS as TRANSACTIONAL_PARTITIONS
+from odradek.testing.simulation.transactions import TOPIC as TRANSACTIONAL_TOPIC
+from odradek.testing.simulation.transactions import Transactions
 from odradek.testing.simulation.verdict import Verdict
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
@@ -46,6 +49,8 @@ SETTINGS = {
     "replica.lag.time.max.ms": "4000",
     "controller.socket.timeout.ms": "5000",
     "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
     "auto.leader.rebalance.enable": "true",
     "leader.imbalance.check.interval.seconds": "10",
     "controlled.shutdown.retry.backoff.ms": "1000",
@@ -136,6 +141,7 @@ class Simulation:
         self.producers: list[SimulatedProducer] = []
         self.consumer: SimulatedConsumer | None = None
         self.members: list[SimulatedConsumer] = []
+        self.transactions: Transactions | None = None
         self._restarts: list[asyncio.Future[None]] = []
         self._over = asyncio.Event()
         self.history.on_violation = self._over.set
@@ -173,17 +179,21 @@ class Simulation:
 
     def _abandon(self) -> None:
         """The run is lost: nothing is waited for."""
-        for producer in self.producers:
-            producer.stop()
+        self._stop_writing()
         for reader in (*self.members, *([self.consumer] if self.consumer else [])):
             reader.stop()
         for broker in self.cluster.brokers:
             if broker.running:
                 broker.kill()
 
-    async def _close_clients(self) -> None:
+    def _stop_writing(self) -> None:
         for producer in self.producers:
             producer.stop()
+        if self.transactions is not None:
+            self.transactions.stop()
+
+    async def _close_clients(self) -> None:
+        self._stop_writing()
         for reader in (*self.members, *([self.consumer] if self.consumer else [])):
             await reader.close()
 
@@ -207,21 +217,26 @@ class Simulation:
         await self._prepare()
         begun_ms = self.clock.monotonic_ms()
         until_ms = begun_ms + self.plan.faults_s * 1000
+        assert self.transactions is not None
         working = [asyncio.ensure_future(producer.work(until_ms)) for producer in self.producers]
+        working += [asyncio.ensure_future(producer.work(until_ms)) for producer in self.transactions.producers]
         trouble = [asyncio.ensure_future(self._trouble(until_ms)) for _ in range(self.plan.at_once)]
         growth = asyncio.ensure_future(self._follow_growth())
-        for task in (*working, *trouble):
+        for task in trouble:
             await task
         self._calm()
+        for task in working:
+            await task
         await self.faults.start_again_those_with_offline_directories()
         await Verdict(self).reached(PATIENCE_S)
         growth.cancel()
 
     async def _prepare(self) -> None:
-        made = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=3)
+        topics = {TOPIC: PARTITIONS, TRANSACTIONAL_TOPIC: TRANSACTIONAL_PARTITIONS}
+        made = [CreatableTopic(name=name, num_partitions=n, replication_factor=3) for name, n in topics.items()]
         while self.administrator.partitions == 0:
             await asyncio.sleep(0.2)
-            request = CreateTopicsRequest(topics=[made], timeout_ms=10_000)
+            request = CreateTopicsRequest(topics=made, timeout_ms=10_000)
             if await self.administrator.ask_controller(request, 7) is not None:
                 self.administrator.partitions = PARTITIONS
         seed = self.plan.seed * 100
@@ -231,6 +246,9 @@ class Simulation:
         self.members = [
             SimulatedConsumer(cluster, history, f"member-{n}", seed + 20 + n, TOPIC, GROUP) for n in range(3)
         ]
+        self.transactions = Transactions(cluster, history, seed + 40)
+        for transactor in self.transactions.producers:
+            await transactor.settle()  # with it the coordinators' topic is there before anything goes wrong
         self._use_partitions()
 
     def _use_partitions(self) -> None:

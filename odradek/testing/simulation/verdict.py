@@ -38,6 +38,8 @@ class Verdict:
         self._replicas_are_the_same()
         self._acknowledged_is_there()
         self._order_is_kept()
+        assert self._run.transactions is not None
+        self._run.transactions.judge()
 
     async def _is_asked_for(self) -> bool:
         """Nothing more has to be asked for so that all can come to rest."""
@@ -60,7 +62,8 @@ class Verdict:
         moving = {where: held for where, held in assignments(self._cluster).items() if held.adding or held.removing}
         if moving:
             return f"reassignments under way: {moving}"
-        return self._unrest_of_partitions() or self._unrest_of_clients()
+        assert self._run.transactions is not None
+        return self._unrest_of_partitions() or self._unrest_of_clients() or self._run.transactions.unrest()
 
     def _partitions(self) -> list[tuple[str, int]]:
         return list(assignments(self._cluster))

@@ -1,0 +1,228 @@
+"""Transactions of a simulation: producers with transactional ids, a reader of what is committed, and what it must see.
+
+Each transaction writes some records to partitions that chance chooses, and is committed or aborted. A producer that
+does not know how its transaction ended is left behind, alive: its successor, of the same transactional id, fences it.
+What the reader is given must be all of a transaction or nothing, never of one that was aborted, and everything once.
+"""
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from enum import Enum
+
+from odradek.aio import Consumer, Producer
+from odradek.client.records import TopicPartition
+from odradek.protocol.errors import KafkaError
+from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.simulation.clients import bootstrap
+from odradek.testing.simulation.history import History
+
+TOPIC = "transactions"
+PARTITIONS = 2
+TIMEOUT_MS = 8_000
+"""After it a coordinator aborts what was left open."""
+CALL_S = 12.0
+
+
+class Outcome(Enum):
+    """How a transaction ended, as far as its producer knows."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(eq=False)
+class Transaction:
+    """What was sent in it."""
+
+    outcome: Outcome = Outcome.OPEN
+    values: list[bytes] = field(default_factory=list)
+    all_sent: bool = True
+    """False when a record may not have been sent at all: then it cannot be committed."""
+
+
+class TransactionalProducer:
+    """One transactional id, and the producers that it has one after another."""
+
+    def __init__(self, cluster: EmbeddedCluster, history: History, name: str, seed: int) -> None:
+        self.name = name
+        self.transactions: list[Transaction] = []
+        self._cluster, self._history, self._clock = cluster, history, cluster.clock
+        self._random = random.Random(seed)
+        self._producers: list[Producer] = []
+        self._sent = 0
+
+    async def work(self, until_ms: float) -> None:
+        """Carry out transactions until that time; the last one is ended for certain."""
+        while self._clock.monotonic_ms() < until_ms:
+            try:
+                producer = await self._successor()
+                while self._clock.monotonic_ms() < until_ms:
+                    await self._one(producer)
+                    await asyncio.sleep(self._random.choice((0.0, 0.05, 0.5)))
+            except KafkaError as error:
+                self._history.note(f"{self.name}: {error!r:.120}")
+                await asyncio.sleep(0.2)
+        await self.settle()
+
+    async def _successor(self) -> Producer:
+        """The next producer of this id; the former ones live on."""
+        self._producers.append(
+            Producer(
+                network=self._cluster.network.host(self.name),
+                clock=self._clock,
+                random=random.Random(self._random.random()),
+                bootstrap_servers=bootstrap(self._cluster),
+                client_id=self.name,
+                transactional_id=self.name,
+                transaction_timeout_ms=TIMEOUT_MS,
+                request_timeout_ms=3_000,
+                delivery_timeout_ms=6_000,
+                retry_backoff_ms=50,
+                batch_size=self._random.choice((200, 16_384)),
+                linger_ms=self._random.choice((0, 5)),
+            )
+        )
+        producer = await self._producers[-1].start()
+        await producer.init_transactions(CALL_S)
+        for transaction in self.transactions:
+            if transaction.outcome is Outcome.OPEN:
+                transaction.outcome = Outcome.UNKNOWN
+        return producer
+
+    async def _one(self, producer: Producer) -> None:
+        """One transaction from its beginning to its end. Raises KafkaError when its end is not known."""
+        transaction = Transaction()
+        self.transactions.append(transaction)
+        await producer.begin_transaction()
+        for _ in range(self._random.randint(1, 5)):
+            value = b"%s-%d" % (self.name.encode(), self._sent)
+            self._sent += 1
+            transaction.values.append(value)
+            transaction.all_sent = False
+            await producer.send(TOPIC, value, partition=self._random.randrange(PARTITIONS))
+            transaction.all_sent = True
+            if self._random.random() < 0.3:
+                await asyncio.sleep(self._random.choice((0.0, 0.02, 0.3)))
+        if self._random.random() < 0.25:
+            await producer.abort_transaction(CALL_S)
+            transaction.outcome = Outcome.ABORTED
+        else:
+            await producer.commit_transaction(CALL_S)
+            transaction.outcome = Outcome.COMMITTED
+
+    async def settle(self) -> None:
+        """Let a successor end whatever is open."""
+        while True:
+            try:
+                await self._successor()
+            except KafkaError as error:
+                self._history.note(f"{self.name}: {error!r:.120}")
+                await asyncio.sleep(0.5)
+            else:
+                return
+
+    def stop(self) -> None:
+        for producer in self._producers:
+            producer.stop()
+
+
+class CommittedReader:
+    """Reads all partitions of the topic with isolation.level=read_committed."""
+
+    def __init__(self, cluster: EmbeddedCluster, history: History, seed: int) -> None:
+        self.seen: dict[bytes, tuple[TopicPartition, int]] = {}
+        self.positions: dict[TopicPartition, int] = {}
+        self._history = history
+        self._consumer = Consumer(
+            network=cluster.network.host("committed-reader"),
+            clock=cluster.clock,
+            random=random.Random(seed),
+            bootstrap_servers=bootstrap(cluster),
+            client_id="committed-reader",
+            isolation_level="read_committed",
+            auto_offset_reset="none",
+            request_timeout_ms=3_000,
+            metadata_max_age_ms=2_000,
+            fetch_max_wait_ms=200,
+            allow_auto_create_topics=False,
+        )
+        self._consumer.open(asyncio.get_running_loop())
+        self.wanted = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+        self._consumer.assign(self.wanted)
+        for partition in self.wanted:
+            self._consumer.seek(partition, 0)
+        self.polling = asyncio.ensure_future(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            await asyncio.sleep(0.05)
+            try:
+                taken = await self._consumer.getmany(max_records=200)
+            except KafkaError as error:
+                self._history.violated(f"committed-reader: {error!r}")
+                continue
+            for partition, records in taken.items():
+                for record in records:
+                    self._take(partition, record.offset, record.value)
+            positions = self._consumer.engine.shared.positions.partitions
+            self.positions = {at: positions[at].position for at in self.wanted if positions[at].position is not None}
+
+    def _take(self, partition: TopicPartition, offset: int, value: bytes) -> None:
+        before = self.seen.get(value)
+        if before is not None:
+            self._history.violated(f"committed {value!r} is at {before} and at {partition} {offset}")
+        self.seen[value] = (partition, offset)
+        self._history.read_count += 1
+
+    def stop(self) -> None:
+        self.polling.cancel()
+        self._consumer.stop()
+
+
+class Transactions:
+    """All of one simulation."""
+
+    def __init__(self, cluster: EmbeddedCluster, history: History, seed: int) -> None:
+        self._cluster, self._history = cluster, history
+        self.producers = [TransactionalProducer(cluster, history, f"transactor-{n}", seed + n) for n in range(2)]
+        self.reader = CommittedReader(cluster, history, seed + 9)
+
+    def unrest(self) -> str | None:
+        """What has to come yet: the reader is at the end of each partition, and no transaction holds it back."""
+        for partition in self.reader.wanted:
+            for broker in self._cluster.brokers:
+                held = broker.server.services.replicas.partitions[(partition.topic, partition.partition)]
+                if held.is_leader and held.last_stable_offset != held.log.log_end_offset:
+                    return f"{held}: last stable offset {held.last_stable_offset}, end {held.log.log_end_offset}"
+                if held.is_leader and self.reader.positions.get(partition) != held.log.log_end_offset:
+                    return f"committed-reader: {partition} at {self.reader.positions.get(partition)}: {held}"
+        return None
+
+    def judge(self) -> None:
+        """After rest: compare what was read with what the producers know."""
+        for producer in self.producers:
+            for transaction in producer.transactions:
+                self._judge(producer.name, transaction)
+
+    def _judge(self, name: str, transaction: Transaction) -> None:
+        seen = [value for value in transaction.values if value in self.reader.seen]
+        whole = len(seen) == len(transaction.values)
+        match transaction.outcome:
+            case Outcome.COMMITTED:
+                right = whole
+            case Outcome.ABORTED:
+                right = not seen
+            case _:
+                right = not seen or (whole and transaction.all_sent)
+        if not right:
+            self._history.violated(
+                f"{name}: {transaction.outcome.value} transaction of {transaction.values}: committed are {seen}"
+            )
+
+    def stop(self) -> None:
+        for producer in self.producers:
+            producer.stop()
+        self.reader.stop()
