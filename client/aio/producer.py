@@ -418,6 +418,12 @@ class Producer:
         """Begin as `transaction` does."""
         await self._transactions("begin_transaction").begin_after_the_last(self.config.max_block_ms)
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Return the producer id and epoch under which it sends; both -1 before it has any."""
+        sequences = self.engine.sequences
+        return (-1, -1) if sequences is None else (sequences.producer_id, sequences.producer_epoch)
+
     def _transactions(self, method: str) -> TransactionDriver:
         engine = self.engine
         engine.check_open()

@@ -17,7 +17,7 @@ def register(spark: "SparkSession") -> None:
     Spark's workers are the `python3` of the PATH, unless PYSPARK_PYTHON says otherwise. On the local machine they
     become the Python that runs now, which can import this package.
     """
-    from odradek.client.spark.source import OdradekSource
+    from odradek.client.spark.data_source import OdradekSource
 
     context = spark.sparkContext
     if "PYSPARK_PYTHON" not in os.environ and (context.master or "").startswith("local"):

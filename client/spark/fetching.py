@@ -1,8 +1,9 @@
 """Reads one range of one partition, an answer at a time and one ahead, whatever happens to its leader meanwhile."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
+from functools import partial
 
 from odradek.client.calls import Deadline, refresh_quietly
 from odradek.client.consumer.chunks import Chunk
@@ -30,24 +31,27 @@ NO_VERSION = 0
 """Positions have versions where they can be sought; here they cannot."""
 
 
-def read_range(session: Session, wanted: OffsetRange, *, fail_on_data_loss: bool) -> Iterator[Chunk]:
-    """Everything between the range's offsets; the first and the last chunk may hold records outside of them.
+async def read_range(
+    session: Session, wanted: OffsetRange, *, fail_on_data_loss: bool, patience_ms: int | None = None
+) -> AsyncGenerator[Chunk, None]:
+    """Give everything between the range's offsets; the first and the last chunk may hold records outside of them.
 
     Raises DataLoss when the log has lost some of it, or, without `fail_on_data_loss`, warns and goes on behind it;
-    ClientTimeout when nothing comes for default.api.timeout.ms; KafkaError for what the broker refuses.
+    ClientTimeout when nothing comes for `patience_ms` (None: default.api.timeout.ms); KafkaError for what the broker
+    refuses.
     """
     offset = wanted.start
-    ahead = session.begin(_fetched(session, wanted, offset))
+    name = f"reading {wanted.topic_partition}"
+    ahead = session.begin(name, partial(_fetched, session, wanted, offset, patience_ms))
     try:
         while True:
-            answer = session.finish(ahead)
-            offset = (
-                _first_left(session, replace(wanted, start=offset), fail_on_data_loss)
-                if answer is None
-                else answer.next_offset
-            )
+            answer = await ahead
+            if answer is None:
+                offset = await _first_left(session, replace(wanted, start=offset), fail_on_data_loss)
+            else:
+                offset = answer.next_offset
             if offset < wanted.end:
-                ahead = session.begin(_fetched(session, wanted, offset))
+                ahead = session.begin(name, partial(_fetched, session, wanted, offset, patience_ms))
             if answer is not None:
                 yield answer
             if offset >= wanted.end:
@@ -56,11 +60,11 @@ def read_range(session: Session, wanted: OffsetRange, *, fail_on_data_loss: bool
         session.give_up(ahead)
 
 
-def _first_left(session: Session, wanted: OffsetRange, fail_on_data_loss: bool) -> int:
+async def _first_left(session: Session, wanted: OffsetRange, fail_on_data_loss: bool) -> int:
     """Return where to go on after the leader has said that an offset is out of range. Raises DataLoss."""
     partition = wanted.topic_partition
-    begin: Offsets = session.earliest([partition])
-    end: Offsets = session.latest([partition])
+    begin: Offsets = await session.earliest([partition])
+    end: Offsets = await session.latest([partition])
     _, lost = readable([wanted], begin)
     where = wanted.end if not lost else min(begin[partition], wanted.end)
     if not lost:
@@ -72,7 +76,7 @@ def _first_left(session: Session, wanted: OffsetRange, fail_on_data_loss: bool) 
     return where
 
 
-async def _fetched(session: Session, wanted: OffsetRange, offset: int) -> Chunk | None:
+async def _fetched(session: Session, wanted: OffsetRange, offset: int, patience_ms: int | None) -> Chunk | None:
     """The next answer with a batch in it; None when the offset is out of range."""
     cluster, partition = session.cluster, wanted.topic_partition
     cluster.needs.want(partition.topic, cluster.clock.monotonic_ms())
@@ -95,7 +99,7 @@ async def _fetched(session: Session, wanted: OffsetRange, offset: int) -> Chunk 
             failure = unreachable
         if deadline is None:  # only now: an answer may have waited long for whoever reads, with the loop standing still
             what = f"reading {partition} at offset {offset} of {wanted.start} to {wanted.end - 1}"
-            deadline = session.deadline(what)
+            deadline = session.deadline(what, patience_ms)
         await deadline.pause_after(failure)
         await refresh_quietly(cluster)
 

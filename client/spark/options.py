@@ -28,21 +28,25 @@ NAMES = (
     "startingOffsetsByTimestampStrategy",
     "failOnDataLoss",
     "maxOffsetsPerTrigger",
-    "minPartitions",
-    "includeHeaders",
-    "bootstrap.servers",
-)
-NOT_BUILT = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
+    "minPartitions",
     "maxRecordsPerPartition",
+    "includeHeaders",
     "groupIdPrefix",
-    "kafka.group.id",
     "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
+    "bootstrap.servers",
 )
-"""Options of Spark's Kafka source that this one knows and cannot obey."""
+REFUSED = {
+    "fetchOffset.numRetries": "offsets are asked for as long as kafka.default.api.timeout.ms allows",
+    "fetchOffset.retryIntervalMs": "kafka.retry.backoff.ms is the pause before offsets are asked for again",
+}
+"""Options of Spark's Kafka source that this one does not obey, and what to say of them."""
+DEFAULT_TRIGGER_DELAY_MS = 15 * 60 * 1000
+MILLISECONDS = {
+    "us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
+}  # fmt: skip
+"""Units of a duration, as Spark has them; without one it is milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,7 @@ class ReadSettings(CommonConfig):
     isolation_level: str = setting("read_uncommitted", choices=list(ISOLATION_LEVELS))
     check_crcs: bool = setting(True)
     default_api_timeout_ms: int = setting(60_000, at_least=0)
+    group_id: str = setting("")
 
     @property
     def isolation(self) -> int:
@@ -101,8 +106,16 @@ class SourceOptions:
     """Start at the end where no record is as young as the timestamp, instead of failing."""
     fail_on_data_loss: bool
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    """How long fewer than `min_offsets_per_trigger` may wait for more."""
     min_partitions: int | None
+    max_records_per_partition: int | None
+    """Of Spark: what one task reads at most."""
     include_headers: bool
+    group_id_prefix: str | None
+    poll_timeout_ms: int | None
+    """How long a task waits for records that do not come; None: default.api.timeout.ms."""
 
     @property
     def settings(self) -> ReadSettings:
@@ -113,15 +126,13 @@ class SourceOptions:
 def parse(given: Mapping[str, str]) -> SourceOptions:
     """Check everything that does not depend on batch or stream. Raises ConfigError, in one line."""
     named = _canonical(given)
-    client = {name.removeprefix(CLIENT_PREFIX): value for name, value in named.items() if _is_client(name)}
-    if "bootstrap.servers" not in client:
-        raise ConfigError("kafka.bootstrap.servers is missing: give host:port of any brokers, with commas")
-    addresses(load(ReadSettings, client, {}).bootstrap_servers)
+    client = client_settings(named)
+    load(ReadSettings, client, {})
     strategies = [name for name in STRATEGIES if name in named]
     if len(strategies) != 1:
         found = " and ".join(strategies) if strategies else "none"
         raise ConfigError(f"give exactly one of {', '.join(STRATEGIES)}; there is {found}")
-    return SourceOptions(
+    options = SourceOptions(
         client,
         _topics(named.get("subscribe")),
         _pattern(named.get("subscribePattern")),
@@ -129,11 +140,20 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         _limit(named, STARTINGS),
         _limit(named, ENDINGS),
         _latest_when_none(named.get("startingOffsetsByTimestampStrategy", "error")),
-        _boolean(named, "failOnDataLoss", True),
+        true_or_false(named, "failOnDataLoss", True),
         _positive(named, "maxOffsetsPerTrigger"),
+        _positive(named, "minOffsetsPerTrigger"),
+        _duration_ms("maxTriggerDelay", named.get("maxTriggerDelay", f"{DEFAULT_TRIGGER_DELAY_MS}ms")),
         _positive(named, "minPartitions"),
-        _boolean(named, "includeHeaders", False),
+        _positive(named, "maxRecordsPerPartition"),
+        true_or_false(named, "includeHeaders", False),
+        named.get("groupIdPrefix"),
+        _positive(named, "kafkaConsumer.pollTimeoutMs"),
     )
+    most, least = options.max_offsets_per_trigger, options.min_offsets_per_trigger
+    if most is not None and least is not None and least > most:
+        raise ConfigError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}")
+    return options
 
 
 def for_batch(options: SourceOptions) -> tuple[Limit, Limit]:
@@ -158,27 +178,34 @@ def _refuse(limit: Limit, kind: Bound, offset: int, why: str) -> None:
         raise ConfigError(f"{limit.option}: {why}")
 
 
-def _is_client(name: str) -> bool:
-    return name.startswith(CLIENT_PREFIX) or name == "bootstrap.servers"
+def client_settings(named: Mapping[str, str]) -> dict[str, str]:
+    """Return what is the client's, by Kafka's names. Raises ConfigError without good bootstrap.servers."""
+    plain, prefixed = named.get("bootstrap.servers"), named.get("kafka.bootstrap.servers")
+    if plain is not None and prefixed is not None and plain != prefixed:
+        raise ConfigError(f"kafka.bootstrap.servers={prefixed} and bootstrap.servers={plain} contradict each other")
+    client = {
+        name.removeprefix(CLIENT_PREFIX): value
+        for name, value in named.items()
+        if name.startswith(CLIENT_PREFIX) or name == "bootstrap.servers"
+    }
+    if "bootstrap.servers" not in client:
+        raise ConfigError("kafka.bootstrap.servers is missing: give host:port of any brokers, with commas")
+    addresses(client["bootstrap.servers"].split(","))
+    return client
 
 
 def _canonical(given: Mapping[str, str]) -> dict[str, str]:
     """By the names as they are written here; an option twice (with and without prefix) must not differ."""
     known = {name.lower(): name for name in NAMES}
-    later = {name.lower(): name for name in NOT_BUILT}
+    refused = {name.lower(): name for name in REFUSED}
     named: dict[str, str] = {}
     for name, value in given.items():
         lower = name.lower()
-        if lower in later:
-            raise ConfigError(
-                f"option {later[lower]}: this source cannot do that yet, so it is refused and not ignored"
-            )
+        if lower in refused:
+            raise ConfigError(f"option {refused[lower]} is not for this source: {REFUSED[refused[lower]]}")
         if lower not in known and not lower.startswith(CLIENT_PREFIX):
             raise ConfigError(_unknown(name, lower))
         named[known.get(lower, lower)] = value
-    plain, prefixed = named.get("bootstrap.servers"), named.get("kafka.bootstrap.servers")
-    if plain is not None and prefixed is not None and plain != prefixed:
-        raise ConfigError(f"kafka.bootstrap.servers={prefixed} and bootstrap.servers={plain} contradict each other")
     return named
 
 
@@ -227,7 +254,7 @@ def _limit(named: Mapping[str, str], options: tuple[str, str, str]) -> Limit | N
     """Timestamp for all, timestamps by partition, offsets: the first that is given counts, as in Spark's source."""
     offsets, timestamp, timestamps = options
     if timestamp in named:
-        return Limit(Bound.TIMESTAMPS, None, _whole(timestamp, named[timestamp], at_least=0), timestamp)
+        return Limit(Bound.TIMESTAMPS, None, whole_number(timestamp, named[timestamp], at_least=0), timestamp)
     if timestamps in named:
         numbers = numbers_by_partition(timestamps, _json(timestamps, named[timestamps]), at_least=0)
         return Limit(Bound.TIMESTAMPS, numbers, option=timestamps)
@@ -247,7 +274,8 @@ def _latest_when_none(text: str) -> bool:
     return text.lower() == "latest"
 
 
-def _boolean(named: Mapping[str, str], option: str, default: bool) -> bool:
+def true_or_false(named: Mapping[str, str], option: str, default: bool) -> bool:
+    """Return an option that is true or false. Raises ConfigError."""
     text = named.get(option, str(default)).strip().lower()
     if text not in ("true", "false"):
         raise ConfigError(f"{option} must be true or false, not {named[option]!r}")
@@ -255,10 +283,19 @@ def _boolean(named: Mapping[str, str], option: str, default: bool) -> bool:
 
 
 def _positive(named: Mapping[str, str], option: str) -> int | None:
-    return _whole(option, named[option], at_least=1) if option in named else None
+    return whole_number(option, named[option], at_least=1) if option in named else None
 
 
-def _whole(option: str, text: str, at_least: int) -> int:
+def _duration_ms(option: str, text: str) -> int:
+    """`15m`, `500ms`, `10 s`."""
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    if found is None or (found[2] or "ms") not in MILLISECONDS:
+        raise ConfigError(f"{option} must be a duration such as 15m, 30s or 500ms, not {text!r}")
+    return int(int(found[1]) * MILLISECONDS[found[2] or "ms"])
+
+
+def whole_number(option: str, text: str, at_least: int) -> int:
+    """Return a number. Raises ConfigError."""
     try:
         number = int(text)
     except ValueError:

@@ -17,28 +17,28 @@ BACKWARD_ATTEMPTS = 8
 """How often to ask again when a log seems to end before what was read: a new leader may not know its end yet."""
 
 
-def batch_ranges(session: Session, options: SourceOptions) -> list[OffsetRange]:
+async def batch_ranges(session: Session, options: SourceOptions) -> list[OffsetRange]:
     """Return what the tasks of a batch query read. Raises DataLoss, ConfigError for offsets that are not there."""
     start_limit, end_limit = for_batch(options)
-    if options.max_offsets_per_trigger is not None:
-        logger.warning("maxOffsetsPerTrigger has no effect on a batch query")
-    partitions = session.partitions(options)
-    earliest, latest = session.earliest(partitions), session.latest(partitions)
-    start = resolved(session, start_limit, earliest, latest, latest_when_none=options.latest_when_none)
-    end = resolved(session, end_limit, earliest, latest, latest_when_none=True)
+    if options.max_offsets_per_trigger is not None or options.min_offsets_per_trigger is not None:
+        logger.warning("maxOffsetsPerTrigger and minOffsetsPerTrigger have no effect on a batch query")
+    partitions = await session.partitions(options)
+    earliest, latest = await session.earliest(partitions), await session.latest(partitions)
+    start = await resolved(session, start_limit, earliest, latest, latest_when_none=options.latest_when_none)
+    end = await resolved(session, end_limit, earliest, latest, latest_when_none=True)
     check_not_beyond(start_limit, start, latest)
     check_not_beyond(end_limit, end, latest)
     backwards = [one for one in partitions if end[one] < start[one]]
     end.update({one: start[one] for one in backwards})
     ranges = _without_lost(options, between(start, end), earliest, [])
-    return split(ranges, options.min_partitions)
+    return split(ranges, options.min_partitions, options.max_records_per_partition)
 
 
-def initial(session: Session, options: SourceOptions, limit: Limit) -> Offsets:
+async def initial(session: Session, options: SourceOptions, limit: Limit) -> Offsets:
     """Return where a new streaming query starts. Raises DataLoss when that is before the logs' starts."""
-    partitions = session.partitions(options)
-    earliest, latest = session.earliest(partitions), session.latest(partitions)
-    start = resolved(session, limit, earliest, latest, latest_when_none=options.latest_when_none)
+    partitions = await session.partitions(options)
+    earliest, latest = await session.earliest(partitions), await session.latest(partitions)
+    start = await resolved(session, limit, earliest, latest, latest_when_none=options.latest_when_none)
     check_not_beyond(limit, start, latest)
     if limit.kind is Bound.OFFSETS:
         kept = _without_lost(
@@ -54,20 +54,20 @@ def starts_at_end(limit: Limit) -> bool:
     return limit.kind is Bound.LATEST or some
 
 
-def latest(session: Session, options: SourceOptions, start: Offsets) -> Offsets:
+async def latest(session: Session, options: SourceOptions, start: Offsets) -> Offsets:
     """Return where the logs end now, asked again while one seems to end before `start` (KAFKA-7703)."""
     for failures in range(1, BACKWARD_ATTEMPTS + 1):
-        ends = session.latest(session.partitions(options))
+        ends = await session.latest(await session.partitions(options))
         backwards = [one for one, offset in start.items() if ends.get(one, offset) < offset]
         if not backwards:
             break
         config, source = session.settings, session.cluster.random
         pause_ms = backoff_ms(config.retry_backoff_ms, config.retry_backoff_max_ms, failures, source)
-        session.run(sleep_ms(session.cluster.clock, pause_ms))
+        await sleep_ms(session.cluster.clock, pause_ms)
     return ends
 
 
-def stream_ranges(session: Session, options: SourceOptions, start: Offsets, end: Offsets) -> list[OffsetRange]:
+async def stream_ranges(session: Session, options: SourceOptions, start: Offsets, end: Offsets) -> list[OffsetRange]:
     """Return what the tasks of one micro-batch read. Raises DataLoss.
 
     Partitions that `start` does not know are new, and read from their beginning; those that `end` does not know are
@@ -78,8 +78,9 @@ def stream_ranges(session: Session, options: SourceOptions, start: Offsets, end:
     new = [one for one in end if one not in start]
     begins = {**start, **dict.fromkeys(new, 0)}
     ranges = [one for one in between(begins, end) if one.start != one.end]
-    earliest = session.earliest(one.topic_partition for one in ranges)
-    return split(_without_lost(options, ranges, earliest, lost), options.min_partitions)
+    earliest = await session.earliest(one.topic_partition for one in ranges)
+    kept = _without_lost(options, ranges, earliest, lost)
+    return split(kept, options.min_partitions, options.max_records_per_partition)
 
 
 def _without_lost(
@@ -95,7 +96,7 @@ def _without_lost(
     return kept
 
 
-def resolved(
+async def resolved(
     session: Session, limit: Limit, earliest: Offsets, latest_offsets: Offsets, *, latest_when_none: bool
 ) -> Offsets:
     """A limit as offsets of all partitions. Raises ConfigError when it says nothing of one, ClientError for times."""
@@ -106,17 +107,17 @@ def resolved(
     if limit.numbers is not None:
         check_complete(limit.option, limit.numbers, earliest)
     if limit.kind is Bound.TIMESTAMPS:
-        return _at_times(session, limit, earliest, latest_offsets, latest_when_none)
+        return await _at_times(session, limit, earliest, latest_offsets, latest_when_none)
     assert limit.numbers is not None, limit
     special = {EARLIEST: earliest, LATEST: latest_offsets}
     return {one: special.get(number, limit.numbers)[one] for one, number in limit.numbers.items()}
 
 
-def _at_times(
+async def _at_times(
     session: Session, limit: Limit, earliest: Offsets, latest_offsets: Offsets, latest_when_none: bool
 ) -> Offsets:
     times = limit.numbers if limit.numbers is not None else dict.fromkeys(earliest, limit.timestamp_ms)
-    found = session.at_times(times)
+    found = await session.at_times(times)
     none = sorted(one for one, at in found.items() if at is None)
     if none and not latest_when_none:
         raise ClientError(

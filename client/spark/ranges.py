@@ -69,9 +69,19 @@ def limited(start: Offsets, latest: Offsets, earliest: Offsets, most: int) -> Of
     return ends
 
 
-def split(ranges: Iterable[OffsetRange], min_partitions: int | None) -> list[OffsetRange]:
-    """Return one range per task: as they are, or the large ones cut until there are about `min_partitions`."""
+def too_few(start: Offsets, latest: Offsets, least: int) -> bool:
+    """Tell whether fewer than `least` records are new (KafkaMicroBatchStream.delayBatch)."""
+    return sum(end - start.get(one, 0) for one, end in latest.items()) < least
+
+
+def split(
+    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None = None
+) -> list[OffsetRange]:
+    """Return one range per task: none longer than `max_records`, the large ones cut until there are about
+    `min_partitions`."""
     whole = [one for one in ranges if len(one)]
+    if max_records is not None:
+        whole = [part for one in whole for part in _cut(one, math.ceil(len(one) / max_records))]
     if min_partitions is None or len(whole) >= min_partitions:
         return whole
     total = sum(map(len, whole))

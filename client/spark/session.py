@@ -1,96 +1,83 @@
-"""A cluster for code that blocks and has no thread to spare: the loop turns only while somebody waits.
-
-Spark's Python workers run one task at a time and are used again for the next; a session, with its connections, is
-therefore kept for the process. While records are decoded the loop stands still and the kernel's socket buffers fill.
-"""
+"""What Spark's driver and executors ask of a cluster in order to read it. Coroutines on the core of all clients."""
 
 import asyncio
-import os
-import random
 import re
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
-from odradek.client.calls import Deadline
-from odradek.client.cluster import Cluster
+from odradek.client.aio.world import World
+from odradek.client.calls import Deadline, ask_coordinator
 from odradek.client.config import load
 from odradek.client.errors import BrokerUnreachable
 from odradek.client.metadata import ClusterView
-from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, offsets_at
-from odradek.client.records import OffsetAndTimestamp, TopicPartition
+from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, commit_errors, commit_request, offsets_at
+from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from odradek.client.spark.offsets import Offsets
 from odradek.client.spark.options import ReadSettings, SourceOptions
+from odradek.client.spark.process import here
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError
-from odradek.world.clock import LoopClock
-from odradek.world.tcp import TcpNetwork
+from odradek.protocol.messages.offset_commit import OffsetCommitResponse
+from odradek.world.tasks import OnDeath, Tasks
 
 Result = TypeVar("Result")
-SESSIONS_LIMIT = 8
-"""Clusters that one process keeps connections to; the oldest is closed for a further one."""
 PATIENCE = "default.api.timeout.ms"
-_sessions: dict[tuple[object, ...], "Session"] = {}
+COMMIT_PATIENCE_MS = 5_000
+"""For offsets that are committed so that others see the lag: the query does not wait long for that."""
 
 
 def session_for(client: Mapping[str, str]) -> "Session":
-    """The process's session with these settings. Raises ConfigError."""
-    key = (os.getpid(), *sorted(client.items()))
-    found = _sessions.get(key)
-    if found is None:
-        if len(_sessions) >= SESSIONS_LIMIT:
-            _sessions.pop(next(iter(_sessions))).close()
-        found = _sessions[key] = Session(load(ReadSettings, client, {}))
-    return found
+    """Return the process's session with these settings. Raises ConfigError."""
+    settings = load(ReadSettings, client, {})
+    return here().session(("source", *sorted(client.items())), lambda world: Session(settings, world))
 
 
 class Session:
-    """Not for several threads. Every method that asks something raises ClientTimeout, NoBrokerReachable, KafkaError."""
+    """One cluster as its readers see it. Whatever asks raises ClientTimeout, NoBrokerReachable, KafkaError."""
 
-    def __init__(self, settings: ReadSettings) -> None:
+    def __init__(self, settings: ReadSettings, world: World) -> None:
         self.settings = settings
-        self._loop = asyncio.new_event_loop()
-        network = TcpNetwork(
-            self._loop,
-            send_buffer_bytes=settings.send_buffer_bytes,
-            receive_buffer_bytes=settings.receive_buffer_bytes,
-        )
-        self.cluster = Cluster(network, LoopClock(self._loop), random.Random(), settings)
+        self.cluster = world.cluster(settings)
+        self._tasks = Tasks(self.cluster.clock, lambda said: None)
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Turn the loop until it is done."""
-        return self._loop.run_until_complete(work)
+    def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, Result]]) -> "asyncio.Future[Result]":
+        """Start a coroutine beside what runs; whoever wants its result, or its error, awaits what is returned."""
+        result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
-    def begin(self, work: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
-        """Let it go as far as it gets without waiting, which is until its request is sent."""
-        task = self._loop.create_task(work)
-        self._loop.run_until_complete(asyncio.sleep(0))
-        return task
+        async def carry() -> None:
+            try:
+                found = await work()
+            except Exception as error:  # noqa: BLE001 - raised where the result is awaited
+                if not result.done():
+                    result.set_exception(error)
+            else:
+                if not result.done():
+                    result.set_result(found)
 
-    def finish(self, task: "asyncio.Task[Result]") -> Result:
-        """The result of what was begun."""
-        return self._loop.run_until_complete(task)
+        task = self._tasks.spawn(f"spark: {name}", carry, OnDeath.REPORT)
+        result.add_done_callback(lambda ended: task.cancel() if ended.cancelled() else None)
+        task.add_done_callback(lambda _: result.cancel())
+        return result
 
-    def give_up(self, task: "asyncio.Task[Any]") -> None:
-        """Nobody wants the result any more."""
-        task.cancel()
-        self._loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+    def give_up(self, result: "asyncio.Future[Any]") -> None:
+        """Nobody wants what was begun any more."""
+        if not result.cancel() and not result.cancelled():
+            result.exception()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close all connections."""
+        self._tasks.close()
         self.cluster.close()
-        self._loop.run_until_complete(asyncio.sleep(0))
-        self._loop.close()
 
-    def deadline(self, what: str) -> Deadline:
-        """As long as default.api.timeout.ms allows."""
+    def deadline(self, what: str, patience_ms: int | None = None) -> Deadline:
+        """Return the end of `patience_ms` (a task's kafkaConsumer.pollTimeoutMs), or else of default.api.timeout.ms."""
+        if patience_ms is not None:
+            return Deadline(self.cluster, patience_ms, what, "kafkaConsumer.pollTimeoutMs")
         return Deadline(self.cluster, self.settings.default_api_timeout_ms, what, PATIENCE)
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
-    def partitions(self, options: SourceOptions) -> list[TopicPartition]:
-        """All that the options select, in order. Raises KafkaError naming what the cluster does not have."""
-        return self.run(self._partitions(options))
-
-    async def _partitions(self, options: SourceOptions) -> list[TopicPartition]:
+    async def partitions(self, options: SourceOptions) -> list[TopicPartition]:
+        """Return all that the options select, in order. Raises KafkaError naming what the cluster does not have."""
         if options.pattern is not None:
             view = await self._described(None)
             names = [name for name, info in view.topics.items() if not info.internal]
@@ -142,21 +129,29 @@ class Session:
             raise KafkaError(code, f"topic {name}")
         return KafkaError(code, f"topic {name}")
 
-    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+    async def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return where the logs start."""
-        return self._at_bound(partitions, EARLIEST_TIMESTAMP)
+        return await self._at_bound(partitions, EARLIEST_TIMESTAMP)
 
-    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+    async def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return where the logs end: the high watermarks, or with read_committed the last stable offsets."""
-        return self._at_bound(partitions, LATEST_TIMESTAMP)
+        return await self._at_bound(partitions, LATEST_TIMESTAMP)
 
-    def _at_bound(self, partitions: Iterable[TopicPartition], bound: int) -> Offsets:
-        found = self.at_times(dict.fromkeys(partitions, bound))
+    async def _at_bound(self, partitions: Iterable[TopicPartition], bound: int) -> Offsets:
+        found = await self.at_times(dict.fromkeys(partitions, bound))
         return {one: at.offset for one, at in found.items() if at is not None}
 
-    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    async def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first offsets at or after times, in milliseconds; None where all records are older."""
         if not times:
             return {}
-        work = offsets_at(self.cluster, times, self.settings.isolation, self.deadline("offsets of partitions"))
-        return self.run(work)
+        return await offsets_at(self.cluster, times, self.settings.isolation, self.deadline("offsets of partitions"))
+
+    async def commit(self, group_id: str, offsets: Offsets) -> None:
+        """Commit offsets to a group without members, so that its lag is seen. Raises as all, and soon."""
+        request = commit_request(group_id, {one: OffsetAndMetadata(offset) for one, offset in offsets.items()})
+        deadline = Deadline(self.cluster, COMMIT_PATIENCE_MS, f"committing the offsets of group {group_id}", "its time")
+        answer = await ask_coordinator(self.cluster, group_id, request, OffsetCommitResponse, commit_errors, deadline)
+        errors = commit_errors(answer)
+        if errors:
+            raise KafkaError(errors[0], f"group {group_id}")

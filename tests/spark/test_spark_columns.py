@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.records import TopicPartition
 from odradek.client.spark.columns import SCHEMA, SCHEMA_WITH_HEADERS, locate, record_batch, sections
-from odradek.client.spark.source import spark_schema
+from odradek.client.spark.data_source import spark_schema
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.record_batch import HEADER_BYTES, RECORD_COUNT_AT, entries, update_crc
 from odradek.protocol.records import encode_batch

@@ -51,7 +51,16 @@ def test_understood(given: dict[str, str], field: str, value: Any) -> None:
 REFUSED = [
     ({"subscribe": "a", "startingOfsets": "latest"}, "unknown option startingOfsets: did you mean startingOffsets?"),
     ({"subscribe": "a", "frobnicate": "1"}, "unknown option frobnicate"),
-    ({"subscribe": "a", "minoffsetspertrigger": "1"}, "minOffsetsPerTrigger: this source cannot do that yet"),
+    (
+        {"subscribe": "a", "fetchoffset.numretries": "1"},
+        "fetchOffset.numRetries is not for this source",
+    ),
+    (
+        {"subscribe": "a", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+        "minOffsetsPerTrigger=9 is",
+    ),
+    ({"subscribe": "a", "maxTriggerDelay": "15 parsecs"}, "maxTriggerDelay must be a duration such as 15m"),
+    ({"subscribe": "a", "maxRecordsPerPartition": "0"}, "maxRecordsPerPartition must be at least 1"),
     ({}, "exactly one of subscribe, subscribePattern, assign; there is none"),
     ({"subscribe": "a", "assign": '{"a":[0]}'}, "there is subscribe and assign"),
     ({"subscribe": " , "}, "subscribe names no topic"),
@@ -122,3 +131,24 @@ def test_offsets_must_be_of_the_partitions_read() -> None:
         check_complete("startingOffsets", [A0], [A0, A1])
     with pytest.raises(ConfigError, match="names a-1, which this query does not read"):
         check_complete("startingOffsets", [A0, A1], [A0])
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"), [("15m", 900_000), ("2 min", 120_000), ("30s", 30_000), ("500", 500), ("1H", 3_600_000)]
+)
+def test_durations(text: str, milliseconds: int) -> None:
+    assert parse({**SERVER, "subscribe": "a", "maxTriggerDelay": text}).max_trigger_delay_ms == milliseconds
+
+
+def test_limits_and_groups() -> None:
+    given = {
+        "minOffsetsPerTrigger": "5",
+        "maxRecordsPerPartition": "7",
+        "groupIdPrefix": "p",
+        "kafka.group.id": "g",
+        "kafkaConsumer.pollTimeoutMs": "9",
+    }
+    options = parse({**SERVER, "subscribe": "a", **given})
+    assert (options.min_offsets_per_trigger, options.max_records_per_partition, options.poll_timeout_ms) == (5, 7, 9)
+    assert (options.group_id_prefix, options.settings.group_id) == ("p", "g")
+    assert parse({**SERVER, "subscribe": "a"}).max_trigger_delay_ms == 15 * 60 * 1000

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from odradek.client.records import TopicPartition
 from odradek.client.spark.offsets import Offsets
-from odradek.client.spark.ranges import DataLoss, OffsetRange, limited, readable, split
+from odradek.client.spark.ranges import DataLoss, OffsetRange, limited, readable, split, too_few
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 
@@ -69,6 +69,28 @@ def test_split_covers_every_offset_once(lengths: list[int], min_partitions: int 
     for one in whole:
         own = [part for part in parts if part.partition == one.partition]
         assert [offset for part in own for offset in range(part.start, part.end)] == list(range(one.start, one.end))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "min_partitions", "max_records", "expected"),
+    [
+        ((10, 3), None, 5, [5, 5, 3]),
+        ((11,), None, 5, [3, 4, 4]),
+        ((10, 3), 2, 5, [5, 5, 3]),
+        ((10,), 5, 5, [1, 2, 2, 1, 2, 2]),
+        ((4,), None, 100, [4]),
+    ],
+)
+def test_split_with_a_most(
+    lengths: tuple[int, ...], min_partitions: int | None, max_records: int, expected: list[int]
+) -> None:
+    found = [len(one) for one in split(ranges(*lengths), min_partitions, max_records)]
+    assert sum(found) == sum(lengths) and max(found) <= max_records
+    assert found == expected
+
+
+def test_too_few() -> None:
+    assert too_few({A: 5}, {A: 8, B: 2}, 6) and not too_few({A: 5}, {A: 8, B: 2}, 5)
 
 
 def test_readable_names_exactly_what_is_lost() -> None:

@@ -1,0 +1,261 @@
+"""Exactly once: a task's part and the driver's, as coroutines. The plan, with every place of a death, is in `epochs`.
+
+Nothing here remembers anything between two calls: Spark may run each in another process.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from odradek.client.aio.producer import Producer
+from odradek.client.errors import ClientError, ClientTimeout
+from odradek.client.producer.transaction_coordinators import Coordinators, Pointless
+from odradek.client.producer.transaction_requests import end_request
+from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from odradek.client.spark.epochs import (
+    DECISION_TIMEOUT_MS,
+    Decision,
+    Epoch,
+    Mark,
+    NotRepeatable,
+    ProducerIdentity,
+    TaskResult,
+    decided,
+    decision_of,
+    decision_offset,
+    mark_of,
+    mark_offset,
+    not_repeatable,
+)
+from odradek.client.spark.rows import MASK_64, Records
+from odradek.client.spark.sink_session import PATIENCE, RecordWriter, SinkSession
+from odradek.protocol.errors import ErrorCode, KafkaError, error_code
+from odradek.protocol.messages.end_txn import EndTxnResponse
+
+logger = logging.getLogger(__name__)
+GIVE_UP_SECONDS = 5.0
+"""How long a task that has failed tries to abort what it wrote; the next attempt does it otherwise."""
+LOST = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+"""The transaction was ended by somebody else, or by its timeout."""
+
+
+class EpochTask:
+    """One task's part in one epoch: `begin`, `write` as often as there are rows, `finish` (or `give_up`)."""
+
+    def __init__(self, session: SinkSession, epoch: Epoch, task: int) -> None:
+        self._session, self._epoch, self._task = session, epoch, task
+        self._id = epoch.task_id(task)
+        self._producer: Producer | None = None
+        self._writer: RecordWriter | None = None
+        self._began_ms = 0
+        self._topic = ""
+        self._instead: ProducerIdentity | None = None
+        self._committed: Mark | None = None
+        """What this task has committed in this epoch already."""
+        self._records = self._digest = 0
+
+    async def begin(self) -> None:
+        """Find out whether the epoch was decided before; if so, have this task's part of it committed."""
+        epoch, decision = self._epoch, await read_decision(self._session, self._epoch.name)
+        if decision.number > epoch.number:
+            self._committed = Mark(decision.number)
+        elif decision.number == epoch.number:
+            await self._complete(decision)
+
+    async def _complete(self, decision: Decision) -> None:
+        noted = decision.open
+        if noted is not None and self._task not in noted:
+            self._committed = Mark(self._epoch.number)  # it had no rows then
+        elif noted is not None and await end(self._session, self._id, noted[self._task], commit=True):
+            self._committed = await self._mark()
+        else:
+            self._instead = noted[self._task] if noted is not None else None
+            await self._open()
+
+    async def _mark(self) -> Mark:
+        return mark_of(await self._session.offsets(self._id))
+
+    async def _open(self) -> None:
+        """Fence whoever wrote before, abort what it left; begin, unless the task's part turns out to be committed."""
+        producer = await self._session.transactional(self._id)
+        try:
+            await producer.init_transactions()
+            mark = await self._mark()
+            if mark.number >= self._epoch.number:
+                self._committed = mark
+                producer.stop()
+                return
+            await producer.begin_transaction()
+        except BaseException:
+            producer.stop()
+            raise
+        self._producer, self._writer = producer, RecordWriter(producer)
+        self._began_ms = self._session.cluster.clock.now_ms()
+
+    async def write(self, records: Records) -> None:
+        """Write some rows, or, when they were committed already, look whether they are the same."""
+        self._records += len(records)
+        self._digest = (self._digest + records.digest()) & MASK_64
+        if self._committed is None and self._writer is None:
+            await self._open()
+        if self._committed is None:
+            assert self._writer is not None
+            self._topic = records.topic
+            await self._writer.write(records)
+
+    async def finish(self) -> TaskResult:
+        """Deliver everything, and leave the transaction open for the driver. Raises what a record failed with."""
+        result = TaskResult(self._epoch, self._task, self._records)
+        if self._committed is not None:
+            mark = self._committed
+            unknown = mark.number > self._epoch.number
+            same = unknown or (mark.records, mark.digest) == (self._records, self._digest)
+            return result._replace(records=0, same=same)
+        if self._producer is None or self._writer is None or not self._records:
+            await self.give_up()
+            return result
+        await self._writer.flush()
+        mark = Mark(self._epoch.number, self._records, self._digest)
+        place, group = TopicPartition(self._topic, 0), ConsumerGroupMetadata(self._id)
+        await self._producer.send_offsets_to_transaction({place: mark_offset(mark)}, group)
+        identity = ProducerIdentity(*self._producer.identity)
+        self._producer.stop()
+        return result._replace(producer=identity, topic=self._topic, instead=self._instead, began_ms=self._began_ms)
+
+    async def give_up(self) -> None:
+        """Abort what was written. Harmless when there is nothing."""
+        if self._producer is not None:
+            await self._producer.close(GIVE_UP_SECONDS)
+
+
+async def commit_epoch(session: SinkSession, epoch: Epoch, results: list[TaskResult], *, strict: bool = False) -> None:
+    """The driver's part, when all tasks have finished: decide, then commit.
+
+    When it raises, nothing is decided, or the repeated epoch will be completed. `strict`: a write that was made already
+    must have had the same rows. Raises NotRepeatable, Superseded, ClientError for an epoch that took too long,
+    KafkaError.
+    """
+    written = {one.task: one.producer for one in results if one.producer is not None}
+    _check_in_time(session, epoch, results)
+    if strict and not all(one.same is not False for one in results):
+        raise NotRepeatable(
+            f"{epoch.name}: epoch {epoch.number} was written before, with other rows. Two writes need two values of "
+            "transactionalId, or two epochs; with failOnDataLoss=false these rows are left out"
+        )
+    if not written and all(one.same is None for one in results):
+        return
+    if not written:
+        decision: Decision | None = await read_decision(session, epoch.name)
+    else:
+        decision = await _decide(session, epoch, results)
+    if decision is None or decision.number != epoch.number or decision.open is None:
+        identities = {task: one for task, one in written.items() if one is not None}
+    else:
+        done = {one.task for one in results if one.same is not None}
+        identities = {task: one for task, one in decision.open.items() if task not in done}
+    lost = await _end_all(session, epoch, identities)
+    gone = [task for task in lost if task not in {one.task for one in results}]
+    if gone:
+        raise not_repeatable(epoch, lost, f"there are no tasks {gone} any more")
+    if lost:
+        raise ClientError(
+            f"{epoch.name}: epoch {epoch.number} is decided, but the transactions of tasks {lost} were aborted "
+            "meanwhile (by their timeout, or by another attempt of the task): start the query again, it repeats them"
+        )
+
+
+def _check_in_time(session: SinkSession, epoch: Epoch, results: Iterable[TaskResult]) -> None:
+    limit_ms, now_ms = session.config.transaction_timeout_ms, session.cluster.clock.now_ms()
+    late = [one.task for one in results if one.producer is not None and now_ms - one.began_ms >= limit_ms]
+    if late:
+        raise ClientError(
+            f"{epoch.name}: epoch {epoch.number} took longer than kafka.transaction.timeout.ms={limit_ms}: what tasks "
+            f"{late} have written is lost. Raise it (and the brokers' transaction.max.timeout.ms), or make the epochs "
+            "smaller; nothing was committed",
+            setting="transaction.timeout.ms",
+        )
+
+
+async def _decide(session: SinkSession, epoch: Epoch, results: list[TaskResult]) -> Decision | None:
+    """Note the decision, in a transaction that no other driver of the query survives."""
+    topic = next(one.topic for one in results if one.producer is not None)
+    producer = await session.transactional(epoch.name, transaction_timeout_ms=DECISION_TIMEOUT_MS)
+    try:
+        await producer.init_transactions()
+        decision = decided(epoch, await read_decision(session, epoch.name), results)
+        assert decision is not None, results
+        async with producer.transaction():
+            offset: OffsetAndMetadata = decision_offset(decision)
+            await producer.send_offsets_to_transaction(
+                {TopicPartition(topic, 0): offset}, ConsumerGroupMetadata(epoch.name)
+            )
+        return decision
+    finally:
+        producer.stop()
+
+
+async def abort_epoch(session: SinkSession, results: list[TaskResult]) -> None:
+    """The driver's part when a task or the commit has failed: abort what is not decided."""
+    written = [one for one in results if one.producer is not None]
+    if not written:
+        return
+    epoch = written[0].epoch
+    producer = await session.transactional(epoch.name, transaction_timeout_ms=DECISION_TIMEOUT_MS)
+    try:
+        await producer.init_transactions()  # a decision that was under way is made or not, from here on
+        decision = await read_decision(session, epoch.name)
+    finally:
+        producer.stop()
+    open_ = decision.open or {} if decision.number == epoch.number else {}
+    if decision.number == epoch.number and decision.open is None:
+        return
+    left = [one for one in written if open_.get(one.task) != one.producer]
+    ends = [end(session, epoch.task_id(one.task), one.producer, commit=False) for one in left if one.producer]
+    await asyncio.gather(*ends)
+
+
+async def read_decision(session: SinkSession, name: str) -> Decision:
+    """Return the newest decision about a query; waits while one is under way."""
+    return decision_of(await session.offsets(name))
+
+
+async def _end_all(session: SinkSession, epoch: Epoch, producers: dict[int, ProducerIdentity]) -> list[int]:
+    """Commit; return the tasks whose transactions were aborted before."""
+    ends = [end(session, epoch.task_id(task), one, commit=True) for task, one in producers.items()]
+    committed = await asyncio.gather(*ends)
+    lost = []
+    for task, well in zip(producers, committed, strict=True):
+        if not well and mark_of(await session.offsets(epoch.task_id(task))).number < epoch.number:
+            lost.append(task)
+    return lost
+
+
+async def end(session: SinkSession, transactional_id: str, producer: ProducerIdentity, *, commit: bool) -> bool:
+    """Commit or abort a transaction that another process has left open; False when it was ended otherwise.
+
+    Raises ClientTimeout after max.block.ms, KafkaError.
+    """
+
+    def error_of(answer: EndTxnResponse) -> ErrorCode:
+        return error_code(answer.error_code)
+
+    what = f"{'committing' if commit else 'aborting'} the transaction of {transactional_id}"
+    deadline = session.deadline(what)
+    coordinators = Coordinators(session.cluster, transactional_id)
+    request = end_request(transactional_id, producer, commit=commit)
+    try:
+        error, _ = await coordinators.ask(request, EndTxnResponse, error_of, wanted=lambda: deadline.left_ms() > 0)
+    except Pointless:
+        raise ClientTimeout(f"{what}: no coordinator within {PATIENCE}={session.config.max_block_ms}") from None
+    if error is ErrorCode.NONE:
+        return True
+    if error in LOST:
+        return False
+    raise KafkaError(error, f"transactional.id {transactional_id}")
