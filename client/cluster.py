@@ -14,6 +14,7 @@ from odradek.client.config import CommonConfig, addresses
 from odradek.client.connection import Connection, connect
 from odradek.client.errors import BrokerUnreachable, ClientClosed, NoBrokerReachable
 from odradek.client.metadata import ClusterView, MetadataNeeds, Node, updated
+from odradek.client.metrics import Figures, Metrics, merged
 from odradek.client.security import secured
 from odradek.client.wakeup import NEVER, sleep_ms
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
@@ -58,6 +59,8 @@ class Cluster:
         self.clock = clock
         self.random = random_source
         self.config = config
+        self.metrics = Metrics(clock, config.metrics_num_samples, config.metrics_sample_window_ms)
+        self._opened = self.metrics.sensor("", "connection-creation", "rate", "total")
         self.view = ClusterView()
         self.needs = MetadataNeeds(config.metadata_max_age_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.allow_auto_create = False
@@ -168,6 +171,7 @@ class Cluster:
             raise ClientClosed("the client is closed")
         link.failures, link.retry_at_ms = 0, 0.0
         link.connection = connection
+        self._opened.record()
         if node.node_id in self.down:
             self.down -= {node.node_id}
         return connection
@@ -206,6 +210,8 @@ class Cluster:
         known.sort(key=self._burden)
         if not known:
             self.random.shuffle(bootstrap)
+        elif self.config.metadata_recovery_strategy == "none":
+            return known
         return known + bootstrap
 
     def _burden(self, node_id: int) -> tuple[int, bool, bool]:
@@ -225,6 +231,15 @@ class Cluster:
         """Tell whether a connection to some broker is open."""
         links = list(self._links.values())
         return any(link.connection is not None and not link.connection.closed for link in links)
+
+    def figures(self, group: str) -> Figures:
+        """Return what is counted here, as of a group like `producer-metrics`, beside what was registered otherwise."""
+        links = list(self._links.values())
+        figures = self.metrics.figures()
+        own = figures.pop("")
+        own["connection-count"] = sum(one.connection is not None and not one.connection.closed for one in links)
+        own["metadata-age"] = max(0.0, self.needs.age_ms(self.clock.monotonic_ms()) / 1000)
+        return merged([{group: own}, figures])
 
     def available_partitions(self, topic: str) -> tuple[int, ...]:
         """Return the partitions whose leader is known and could be reached the last time; else those with a leader.

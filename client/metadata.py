@@ -198,6 +198,10 @@ class MetadataNeeds:
         backed_off_ms = self._attempted_ms + pause_ms
         return backed_off_ms if self._stale else max(backed_off_ms, self._answered_ms + self._max_age_ms)
 
+    def age_ms(self, now_ms: float) -> float:
+        """Return how long ago the last answer came; NaN before there was one."""
+        return now_ms - self._answered_ms if self._answered_ms >= 0 else float("nan")
+
     def attempted(self, now_ms: float) -> None:
         """Asked."""
         self._attempted_ms = now_ms

@@ -7,17 +7,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from odradek.client import arguments
+from odradek.client import arguments, metrics
 from odradek.client.aio.world import World, named, running_loop, warn_dropped
 from odradek.client.config import addresses, load
 from odradek.client.consumer.buffer import RecordBuffer, Records
 from odradek.client.consumer.config import ConsumerSettings, check, deserializer
+from odradek.client.consumer.consumer_sensors import PollSensors
 from odradek.client.consumer.engine import ConsumerEngine
+from odradek.client.consumer.interceptors import ConsumerInterceptors
 from odradek.client.consumer.listener import RebalanceListener
 from odradek.client.consumer.participation import CLOSE_TIMEOUT_MS, CallBack, CommitCallback, Participation
 from odradek.client.consumer.positions import PartitionPosition
 from odradek.client.consumer.subscription import NOTHING, to_partitions, to_pattern, to_topics
-from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
+from odradek.client.errors import BrokerUnreachable, ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.metadata import PartitionInfo
 from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, committed_offsets, offsets_at
 from odradek.client.records import (
@@ -69,6 +71,7 @@ class Consumer:
             deserializer(config.key_deserializer, "key"),
             deserializer(config.value_deserializer, "value"),
         )
+        self._interceptors = ConsumerInterceptors(list(config.interceptor_classes or []))
         self._world = World(network, clock, random)
         self.call_back: CallBack = call_here
         """How the application's callbacks are called."""
@@ -96,8 +99,9 @@ class Consumer:
         engine = self._engine = ConsumerEngine(self._world.cluster(self.config), self.config)
         self._shared = engine.shared
         self._buffer = RecordBuffer(engine.shared, self.config, *self._deserializers)
+        self._sensors = PollSensors(engine.cluster.metrics)
         if self.config.group_id is not None:
-            self._group = Participation(engine, self.call_back)
+            self._group = Participation(engine, self.call_back, self._interceptors)
         engine.start()
         if self._names:
             self.subscribe(self._names)
@@ -241,11 +245,25 @@ class Consumer:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    async def getmany(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+    async def getmany(
+        self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
+    ) -> Records:
         """Return records by partition, as soon as there are some, or none after `timeout_ms`.
 
-        Raises KafkaError for what cannot be read; a rebalance's callbacks are called in here.
+        Without `update_offsets` the positions stay, and the next call brings the same records again. Raises KafkaError
+        for what cannot be read; a rebalance's callbacks are called in here.
         """
+        records = await self._getmany(timeout_ms, max_records)
+        if not update_offsets:
+            self.stay(records)
+        return records
+
+    def stay(self, records: Records) -> None:
+        """Go back to before these records."""
+        for partition, some in records.items():
+            self.seek(partition, some[0].offset)
+
+    async def _getmany(self, timeout_ms: float, max_records: int | None) -> Records:
         limit = self.limit(max_records)
         end_ms = self._now_ms + timeout_ms
         await asyncio.sleep(0)  # who never waits here would keep the loop from fetching more
@@ -296,6 +314,10 @@ class Consumer:
         records = self._buffer.take(limit)
         if self._buffer.made_room() or not records:
             self._wake_engine()
+        if records:
+            self._sensors.taken(sum(map(len, records.values())))
+            if self._interceptors:
+                records = self._interceptors.on_consume(records)
         return records
 
     def take_one_now(self) -> ConsumerRecord | None:
@@ -305,6 +327,10 @@ class Consumer:
         record = self._buffer.next_record()
         if self._buffer.made_room() or record is None:
             self._wake_engine()
+        if record is not None and self._interceptors:
+            where = TopicPartition(record.topic, record.partition)
+            kept = self._interceptors.on_consume({where: [record]}).get(where)
+            return kept[0] if kept else self.take_one_now()
         return record
 
     def calm(self) -> bool:
@@ -481,18 +507,25 @@ class Consumer:
         group = self._needed_group()
         group.commit_later(None if offsets is None else arguments.offsets_to_commit(offsets), callback)
 
-    async def committed(self, partition: TopicPartition) -> int | None:
-        """Return the group's offset of a partition, None when it has none. Raises KafkaError, ClientTimeout."""
-        where = arguments.topic_partition(partition)
-        found = (await self.committed_offsets(where)).get(where)
-        return None if found is None else found.offset
+    async def committed(
+        self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
+    ) -> Any:
+        """Return the group's offset of a partition, with `metadata` as OffsetAndMetadata, None when it has none.
 
-    async def committed_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata]:
+        Raises KafkaError, ClientTimeout after `timeout_ms` (None: default.api.timeout.ms).
+        """
+        where = arguments.topic_partition(partition)
+        found = (await self.committed_offsets(where, timeout_ms=timeout_ms)).get(where)
+        return found if metadata or found is None else found.offset
+
+    async def committed_offsets(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the group's offsets of these partitions; those without one are left out."""
         self._needed_group()
         group_id, wanted = self.config.group_id, arguments.topic_partitions(partitions)
         assert group_id is not None
-        deadline = self.engine.deadline("reading committed offsets")
+        deadline = self.engine.deadline("reading committed offsets", timeout_ms)
         return await committed_offsets(self.engine.cluster, group_id, wanted, deadline)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -504,28 +537,37 @@ class Consumer:
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offsets there are."""
-        return await self._limits(partitions, EARLIEST_TIMESTAMP)
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the first offsets there are. Raises ClientTimeout after `timeout_ms` (default.api.timeout.ms)."""
+        return await self._limits(partitions, EARLIEST_TIMESTAMP, timeout_ms)
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
         """Return the offsets of the next records to come, as far as the isolation level lets read."""
-        return await self._limits(partitions, LATEST_TIMESTAMP)
+        return await self._limits(partitions, LATEST_TIMESTAMP, timeout_ms)
 
-    async def _limits(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        found = await self._offsets_at(dict.fromkeys(arguments.topic_partitions(partitions), timestamp))
+    async def _limits(
+        self, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: float | None
+    ) -> dict[TopicPartition, int]:
+        found = await self._offsets_at(dict.fromkeys(arguments.topic_partitions(partitions), timestamp), timeout_ms)
         return {tp: offset.offset for tp, offset in found.items() if offset is not None}
 
     async def offsets_for_times(
-        self, times: Mapping[TopicPartition, int]
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first offsets at or after these times (milliseconds since 1970); None where there is none."""
-        wanted = {arguments.topic_partition(tp): arguments.timestamp_ms(time) for tp, time in times.items()}
-        return await self._offsets_at(wanted)
+        wanted = {arguments.topic_partition(tp): arguments.timestamp_ms(time) for tp, time in timestamps.items()}
+        return await self._offsets_at(wanted, timeout_ms)
 
-    async def _offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    async def _offsets_at(
+        self, times: Mapping[TopicPartition, int], timeout_ms: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         engine = self.engine
-        return await offsets_at(engine.cluster, times, self.config.isolation, engine.deadline("finding offsets"))
+        deadline = engine.deadline("finding offsets", timeout_ms)
+        return await offsets_at(engine.cluster, times, self.config.isolation, deadline)
 
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the numbers of a topic's partitions; None when there is no topic of that name."""
@@ -542,19 +584,38 @@ class Consumer:
         view, _ = await self.engine.cluster.describe(None)
         return {name for name, info in view.topics.items() if not info.internal}
 
+    async def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
+        """Wait until the cluster's brokers are known, with `refresh` asked for again. Nothing needs it.
+
+        Raises ClientTimeout after `timeout_ms` (None: default.api.timeout.ms).
+        """
+        cluster = self.engine.cluster
+        deadline = self.engine.deadline("finding the brokers", timeout_ms)
+        while refresh or not cluster.view.nodes:
+            try:
+                await cluster.refresh()
+                return
+            except BrokerUnreachable as error:
+                await deadline.pause_after(error)
+
     def bootstrap_connected(self) -> bool:
         """Tell whether a connection to some broker is open."""
         return self.engine.cluster.any_connected
 
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """Return what is counted, by Kafka's names of groups and sensors."""
+    def metrics(self, raw: bool = False) -> Any:
+        """Return what is measured, by Kafka's names of groups and sensors: group → name → figure.
+
+        With `raw` by MetricName, each with `value()`. Rates, averages and maxima are of metrics.num.samples windows.
+        """
         with self._shared.lock:
             states = list(self._shared.positions.partitions.values())
         lags = [max(0, one.high_watermark - one.position) for one in states if one.located and one.high_watermark >= 0]
-        return {
+        counted: metrics.Figures = {
             "consumer-coordinator-metrics": {"assigned-partitions": len(states)},
             "consumer-fetch-manager-metrics": {
                 "records-consumed-total": self._buffer.records_taken,
                 "records-lag-max": max(lags, default=0),
             },
         }
+        figures = metrics.merged([self.engine.cluster.figures("consumer-metrics"), counted])
+        return metrics.raw(figures) if raw else figures

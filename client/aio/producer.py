@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from odradek.client import arguments
+from odradek.client import arguments, metrics
 from odradek.client.aio.world import World, named, running_loop, warn_dropped
 from odradek.client.config import addresses, load
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
@@ -347,9 +347,13 @@ class Producer:
         """Tell whether a connection to some broker is open."""
         return self.engine.cluster.any_connected
 
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """Return what is counted, by Kafka's names of groups and sensors (producer-metrics, producer-node-metrics)."""
-        return self.engine.metrics()
+    def metrics(self, raw: bool = False) -> Any:
+        """Return what is measured, by Kafka's names of groups and sensors: group → name → figure.
+
+        With `raw` by MetricName, each with `value()`. Rates, averages and maxima are of metrics.num.samples windows.
+        """
+        figures = self.engine.metrics()
+        return metrics.raw(figures) if raw else figures
 
     # -- transactions --------------------------------------------------------------------------------------------------
 

@@ -94,11 +94,18 @@ class KafkaConsumer(Blocking[Consumer]):
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+    def poll(self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True) -> Records:
         """Return records by partition, as soon as there are some, or none after `timeout_ms`.
 
-        Raises KafkaError for what cannot be read; a rebalance's callbacks are called in here.
+        Without `update_offsets` the positions stay, and the next poll brings the same records again. Raises KafkaError
+        for what cannot be read; a rebalance's callbacks are called in here.
         """
+        records = self._poll(timeout_ms, max_records)
+        if not update_offsets:
+            self._core.stay(records)
+        return records
+
+    def _poll(self, timeout_ms: float, max_records: int | None) -> Records:
         core = self._opened()
         limit = core.limit(max_records)
         end = time.monotonic() + timeout_ms / 1000
@@ -180,13 +187,15 @@ class KafkaConsumer(Blocking[Consumer]):
         """Commit without waiting; `callback(offsets, error)` is called inside a later poll, commit or close."""
         self._thread.call(partial(self._opened().commit_later, offsets, callback))
 
-    def committed(self, partition: TopicPartition) -> int | None:
-        """Return the group's offset of a partition, None when it has none."""
-        return self._run(self._opened().committed(partition))
+    def committed(self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None) -> Any:
+        """Return the group's offset of a partition, with `metadata` as OffsetAndMetadata, None when it has none."""
+        return self._run(self._opened().committed(partition, metadata, timeout_ms))
 
-    def committed_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata]:
+    def committed_offsets(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the group's offsets of these partitions; those without one are left out."""
-        return self._run(self._opened().committed_offsets(*partitions))
+        return self._run(self._opened().committed_offsets(*partitions, timeout_ms=timeout_ms))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return who it is in its group, for `KafkaProducer.send_offsets_to_transaction`. Raises CommitFailed."""
@@ -194,17 +203,23 @@ class KafkaConsumer(Blocking[Consumer]):
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offsets there are."""
-        return self._run(self._opened().beginning_offsets(partitions))
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the first offsets there are. Raises ClientTimeout."""
+        return self._run(self._opened().beginning_offsets(partitions, timeout_ms))
 
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
         """Return the offsets of the next records to come, as far as the isolation level lets read."""
-        return self._run(self._opened().end_offsets(partitions))
+        return self._run(self._opened().end_offsets(partitions, timeout_ms))
 
-    def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first offsets at or after these times (milliseconds since 1970); None where there is none."""
-        return self._run(self._opened().offsets_for_times(times))
+        return self._run(self._opened().offsets_for_times(timestamps, timeout_ms))
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the numbers of a topic's partitions; None when there is no topic of that name."""
@@ -218,10 +233,14 @@ class KafkaConsumer(Blocking[Consumer]):
         """Return all topics of the cluster but Kafka's own."""
         return self._run(self._opened().topics())
 
+    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
+        """Wait until the cluster's brokers are known. Raises ClientTimeout. See `aio.Consumer.bootstrap`."""
+        self._run(self._opened().bootstrap(timeout_ms, refresh))
+
     def bootstrap_connected(self) -> bool:
         """Tell whether a connection to some broker is open."""
         return self._opened().bootstrap_connected()
 
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """Return what is counted, by Kafka's names of groups and sensors."""
-        return self._opened().metrics()
+    def metrics(self, raw: bool = False) -> Any:
+        """Return what is measured, by Kafka's names of groups and sensors. See `aio.Consumer.metrics`."""
+        return self._opened().metrics(raw)

@@ -1,7 +1,7 @@
 """Commits a consumer's offsets: in the order in which they were asked for, and only as the member who asked."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from odradek.client.calls import Deadline
@@ -25,8 +25,9 @@ class Commits:
     its partitions may be somebody else's who has committed there too.
     """
 
-    def __init__(self, group: GroupDriver) -> None:
-        self._group = group
+    def __init__(self, group: GroupDriver, committed: Callable[[Offsets], object] = lambda offsets: None) -> None:
+        """`committed` is told of each commit that has succeeded."""
+        self._group, self._committed = group, committed
         self._turn = asyncio.Lock()
         self._unanswered: set[asyncio.Task[None]] = set()
 
@@ -40,6 +41,7 @@ class Commits:
                 self._check(identity)
                 failure = await self._try(offsets, identity, deadline)
                 if failure is None:
+                    self._committed(offsets)
                     return
                 await deadline.pause_after(failure)
 
@@ -76,6 +78,7 @@ class Commits:
             settings.group_id, offsets, identity.generation_id, identity.member_id, settings.group_instance_id
         )
         patience_ms = max(1.0, min(self._group.cluster.config.request_timeout_ms, deadline.left_ms()))
+        began_ms = self._group.cluster.clock.monotonic_ms()
         try:
             await self._group.coordinator()
             answer = await self._group.ask(request, OffsetCommitResponse, patience_ms)
@@ -86,6 +89,9 @@ class Commits:
             if outcome_of(error.code) == Outcome.FATAL:
                 raise
             return error
+        now_ms = self._group.cluster.clock.monotonic_ms()
+        self._group.sensors.commits.record()
+        self._group.sensors.commit_latency.record(now_ms - began_ms)
         errors = commit_errors(answer)
         return self._judge(max(errors, key=_weight), identity) if errors else None
 

@@ -1,7 +1,7 @@
 # ruff: noqa: RUF009 - `setting` makes a dataclass field
 """Settings of the consumer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,10 @@ class ConsumerSettings(CommonConfig):
     client_rack: str = setting("")
     """Where the consumer stands: brokers with a replica.selector.class send it to the replica there (KIP-392)."""
     default_api_timeout_ms: int = setting(60_000, at_least=0)
+    interceptor_classes: Sequence[Any] | None = setting(None)
+    """Objects with `on_consume(records)` and `on_commit(offsets)`, called in this order."""
+    default_offset_commit_callback: Any = setting(None)
+    """Called as `callback(offsets, error)` after a commit that has no callback of its own (kafka-python's name)."""
     key_deserializer: Any = setting(None)
     value_deserializer: Any = setting(None)
     consumer_timeout_ms: float = setting(float("inf"), at_least=0)

@@ -135,8 +135,10 @@ class ConsumerEngine:
             raise LogTruncated(partition, position, offset)
         self.shared.positions.truncate(partition, offset, leader_epoch)
 
-    def deadline(self, what: str) -> Deadline:
-        """default.api.timeout.ms from now."""
+    def deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
+        """Return the end of `timeout_ms` from now; of default.api.timeout.ms if None."""
+        if timeout_ms is not None:
+            return Deadline(self.cluster, timeout_ms, what, "timeout_ms")
         return Deadline(self.cluster, self.settings.default_api_timeout_ms, what, "default.api.timeout.ms")
 
     # -- what is to be read --------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.config import ConsumerSettings
+from odradek.client.consumer.consumer_sensors import FetchSensors
 from odradek.client.consumer.epochs import epochs_request, judge_epochs, unvalidated
 from odradek.client.consumer.fetching import Asked, FetchCall, partitions_of, plan_fetches
 from odradek.client.consumer.positions import Positions
@@ -92,6 +93,7 @@ class Fetcher:
         self._truncate = truncate
         self._limit = f"{size_setting}={settings.max_partition_fetch_bytes}"
         self._asking: set[int] = set()
+        self._sensors = FetchSensors(cluster.metrics)
 
     def due(self, now_ms: float) -> list[FetchCall]:
         """Return requests to send now; whoever gets them calls `fetch` with each. With the lock."""
@@ -112,12 +114,15 @@ class Fetcher:
         try:
             connection = await self._cluster.connection(call.node_id, FETCH_CONNECTION)
             invalid = await self._validate(connection, call)
+            began_ms = self._cluster.clock.monotonic_ms()
             answer = await connection.request(
                 call.request,
                 FetchResponse,
                 timeout_ms + self._settings.fetch_max_wait_ms,
                 highest_version=call.highest_version,
             )
+            size = sum(len(one.records or b"") for topic in answer.responses for one in topic.partitions)
+            self._sensors.answered(self._cluster.clock.monotonic_ms() - began_ms, size, answer.throttle_time_ms)
             self._take(call, answer, invalid)
         except BrokerUnreachable as error:
             logger.info("consumer %s: %s", self._settings.client_id, error)

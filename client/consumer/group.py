@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from odradek.client.calls import COORDINATOR_CONNECTION
 from odradek.client.cluster import Cluster
+from odradek.client.consumer.consumer_sensors import GroupSensors
 from odradek.client.consumer.member_states import Outcome, outcome_of
 from odradek.client.consumer.membership import Membership
 from odradek.client.consumer.steps import Count, FindCoordinator, Heartbeat, Join, Leave, Step, Sync, WaitUntil
@@ -38,6 +39,7 @@ class GroupDriver:
         self.membership = membership
         self.cluster = cluster
         self._changed = changed
+        self.sensors = GroupSensors(cluster.metrics)
         self._coordinator: int | None = None
         self._woken = WakeUp(cluster.clock)
         self._stopped = False
@@ -81,16 +83,26 @@ class GroupDriver:
                 await self._find_coordinator()
             case Join(request):
                 patience_ms = request.rebalance_timeout_ms + JOIN_EXTRA_MS
-                membership.joined(await self.ask(request, JoinGroupResponse, patience_ms), self._now_ms)
+                began_ms = self._now_ms
+                joined = await self.ask(request, JoinGroupResponse, patience_ms)
+                self.sensors.joins.record()
+                self.sensors.join_time.record(self._now_ms - began_ms)
+                membership.joined(joined, self._now_ms)
             case Count(topics):
                 membership.counted(await self._partition_counts(topics))
             case Sync(request):
                 patience_ms = settings.max_poll_interval_ms + JOIN_EXTRA_MS
+                began_ms = self._now_ms
                 answer = await self.ask(request, SyncGroupResponse, patience_ms)
+                self.sensors.syncs.record()
+                self.sensors.sync_time.record(self._now_ms - began_ms)
                 membership.synced(error_code(answer.error_code), bytes(answer.assignment), self._now_ms)
             case Heartbeat(request):
                 patience_ms = min(settings.session_timeout_ms, self.cluster.config.request_timeout_ms)
+                began_ms = self._now_ms
                 beat = await self.ask(request, HeartbeatResponse, patience_ms)
+                self.sensors.heartbeats.record()
+                self.sensors.heartbeat_response_time.record(self._now_ms - began_ms)
                 membership.beaten(error_code(beat.error_code), self._now_ms)
             case Leave(request, reason):
                 logger.warning("group %s: left: %s", settings.group_id, reason)

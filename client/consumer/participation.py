@@ -15,6 +15,7 @@ from odradek.client.consumer.commits import Commits
 from odradek.client.consumer.engine import ConsumerEngine
 from odradek.client.consumer.group import GroupDriver
 from odradek.client.consumer.group_requests import NO_GENERATION
+from odradek.client.consumer.interceptors import ConsumerInterceptors
 from odradek.client.consumer.listener import RebalanceListener
 from odradek.client.consumer.membership import Membership
 from odradek.client.consumer.steps import Prepare, Turn, member_settings
@@ -37,14 +38,15 @@ COMMITTING = "committing offsets"
 class Participation:
     """One consumer that has a group.id, whether it shares topics or only commits."""
 
-    def __init__(self, engine: ConsumerEngine, call_back: CallBack) -> None:
+    def __init__(self, engine: ConsumerEngine, call_back: CallBack, interceptors: ConsumerInterceptors) -> None:
         self.listener = RebalanceListener()
         self.membership = Membership(member_settings(engine.settings))
         self._call_back = call_back
         self._engine = engine
         self._settings = engine.settings
         self._group = engine.group = GroupDriver(engine.cluster, self.membership, engine.shared.notify)
-        self._commits = Commits(self._group)
+        self._interceptors = interceptors
+        self._commits = Commits(self._group, self._committed)
         self._driving = False
         self._next_commit_ms: float | None = None
         self._ended_commits: deque[tuple[CommitCallback, Offsets, Exception | None]] = deque()
@@ -179,6 +181,7 @@ class Participation:
 
     def commit_later(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
         """The same without waiting; `callback` is called inside a later poll, commit or close."""
+        callback = callback or self._settings.default_offset_commit_callback
         wanted = self._consumed() if offsets is None else offsets
         work = self._commits.commit(wanted, self._engine.deadline(COMMITTING))
 
@@ -195,6 +198,10 @@ class Participation:
                 self._engine.shared.notify()
 
         self._commits.follow(self._engine.spawn("commit", commit))
+
+    def _committed(self, offsets: Offsets) -> None:
+        if self._interceptors:
+            self._ended_commits.append((self._interceptors.on_commit, offsets, None))
 
     def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         with self._engine.shared.lock:

@@ -105,9 +105,9 @@ class KafkaProducer(Blocking[Producer]):
         """Tell whether a connection to some broker is open."""
         return self._core.bootstrap_connected()
 
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """Return what Kafka's producer-metrics count, by their names."""
-        return self._core.metrics()
+    def metrics(self, raw: bool = False) -> Any:
+        """Return what is measured, by Kafka's names of groups and sensors. See `aio.Producer.metrics`."""
+        return self._core.metrics(raw)
 
     # -- transactions --------------------------------------------------------------------------------------------------
 

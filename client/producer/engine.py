@@ -22,6 +22,7 @@ from odradek.client.errors import (
     UnsupportedByBroker,
 )
 from odradek.client.forks import SAID, watch
+from odradek.client.metrics import Figures, merged
 from odradek.client.producer.accumulator import Accumulator, AccumulatorLimits
 from odradek.client.producer.batch import ProducerBatch
 from odradek.client.producer.config import ProducerConfig
@@ -33,6 +34,7 @@ from odradek.client.producer.produce_requests import (
     read_answers,
     same_answer,
 )
+from odradek.client.producer.producer_sensors import ProducerSensors
 from odradek.client.producer.sender import Answer, ProduceCall, Sender, SenderSettings
 from odradek.client.producer.sequences import ProducerSequences
 from odradek.client.producer.transaction import Transaction
@@ -71,6 +73,7 @@ class ProducerEngine:
             self.sequences = sequences = TransactionalSequences(transaction)
             self.transactions = TransactionDriver(cluster, config, transaction, sequences, self)
         self._sender = Sender(_sender_settings(config), self.accumulator, self.sequences, cluster.random)
+        self._sensors = ProducerSensors(cluster.metrics)
         self._partitioner = partitioner
         self._codec = compression.codec_number(config.compression_type)
         self._woken = WakeUp(cluster.clock)
@@ -128,16 +131,17 @@ class ProducerEngine:
         if ended is not None:
             raise type(ended)(*ended.args) from ended.__cause__
 
-    def metrics(self) -> dict[str, dict[str, float]]:
+    def metrics(self) -> Figures:
         """Return Kafka's sensors of producers by group, as far as they are counted here. From any thread."""
-        nodes: dict[str, dict[str, float]]
+        nodes: Figures
         limit = self.accumulator.limits.buffer_memory_bytes
         buffer = {"buffer-available-bytes": limit - self.accumulator.used_bytes, "buffer-total-bytes": limit}
         nodes = {
             f"producer-node-metrics.node-{node_id}": {"requests-in-flight": self._sender.requests_in_flight(node_id)}
             for node_id in list(self.cluster.view.nodes)
         }
-        return {"producer-metrics": {**buffer, **self._sender.metrics()}, **nodes}
+        counted: Figures = {"producer-metrics": {**buffer, **self._sender.metrics()}, **nodes}
+        return merged([self.cluster.figures("producer-metrics"), counted])
 
     def stop(self, error: ClientClosed) -> None:
         """Everything that is not acknowledged fails with `error`; `run` ends."""
@@ -218,10 +222,14 @@ class ProducerEngine:
     # -- what a plan asks for ------------------------------------------------------------------------------------------
 
     async def _carry_out(self, call: ProduceCall) -> None:
+        began_ms = self.cluster.clock.monotonic_ms()
+        self._sensors.sent(call.batches, began_ms)
         answers = await self._produce(call)
         now_ms = self.cluster.clock.monotonic_ms()
+        self._sensors.latency.record(now_ms - began_ms)
         with self.lock:
             settled = self._sender.answered(call, answers, now_ms)
+        self._sensors.settled(settled.decided)
         if settled.stale:
             self.cluster.needs.stale()
         self._tell(settled.decided)
@@ -240,6 +248,7 @@ class ProducerEngine:
                 connection.tell(request)
                 return same_answer(call, ErrorCode.NONE) | answers
             answer = await connection.request(request, ProduceResponse, config.request_timeout_ms)
+            self._sensors.throttle.record(answer.throttle_time_ms)
             return read_answers(answer) | answers
         except BrokerUnreachable as error:
             return same_answer(call, ErrorCode.NETWORK_EXCEPTION, str(error)) | answers

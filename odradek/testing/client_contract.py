@@ -19,6 +19,7 @@ from odradek.client.admin.values import ConfigResource, NewTopic, ResourceType
 from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.consumer.listener import RebalanceListener
 from odradek.client.errors import AbortRequired, ClientClosed, ClientError, ConfigError
+from odradek.client.metrics import MetricName
 from odradek.client.original import (
     EARLIEST_TIME,
     LATEST_TIME,
@@ -208,7 +209,15 @@ async def check_what_a_producer_knows(world: ContractWorld) -> None:
     assert [one.partition for one in described] == [0, 1, 2] and all(one.leader >= 0 for one in described)
     assert producer.bootstrap_connected()
     await (await producer.send(topic, b"x"))
-    assert producer.metrics()["producer-metrics"]["record-send-total"] == 1
+    measured = producer.metrics()
+    assert measured["producer-metrics"]["record-send-total"] == 1 == measured["producer-metrics"]["request-total"]
+    assert (
+        measured["producer-metrics"]["request-latency-max"] >= measured["producer-metrics"]["request-latency-avg"] > 0
+    )
+    assert (
+        measured["producer-metrics"]["connection-count"] > 0 < measured[f"producer-topic-metrics.{topic}"]["byte-rate"]
+    )
+    assert producer.metrics(raw=True)[MetricName("record-send-total", "producer-metrics")].value() == 1
     await raises(KafkaError, lambda: producer.partitions_for("no/topic"))
 
 
@@ -369,7 +378,68 @@ async def check_what_a_consumer_knows(world: ContractWorld) -> None:
     assert [one.partition for one in await consumer.describe_partitions(topic)] == [0, 1]
     assert topic in await consumer.topics()
     assert len(await read(consumer, 3)) == 3 and consumer.bootstrap_connected()
-    assert consumer.metrics()["consumer-fetch-manager-metrics"]["records-consumed-total"] == 3
+    measured = consumer.metrics()["consumer-fetch-manager-metrics"]
+    assert measured["records-consumed-total"] == 3 and measured["fetch-total"] > 0 < measured["bytes-consumed-rate"]
+    assert (
+        consumer.metrics(raw=True)[MetricName("records-consumed-total", "consumer-fetch-manager-metrics")].value() == 3
+    )
+    await consumer.bootstrap(LONG_MS, refresh=True)
+
+
+async def check_reading_without_going_on(world: ContractWorld) -> None:
+    topic = await world.topic(values=2)
+    where = TopicPartition(topic, 0)
+    consumer = await world.consumer(group_id=topic)
+    consumer.assign([where])
+    for _ in range(2):
+        seen = await world.until(lambda: consumer.getmany(LONG_MS, 2, update_offsets=False), "records")
+        assert (seen[where][0].offset, await consumer.position(where)) == (0, 0)
+    assert await read(consumer, 2) == [b"0", b"1"]
+    await consumer.commit({where: OffsetAndMetadata(2, "note")})
+    assert (await consumer.committed(where, metadata=True, timeout_ms=LONG_MS)).metadata == "note"
+    measured = consumer.metrics()["consumer-coordinator-metrics"]
+    assert measured["commit-total"] == 1 and measured["commit-latency-max"] > 0
+
+
+class Interceptor:
+    """Doubles values, leaves out b"left out", and notes what was committed."""
+
+    def __init__(self) -> None:
+        self.committed: list[Any] = []
+
+    def on_consume(self, records: Any) -> Any:
+        return {
+            where: [one._replace(value=one.value * 2) for one in some if one.value != b"1"]
+            for where, some in records.items()
+        }
+
+    def on_commit(self, offsets: Any) -> None:
+        self.committed.append(dict(offsets))
+
+
+class Failing:
+    """An interceptor that is broken."""
+
+    def on_consume(self, records: Any) -> Any:
+        raise ZeroDivisionError
+
+    def on_commit(self, offsets: Any) -> None:
+        raise ZeroDivisionError
+
+
+async def check_interceptors(world: ContractWorld) -> None:
+    topic = await world.topic(values=3)
+    where = TopicPartition(topic, 0)
+    told = Interceptor()
+    consumer = await world.consumer(group_id=topic, interceptor_classes=[Failing(), told], enable_auto_commit=False)
+    consumer.assign([where])
+    assert await read(consumer, 2) == [b"00", b"22"]
+    await consumer.commit()
+    consumer.commit_later({where: 1})
+    await world.until(lambda: _polled(consumer, lambda: len(told.committed) == 2), "both commits")
+    assert [offsets[where].offset for offsets in told.committed] == [3, 1]
+    consumer.seek_to_beginning(where)
+    assert [(await consumer.getone()).value for _ in range(2)] == [b"00", b"22"]
 
 
 # -- admin -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,141 @@
+"""A client's metrics: sensors by Kafka's names, sampled over metrics.num.samples windows of metrics.sample.window.ms.
+
+A sensor is told of something once for a request, a batch or a poll, never for a record. Any thread may read.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from odradek.world.clock import Clock
+
+
+class MetricName(NamedTuple):
+    """Name and group of one figure."""
+
+    name: str
+    group: str
+
+
+class Metric(NamedTuple):
+    """One figure by its name, as `metrics(raw=True)` gives it."""
+
+    metric_name: MetricName
+    measured: float
+
+    def value(self) -> float:
+        """Return the figure, as it was when it was asked for."""
+        return self.measured
+
+
+class Window:
+    """What a sensor was told in one stretch of time."""
+
+    __slots__ = ("began_ms", "count", "highest", "total")
+
+    def __init__(self, began_ms: float) -> None:
+        self.began_ms = began_ms
+        self.count = 0
+        self.total = 0.0
+        self.highest = float("-inf")
+
+
+class Sensor:
+    """What was told in all, and in the last windows. Statistics without anything in them are NaN, as in Kafka."""
+
+    def __init__(self, clock: Clock, samples: int, window_ms: float) -> None:
+        self._clock, self._samples, self._window_ms = clock, samples, window_ms
+        self._windows = [Window(clock.monotonic_ms())]
+        self.total = 0.0
+        """All that was ever told."""
+
+    def record(self, value: float = 1.0) -> None:
+        """Note something."""
+        now_ms = self._clock.monotonic_ms()
+        current = self._windows[-1]
+        if now_ms - current.began_ms >= self._window_ms:
+            current = Window(now_ms)
+            self._windows = [*self._live(now_ms), current]
+        self.total += value
+        current.count += 1
+        current.total += value
+        current.highest = max(current.highest, value)
+
+    def _live(self, now_ms: float) -> list[Window]:
+        """Return the windows that are not out of date."""
+        oldest_ms = now_ms - self._samples * self._window_ms
+        return [window for window in self._windows[-self._samples :] if window.began_ms > oldest_ms]
+
+    @property
+    def rate(self) -> float:
+        """What was told in a second (Kafka's Rate: of a time that is never shorter than all windows but one)."""
+        now_ms = self._clock.monotonic_ms()
+        windows = self._live(now_ms)
+        if not windows:
+            return 0.0
+        elapsed_ms = max(now_ms - windows[0].began_ms, (self._samples - 1) * self._window_ms, 1.0)
+        return sum(window.total for window in windows) * 1000 / elapsed_ms
+
+    @property
+    def average(self) -> float:
+        """The mean of what was told."""
+        windows = self._live(self._clock.monotonic_ms())
+        count = sum(window.count for window in windows)
+        return sum(window.total for window in windows) / count if count else float("nan")
+
+    @property
+    def highest(self) -> float:
+        """The most that was told at once."""
+        windows = self._live(self._clock.monotonic_ms())
+        return max((window.highest for window in windows if window.count), default=float("nan"))
+
+
+STATISTICS: Mapping[str, Callable[[Sensor], float]] = {
+    "rate": lambda sensor: sensor.rate,
+    "total": lambda sensor: sensor.total,
+    "avg": lambda sensor: sensor.average,
+    "max": lambda sensor: sensor.highest,
+}
+Figures = dict[str, dict[str, float]]
+"""Group → name → figure."""
+
+
+class Metrics:
+    """The sensors of one client."""
+
+    def __init__(self, clock: Clock, samples: int, window_ms: float) -> None:
+        self._clock, self._samples, self._window_ms = clock, samples, window_ms
+        self._sensors: dict[MetricName, tuple[Sensor, tuple[str, ...]]] = {}
+
+    def sensor(self, group: str, name: str, *statistics: str) -> Sensor:
+        """Return the sensor of that name; its figures are `name-rate`, `name-total`, `name-avg`, `name-max`."""
+        known = self._sensors.get(MetricName(name, group))
+        if known is None:
+            sensor = Sensor(self._clock, self._samples, self._window_ms)
+            known = self._sensors[MetricName(name, group)] = (sensor, statistics)
+        return known[0]
+
+    def figures(self) -> Figures:
+        """Return all figures by group."""
+        found: Figures = {}
+        for (name, group), (sensor, statistics) in list(self._sensors.items()):
+            for statistic in statistics:
+                found.setdefault(group, {})[f"{name}-{statistic}"] = STATISTICS[statistic](sensor)
+        return found
+
+
+def merged(parts: Iterable[Figures]) -> Figures:
+    """Return figures of several sources; of one group and name the last."""
+    found: Figures = {}
+    for part in parts:
+        for group, figures in part.items():
+            found.setdefault(group, {}).update(figures)
+    return found
+
+
+def raw(figures: Figures) -> dict[MetricName, Metric]:
+    """Return figures as kafka-python's `metrics(raw=True)` does: by MetricName, each with `value()`."""
+    return {
+        MetricName(name, group): Metric(MetricName(name, group), figure)
+        for group, named in figures.items()
+        for name, figure in named.items()
+    }
