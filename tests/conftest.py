@@ -23,6 +23,14 @@ TESTS = Path(__file__).parent
 CACHE = TESTS.parent / ".cache"
 ONE_CLUSTER = {"clients", "client/zookeeper", "docker", "failover", "robustness", "spark", "zk_schema"}
 """Folders whose fixtures start one for all of their tests."""
+ALONE = {
+    "clients/test_log_directories.py",
+    "clients/test_old_segments_read.py",
+    "robustness/test_disk_full.py",
+    "robustness/test_mutated_requests.py",
+    "robustness/test_zookeeper_away.py",
+}
+"""Files there that start their own, or none."""
 BY_WIRE = {"test_offsets.py", "test_produce_and_fetch.py", "test_wire.py"}
 """Half of `clients`, on a cluster of its own: they need no program but ours."""
 FIRST = (
@@ -80,10 +88,11 @@ def kafka() -> KafkaJars:
 
 def group_of(path: Path) -> str:
     """The tests that run in one process, by the path of their file."""
+    file = path.relative_to(TESTS).as_posix()
     folder = path.parent.relative_to(TESTS).as_posix()
     if path.name in BY_WIRE:
         return f"{folder}/by wire"
-    return folder if folder in ONE_CLUSTER else f"{folder}/{path.name}"
+    return folder if folder in ONE_CLUSTER and file not in ALONE else file
 
 
 class ByCluster(LoadScopeScheduling):  # type: ignore[misc] # it has no types

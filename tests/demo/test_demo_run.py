@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-RECORDS, RATE = 30_000, 10_000
+from odradek.testing.foreign.downloads import SPARK_JVM_FLAGS
+
+RECORDS, RATE = 15_000, 5_000
 PATIENCE_SECONDS = 700
 
 
@@ -20,7 +22,7 @@ def test_the_demo_runs_counts_and_leaves_nothing(tmp_path: Path) -> None:
     command += ["--chart", "chart.png"]
     done = subprocess.run(
         [*command, "--svg", str(tmp_path / "demo.svg")],
-        env=os.environ | {"TMPDIR": str(scratch)},
+        env=os.environ | SPARK_JVM_FLAGS | {"TMPDIR": str(scratch)},
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -9,21 +9,20 @@ from pyspark.sql import DataFrame, SparkSession
 
 from odradek import KafkaAdminClient, NewTopic
 from odradek.client.spark import register
-from odradek.testing.foreign.downloads import COPY_JARS, DownloadFailed, fetch
+from odradek.testing.foreign.downloads import COPY_JARS, SPARK_JVM_FLAGS, DownloadFailed, fetch
 from odradek.testing.needs import lacking
 from odradek.testing.up import UpCluster
 
 HERE = Path(__file__).parent
 CONNECTOR = HERE.parent.parent / ".cache" / "spark-kafka"
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that lives for a minute: compiling well would cost it more than it gains."""
 
 
 @pytest.fixture(scope="package", autouse=True)
 def java_options() -> Iterator[None]:
     """For the JVMs of this process and of those it starts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
+        for name, value in SPARK_JVM_FLAGS.items():
+            patch.setenv(name, value)
         yield
 
 

@@ -23,7 +23,8 @@ from odradek.testing.up import UpCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
-FLIGHTS, PER_BATCH = 24_000, 4_000
+FLIGHTS, PER_BATCH = 11_999, 2_000
+"""With the line that is no flight, six micro-batches."""
 RESULTS = "results"
 RUN_SECONDS = 400
 

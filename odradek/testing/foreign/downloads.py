@@ -17,6 +17,8 @@ COPY_JARS = ("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirecto
 
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData")
 """For programs of some seconds: compiling well would cost them more than it gains."""
+SPARK_JVM_FLAGS = {"SPARK_SUBMIT_OPTS": " ".join(JVM_FLAGS)}
+"""In the environment of what starts Spark, for the same reason."""
 
 
 class DownloadFailed(Exception):  # noqa: N818 (a sentence for a person)
