@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import psutil
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -46,6 +47,15 @@ FIRST = (
     "zk_schema",
 )
 """Folders whose tests start brokers, those that take longest before: while one waits for something, units are run."""
+hypothesis.settings.register_profile(
+    "gate",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("gate")
+"""The same examples each time, and as much time as the machine needs; `--hypothesis-profile default` draws others."""
 FORGOTTEN = ("was never retrieved", "Task was destroyed but it is pending")
 
 

@@ -204,7 +204,7 @@ class Run:
         self.world.log.acknowledge()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_random_group(make_world, seed):
     world = make_world(seed=seed, group_initial_rebalance_delay_ms=seed % 3 * 1000)
     world.log.held = True
