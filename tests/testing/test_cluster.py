@@ -100,7 +100,10 @@ def test_settings_and_topics_are_kafkas() -> None:
 
 
 def test_many_one_after_another_leave_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """A few first: what is imported and compiled once, stays. Log records would hold on to errors and their frames."""
+    """A few first: what is imported and compiled once, stays. What others left may go.
+
+    Log records would hold on to errors and their frames.
+    """
     caplog.set_level(logging.CRITICAL + 1, "odradek")
     for number in range(8):
         with Cluster(brokers=3, topics={"orders": 1}):
@@ -109,7 +112,8 @@ def test_many_one_after_another_leave_nothing(caplog: pytest.LogCaptureFixture) 
             gc.collect()
             before = _what_is_held()
     gc.collect()
-    assert _what_is_held() == before
+    after = _what_is_held()
+    assert all(now <= then for now, then in zip(after, before, strict=True)), (after, before)
 
 
 def _what_is_held() -> tuple[int, int, int]:
