@@ -243,6 +243,11 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def partitions(self, session_id: int) -> list[CachedPartition]:
+        """What the fetcher of a session reads; nothing where there is no such session."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else list(session.partitions.values())
+
     def open(self, request: FetchRequest, version: int, names: TopicNames, now_ms: float) -> OpenedFetch:
         """The session of a request: none, a new one, or the next step of one that exists.
 

@@ -95,6 +95,11 @@ class EmbeddedBroker:
         return self._process is not None
 
     @property
+    def suspended(self) -> bool:
+        """Its process stands still."""
+        return self._process is not None and self._process.suspended
+
+    @property
     def files(self) -> SimulatedFiles:
         """Its disk, where that is simulated."""
         assert isinstance(self.disk, SimulatedFiles), f"the disk of {self.host} is real"

@@ -130,6 +130,41 @@ class Cluster:
     create_topic = blocking(AsyncCluster.create_topic)
     delete_topic = blocking(AsyncCluster.delete_topic)
 
+    # faults of brokers
+
+    kill = blocking(AsyncCluster.kill)
+    stop = blocking(AsyncCluster.stop)
+    restart = blocking(AsyncCluster.restart)
+    suspend = blocking(AsyncCluster.suspend)
+    resume = blocking(AsyncCluster.resume)
+    fail_disk = blocking(AsyncCluster.fail_disk)
+    partition = blocking(AsyncCluster.partition)
+    heal = blocking(AsyncCluster.heal)
+    expire_session = blocking(AsyncCluster.expire_session)
+    move_leader = blocking(AsyncCluster.move_leader)
+    elect = blocking(AsyncCluster.elect)
+    rebalance = blocking(AsyncCluster.rebalance)
+    coordinator_moves = blocking(AsyncCluster.coordinator_moves)
+    fence = blocking(AsyncCluster.fence)
+
+    leader = blocking(AsyncCluster.leader)
+    isr = blocking(AsyncCluster.isr)
+    controller = blocking(AsyncCluster.controller)
+    is_running = blocking(AsyncCluster.is_running)
+    is_plain = blocking(AsyncCluster.is_plain)
+
+    # faults by protocol
+
+    respond = blocking(AsyncCluster.respond)
+    delay = blocking(AsyncCluster.delay)
+    drop_answer = blocking(AsyncCluster.drop_answer)
+    drop_connection = blocking(AsyncCluster.drop_connection)
+    hold = blocking(AsyncCluster.hold)
+    release = blocking(AsyncCluster.release)
+    clear = blocking(AsyncCluster.clear)
+
+    wait_for = blocking(AsyncCluster.wait_for)
+
 
 class _Elsewhere:
     """The methods of an AsyncCluster that lives on another loop, for coroutines of this one."""

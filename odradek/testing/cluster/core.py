@@ -1,0 +1,260 @@
+"""The brokers of a cluster, on its own loop: their life, their topics, and how this side finds its way about them."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from odradek.broker.cluster.peer import BrokerUnreachable, Peer
+from odradek.broker.network.answers import Answer, Client
+from odradek.broker.network.connection import Dispatch
+from odradek.broker.requests.dispatch import Dispatcher
+from odradek.broker.server import StartFailure
+from odradek.protocol.errors import KafkaError, error_code
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.testing.cluster.conditions import Conditions
+from odradek.testing.cluster.options import ClusterError, Options, quick_settings
+from odradek.testing.cluster.protocol_faults import ProtocolFaults
+from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster, MachineClock
+from odradek.testing.folder_disk import FolderDisk
+from odradek.testing.socket_network import OUTSIDE, SocketNetwork
+from odradek.testing.virtual_network import VirtualNetwork
+from odradek.zk_schema.store import StoreError
+from odradek.zk_schema.znodes.topics import topic_path
+
+HOST = "test"
+"""Whose connections are those of this file."""
+REQUEST_TIMEOUT_MS = 30_000
+WAIT_S = 30.0
+
+
+class ClusterCore:
+    """Brokers 0 to n-1 and their ZooKeeper."""
+
+    def __init__(
+        self, options: Options, clock: MachineClock, network: VirtualNetwork | SocketNetwork, seed: int
+    ) -> None:
+        """Raises ClusterError."""
+        self.options = options
+        folder = options.data
+        settings = {**quick_settings(options.brokers), **options.settings}
+        if folder is not None:
+            if any(folder.glob("broker-*")):
+                raise ClusterError(f"{folder} has the data of another cluster, whose topics nobody knows any more")
+            settings.setdefault("log.dirs", str(folder.absolute() / "broker-{}"))
+        self.embedded = EmbeddedCluster(
+            clock,
+            options.brokers,
+            settings,
+            seed,
+            network=network,
+            make_disk=(lambda broker: FolderDisk()) if folder is not None else None,
+            first_port=options.port,
+        )
+        self.clock, self.network = clock, network
+        self.conditions = Conditions(clock, lambda awaited: self.arrange_all())
+        self.embedded.zookeeper.committed = self.conditions.changed
+        self.faults = ProtocolFaults(network)
+        self.faults.spared = frozenset({HOST, *(broker.host for broker in self.embedded.brokers)})
+        self.faults.changed = self._faults_changed
+        self.ending: list[asyncio.Future[Any]] = []
+        """What goes on in the background, and ends with the cluster."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses of all brokers, `host:port,host:port,…`: for `bootstrap.servers`."""
+        return ",".join(f"{host}:{port}" for host, port in (broker.address for broker in self.embedded.brokers))
+
+    # life
+
+    async def start(self) -> None:
+        """Return when all brokers serve, know each other, and the topics asked for exist."""
+        for broker in self.embedded.brokers:
+            await self.start_broker(broker)
+        await self.until(self.is_whole, "all brokers to know each other")
+        for topic, partitions in self.options.topics.items():
+            await self.create_topic(topic, partitions)
+        self.ending.append(asyncio.ensure_future(self._prepare_groups()))
+
+    async def _prepare_groups(self) -> None:
+        """Have `__consumer_offsets` made: a client that finds no coordinator waits before it asks again."""
+        with contextlib.suppress(BrokerUnreachable):  # it was killed: whoever needs it asks again
+            await self.ask(self.embedded.brokers[0], FindCoordinatorRequest(key=HOST), 2)
+
+    async def start_broker(self, broker: EmbeddedBroker) -> None:
+        """Begin a life of it. Raises ClusterError, ProcessKilled."""
+        try:
+            await broker.start()
+        except (StartFailure, StoreError) as failure:
+            raise ClusterError(f"broker {broker.broker_id} cannot start: {failure}") from failure
+        broker.server.services.metadata.subscribe(self.conditions.changed)
+        self._arrange(broker)
+
+    def is_whole(self) -> bool:
+        """Whether all brokers that run know each other and a controller."""
+        running = {broker.broker_id: broker for broker in self.embedded.brokers if broker.running}
+        known = [broker.server.services.metadata for broker in running.values()]
+        return all(
+            metadata.controller_id in running and metadata.brokers.keys() >= running.keys() for metadata in known
+        )
+
+    async def close(self) -> None:
+        """End all brokers at once; data in a folder are closed as at a shutdown."""
+        for background in self.ending:
+            background.cancel()
+        for broker in self.embedded.brokers:
+            broker.resume()
+            if self.options.data is not None and broker.running:
+                await broker.run(broker.server.abort())
+        await self.end_brokers(*self.embedded.brokers)
+        if isinstance(self.network, SocketNetwork):
+            self.network.close()
+
+    async def end_brokers(self, *brokers: EmbeddedBroker) -> None:
+        """As kill -9. What they have just begun to do takes its first step before, unseen: coroutines want to begin."""
+        for broker in brokers:
+            self.network.end_programs(broker.host)
+        for _ in range(2):
+            await asyncio.sleep(0)
+        for broker in brokers:
+            if broker.alive:
+                broker.kill()
+
+    # what brokers do with requests
+
+    def _faults_changed(self) -> None:
+        """A fault has struck, and perhaps for the last time."""
+        self.conditions.changed()
+        if not self.faults:
+            self.arrange_all()
+
+    def arrange_all(self) -> None:
+        for broker in self.embedded.brokers:
+            if broker.running:
+                self._arrange(broker)
+
+    def _arrange(self, broker: EmbeddedBroker) -> None:
+        """Put the dispatcher in that does what is asked for now, and nothing else."""
+        server = broker.server
+        assert server.dispatch is not None, f"{broker.host} does not serve"
+        faulty = Dispatcher(server.services, self.faults.modules()).dispatch if self.faults else None
+        dispatch = faulty or server.dispatch
+        server.sockets.dispatch = self._told(dispatch) if self.conditions else dispatch
+
+    def _told(self, dispatch: Dispatch) -> Dispatch:
+        """The same, and whoever waits for something looks behind each request."""
+
+        def handle(frame: memoryview, client: Client) -> Answer:
+            self.conditions.changed()
+            return dispatch(frame, client)
+
+        return handle
+
+    async def is_running(self, broker: int) -> bool:
+        """Whether a broker has started and was neither stopped nor killed since."""
+        return self.broker(broker).running
+
+    async def is_plain(self) -> bool:
+        """Whether nothing stands between the requests of all brokers and their handlers now."""
+        return all(broker.server.sockets.dispatch == broker.server.dispatch for broker in self.running)
+
+    # topics
+
+    async def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        replicas: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        *,
+        assignment: Mapping[int, list[int]] | None = None,
+    ) -> None:
+        """Create it, and return when every broker knows the leaders of its partitions.
+
+        `replicas`: of each partition, three or as many as there are brokers unless it is given. `assignment`: brokers
+        by partition, the preferred leader first. Raises KafkaError, ClusterError.
+        """
+        assigned = [
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in (assignment or {}).items()
+        ]
+        copies = -1 if replicas is None else replicas
+        asked = CreatableTopic(
+            name=topic,
+            num_partitions=-1 if assigned else partitions,
+            replication_factor=-1 if assigned else copies,
+            assignments=assigned,
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in (settings or {}).items()],
+        )
+        answer = await self.ask_controller(CreateTopicsRequest(topics=[asked], timeout_ms=REQUEST_TIMEOUT_MS), 5)
+        check(answer.topics[0].error_code, answer.topics[0].error_message)
+        count = len(assigned) or partitions
+        await self.until(lambda: self._is_led(topic, count), f"all brokers to know {topic}")
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete it, and return when no broker knows it any more. Raises KafkaError."""
+        answer = await self.ask_controller(DeleteTopicsRequest(topic_names=[topic], timeout_ms=REQUEST_TIMEOUT_MS), 5)
+        check(answer.responses[0].error_code, answer.responses[0].error_message)
+        await self.until(lambda: self._is_gone(topic), f"{topic} to be gone")
+
+    def _is_gone(self, topic: str) -> bool:
+        known = any(topic in broker.server.services.metadata.topics for broker in self.running)
+        return not known and self.embedded.zookeeper.tree.get(topic_path(topic)) is None
+
+    def _is_led(self, topic: str, partitions: int) -> bool:
+        known = [broker.server.services.metadata.topics.get(topic, {}) for broker in self.running]
+        return all(len(states) == partitions and all(s.leader >= 0 for s in states.values()) for states in known)
+
+    # finding one's way
+
+    def client_hosts(self) -> list[str]:
+        """Hosts of all clients."""
+        return [OUTSIDE]
+
+    @property
+    def running(self) -> list[EmbeddedBroker]:
+        """Brokers that have started and were neither stopped nor killed since."""
+        return [broker for broker in self.embedded.brokers if broker.running]
+
+    def broker(self, broker_id: int) -> EmbeddedBroker:
+        """Raises ClusterError where there is none of that id."""
+        if not 0 <= broker_id < len(self.embedded.brokers):
+            raise ClusterError(
+                f"there is no broker {broker_id}: this cluster has 0 to {len(self.embedded.brokers) - 1}"
+            )
+        return self.embedded.brokers[broker_id]
+
+    async def ask(self, broker: EmbeddedBroker, request: Message, version: int) -> Any:
+        """Raises BrokerUnreachable."""
+        peer = Peer(self.network.host(HOST), self.clock, *broker.address, "odradek.testing")
+        try:
+            return await peer.request(request, version, REQUEST_TIMEOUT_MS)
+        finally:
+            peer.close()
+
+    async def ask_controller(self, request: Message, version: int) -> Any:
+        """The answer of the active controller, as soon as there is one. Raises ClusterError, BrokerUnreachable."""
+        await self.until(lambda: bool(self.controllers()), "a controller")
+        return await self.ask(self.controllers()[0], request, version)
+
+    def controllers(self) -> list[EmbeddedBroker]:
+        """The broker that is the active controller, if there is one now."""
+        return [broker for broker in self.running if broker.server.services.controller.is_active]
+
+    async def until(self, condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
+        """Wait until a condition holds. Raises ClusterError, with what was waited for."""
+        if not await self.conditions.until(condition, timeout_s):
+            raise ClusterError(f"not within {timeout_s:g} s: {what}")
+
+
+def check(code: int, message: str | None) -> None:
+    if code:
+        raise KafkaError(error_code(code), message or "")
