@@ -141,6 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of all there is: it is asked for first, and the start only afterwards."""
         if self._start.kind is Bound.LATEST and self._seen is None:
             return self._remembered(self.initialOffset())
+        self._initial = None
         return self._remembered(to_json(self._latest(self._seen or {})))
 
     def _remembered(self, ends: OffsetsJson) -> OffsetsJson:

@@ -101,8 +101,6 @@ def _run(master: str, settings: "PipelineSettings", chart: Path | None) -> "Summ
 def _print(summary: "Summary", result_topic: str) -> None:
     said = f"{summary.records:,} records in {summary.batches} micro-batches"
     print(f"{said}; {summary.written:,} totals written to {result_topic}")
-    if summary.known:
-        print(f"{summary.known:,} totals of a repeated micro-batch were there already")
     if summary.no_flights or summary.too_late:
         print(f"not counted: {summary.no_flights:,} lines are no flights, {summary.too_late:,} rows came too late")
 

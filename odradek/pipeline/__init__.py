@@ -6,11 +6,10 @@ Every flight counts once in the results, whatever is killed meanwhile. Why that 
    before into its state store. A micro-batch that is repeated after a crash has the same number, reads the same
    records, starts from the same sums, and so gives the same rows: all of them are whole numbers.
 2. The result topic gets, per micro-batch, the new totals of every airport and day that has changed: a record per key,
-   not a difference. Each record says which query and which micro-batch it is of. After a start, the sink reads the
-   topic before it writes for the first time and leaves out what the killed driver had written already
-   (`result_topic.py`). Retries of single requests are the idempotent producer's business.
-3. A request of the killed driver may still reach a broker after the topic was read. It then repeats a record with the
-   same content, or comes late; whoever reads takes, per key, the record of the highest micro-batch.
+   not a difference. They are written with the sink's `transactionalId`: readers of committed data see each micro-batch
+   once and whole, and behind the one before (`client/spark/epochs.py` says why, whatever dies). The topic is compacted,
+   which keeps the last record of a key, and that is the newest total.
+3. What a killed driver or task had still on its way is of a transaction that is aborted: it is refused, or never seen.
 4. Parquet: every micro-batch owns one directory and overwrites it as a whole; reading takes, per key, the row of the
    highest micro-batch (`parquet.py`).
 

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -14,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from odradek.client.spark import register
 from odradek.pipeline.flights import is_flight, parsed, totals
 from odradek.pipeline.parquet import write_parquet
-from odradek.pipeline.result_topic import ResultTopic
+from odradek.pipeline.result_topic import write_results
 
 APPLICATION = "odradek-pipeline"
 SHUFFLE_PARTITIONS = 2
@@ -50,9 +49,7 @@ class Summary:
     too_late: int = 0
     """Rows of days that were final already: sums of a task, which may stand for several flights."""
     written: int = 0
-    """Records in the result topic."""
-    known: int = 0
-    """Rows that a run before this one had written."""
+    """Rows in the result topic and in Parquet."""
 
 
 def spark_session(master: str) -> SparkSession:
@@ -99,8 +96,6 @@ def run(spark: SparkSession, settings: PipelineSettings, report: Callable[[str],
         query.awaitTermination()
     except KeyboardInterrupt:
         query.stop()
-    finally:
-        sink.close()
     _count(query, summary)
     return summary
 
@@ -128,30 +123,21 @@ class Sink:
         self._settings = settings
         self._summary = summary
         self._report = report
-        self._topic: ResultTopic | None = None
 
     def write(self, rows: DataFrame, batch: int) -> None:
         """The result topic first, then Parquet; either recognises a repeated micro-batch by itself."""
         query = self.query.result(STARTED_SECONDS)
-        if self._topic is None:
-            self._topic = ResultTopic(self._settings.bootstrap, self._settings.result_topic, query)
         rows.persist()
         try:
-            found: list[dict[str, Any]] = [row.asDict() for row in rows.collect()]
-            written = self._topic.write(batch, found)
+            found = rows.count()
             if found:
+                write_results(rows, self._settings.bootstrap, self._settings.result_topic, query, batch)
                 write_parquet(rows, self._settings.output, query, batch)
         finally:
             rows.unpersist()
-        summary = self._summary
-        summary.batches += 1
-        summary.written, summary.known = summary.written + written, summary.known + len(found) - written
-        self._report(f"batch {batch}: {len(found)} totals changed, {written} written")
-
-    def close(self) -> None:
-        """Harmless twice."""
-        if self._topic is not None:
-            self._topic.close()
+        self._summary.batches += 1
+        self._summary.written += found
+        self._report(f"batch {batch}: {found} totals changed")
 
 
 def _count(query: StreamingQuery, summary: Summary) -> None:

@@ -14,11 +14,13 @@ from typing import Any
 import pyarrow.dataset
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
 
 from odradek import KafkaProducer
+from odradek.client.spark.writing import EPOCH_PROPERTY, QUERY_PROPERTY
 from odradek.demo.flights import Flight, read_flights
 from odradek.pipeline.flights import DELAYED_FROM_MINUTES, TOTALS
-from odradek.pipeline.result_topic import ResultTopic, create_result_topic, read_results
+from odradek.pipeline.result_topic import create_result_topic, read_results, write_results
 from odradek.testing.up import UpCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
@@ -189,26 +191,39 @@ def test_killed_driver_and_killed_broker_change_nothing(
         assert summary["too_late"] == 0 and pipeline.chart.read_bytes()[:4] == b"\x89PNG"
 
 
-def test_a_repeated_micro_batch_is_recognised(cluster: UpCluster) -> None:
-    rows = [{"origin": "EWR", "day": f"2013-01-{day:02}", "flights": day} for day in range(1, 11)]
+def write(spark: SparkSession, cluster: UpCluster, topic: str, query: str, batch: int, days: int) -> None:
+    """What foreachBatch is called for: its jobs know the query and the micro-batch."""
+    set_property: Any = spark.sparkContext.setLocalProperty  # which takes None too
+    set_property(QUERY_PROPERTY, query)
+    set_property(EPOCH_PROPERTY, str(batch))
+    try:
+        rows = spark.range(1, days + 1, numPartitions=2).selectExpr(
+            "'EWR' as origin", "concat('2013-01-', lpad(id, 2, '0')) as day", "id as flights"
+        )
+        write_results(rows, cluster.bootstrap, topic, query, batch)
+    finally:
+        set_property(QUERY_PROPERTY, None)
+        set_property(EPOCH_PROPERTY, None)
+
+
+def test_a_repeated_micro_batch_is_recognised(spark: SparkSession, cluster: UpCluster) -> None:
     topic = "repeated"
     assert create_result_topic(cluster.bootstrap, topic, 1, 3)
     assert not create_result_topic(cluster.bootstrap, topic, 1, 3)
-    first = ResultTopic(cluster.bootstrap, topic, "query")
-    assert first.write(0, rows) == 10
-    assert first.write(1, rows[:4]) == 4  # and here the driver is killed, with six rows of the micro-batch unwritten
-    first.close()
-    second = ResultTopic(cluster.bootstrap, topic, "query")
-    assert second.write(1, rows) == 6
-    assert second.write(2, rows[:1]) == 1
-    second.close()
-    batches = [(row["day"], row["batch"]) for row in all_records(cluster, topic)]
-    assert len(batches) == 21 and len(set(batches)) == 21
-    another = ResultTopic(cluster.bootstrap, topic, "another query")
-    assert another.write(0, rows) == 10, "a new checkpoint starts from nothing"
-    another.close()
-    newest = read_results(cluster.bootstrap, topic).values()
-    assert {(row["query"], row["batch"]) for row in newest} == {("another query", 0)}
+    for batch, days in ((0, 10), (1, 4), (1, 4), (2, 1)):
+        write(spark, cluster, topic, "query", batch, days)
+    written = [(row["day"], row["batch"]) for row in all_records(cluster, topic)]
+    assert len(written) == 15 and len(set(written)) == 15
+    newest = read_results(cluster.bootstrap, topic)
+    assert newest["EWR/2013-01-02"] == {
+        "origin": "EWR",
+        "day": "2013-01-02",
+        "flights": 2,
+        "query": "query",
+        "batch": 1,
+    }
+    write(spark, cluster, topic, "another query", 0, 10)
+    assert {row["query"] for row in read_results(cluster.bootstrap, topic).values()} == {"another query"}
 
 
 def test_an_input_that_is_not_there_is_said_before_spark_starts(cluster: UpCluster, tmp_path: Path) -> None:

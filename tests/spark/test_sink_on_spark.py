@@ -1,6 +1,9 @@
 """The sink as Spark calls it: pickled, in processes of its own, by its own order of calls."""
 
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from odradek import KafkaAdminClient, NewTopic
+from odradek import KafkaAdminClient, KafkaProducer, NewTopic
 from odradek.client.spark.epochs import decision_of
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.up import UpCluster
@@ -104,6 +107,37 @@ def test_stream_exactly_once(
         assert decision.number == last
         groups = [group.group_id for group in admin.list_groups() if group.group_id.startswith("copy-")]
     assert any(group.endswith("-task-0") for group in groups)
+
+
+def test_a_driver_that_is_killed_between_the_writes_of_its_tasks_and_its_commit(
+    spark: SparkSession, cluster: UpCluster, new_topic: CreateTopic, load: Load, tmp_path: Path
+) -> None:
+    source, sink = new_topic(2, suffix="-from"), new_topic(3, suffix="-to", min_insync_replicas="2", replicas=3)
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer:
+        for number in range(100):
+            producer.send(source, str(number).encode(), partition=number % 2)
+    checkpoint = tmp_path / "checkpoint"
+    program = Path(__file__).with_name("dying_driver.py")
+    command = [sys.executable, str(program), cluster.bootstrap, source, sink, str(checkpoint), "1"]
+    log = tmp_path / "log"
+    with log.open("w") as said:
+        done = subprocess.run(
+            command, start_new_session=True, stdout=said, stderr=said, timeout=3 * PATIENCE_SECONDS, check=False
+        )
+    assert done.returncode == -signal.SIGKILL, log.read_text()[-3000:]
+    written = load(sink).count()
+    assert written == 80, "two epochs are in the topic"
+    assert len(values(load, sink)) == 40, "one of them is committed"
+    frame = spark.readStream.format("odradek").options(
+        **{"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": source},
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger="40",
+    )
+    writer = frame.load().selectExpr("value", "value as key").writeStream.format("odradek")
+    writer = writer.option("kafka.bootstrap.servers", cluster.bootstrap).option("topic", sink)
+    writer = writer.options(checkpointLocation=str(checkpoint), transactionalId="dying")
+    assert writer.trigger(availableNow=True).start().awaitTermination(int(PATIENCE_SECONDS))
+    assert values(load, sink) == sorted(str(number) for number in range(100))
 
 
 def test_the_examples_of_the_guide(spark: SparkSession, cluster: UpCluster, tmp_path: Path) -> None:

@@ -169,6 +169,7 @@ def test_how_an_older_spark_asks(start: str, first: list[int], monkeypatch: pyte
         assert len(reader.partitions(reader.initialOffset(), end)) == (start == "earliest")
         fill(one, 2)
         assert reader.latestOffset() == offsets(5)
+        assert len(reader.partitions(end, offsets(5))) == 1, "what has come since is read"
         repeated = stream(startingOffsets=start)
         assert len(repeated.partitions(repeated.initialOffset(), end)) == (start == "earliest")
 

@@ -1,10 +1,11 @@
-"""Spark reads a topic: `format("odradek")` beside Spark's own `format("kafka")`, in one session, as a ratio of medians.
+"""Spark reads and writes a topic: `format("odradek")` beside Spark's own `format("kafka")`, in one session, in turns.
 
-    python bench/spark_source.py [--records 2000000] [--rounds 3] [--master local[2]] [--jars DIR]
+    python bench/spark.py [--records 2000000] [--rounds 3] [--master local[2]] [--jars DIR]
 
-Both read the same records of 100 bytes from one broker, in turns; a query counts them and sums the lengths of their
-values, so that every row and every value crosses into the JVM. DIR holds the connector's jars, which
-`mvn dependency:copy-dependencies` of tests/spark/kafka_connector/pom.xml brings (the tests do that too).
+Both read the same records of 100 bytes from one broker; a query counts them and sums the lengths of their values, so
+that every row and every value crosses into the JVM. Then both write as many rows, with acks=all, without keys, which
+Spark makes from numbers; ours at least once as theirs, and for comparison exactly once. DIR holds the connector's jars,
+which `mvn dependency:copy-dependencies` of tests/spark/kafka_connector/pom.xml brings (the tests do that too).
 """
 
 import argparse
@@ -13,16 +14,20 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from odradek import KafkaAdminClient, KafkaProducer, NewTopic
+from odradek import KafkaAdminClient, KafkaProducer, NewTopic, TopicPartition
 from odradek.testing.up import UpCluster
 
 ROOT = Path(__file__).resolve().parent.parent
 TOPIC, PARTITIONS, VALUE_BYTES = "bench", 6, 100
 GOAL = 1.0
+LATEST = -1
 FORMATS = ("odradek", "kafka")
+EXACTLY_ONCE = "odradek, exactly once"
+WRITERS = (*FORMATS, EXACTLY_ONCE)
 
 
 def main() -> None:
@@ -38,9 +43,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, UpCluster(Path(folder) / "cluster", brokers=1) as cluster:
         fill(cluster.bootstrap, arguments.records)
         spark = session(arguments.master, jars)
-        times = measured(spark, cluster.bootstrap, arguments.records, arguments.rounds)
+        read = measured(FORMATS, lambda name: read_once(spark, name, cluster.bootstrap, arguments.records), arguments)
+        write = measured(WRITERS, lambda name: write_once(spark, name, cluster.bootstrap, arguments.records), arguments)
         spark.stop()
-    report(times, arguments.records)
+    report("read", read, arguments.records)
+    report("written", write, arguments.records)
 
 
 def fill(bootstrap: str, records: int) -> None:
@@ -61,7 +68,7 @@ def session(master: str, jars: list[Path]) -> Any:
     from odradek.client.spark import register
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.master(master).appName("spark_source")
+    builder = SparkSession.builder.master(master).appName("bench")
     settings = {
         "spark.jars": ",".join(map(str, jars)),
         "spark.ui.enabled": "false",
@@ -75,13 +82,15 @@ def session(master: str, jars: list[Path]) -> Any:
     return spark
 
 
-def measured(spark: Any, bootstrap: str, records: int, rounds: int) -> dict[str, list[float]]:
+def measured(
+    names: Sequence[str], once: Callable[[str], float], arguments: argparse.Namespace
+) -> dict[str, list[float]]:
     """Seconds by format; a first round of each, which warms up the JVM, is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in FORMATS}
-    for number in range(rounds + 1):
-        for name in FORMATS:
-            seconds = read_once(spark, name, bootstrap, records)
-            print(f"{'warm-up' if not number else f'round {number}'} {name:8} {seconds:6.2f} s", flush=True)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(arguments.rounds + 1):
+        for name in names:
+            seconds = once(name)
+            print(f"{'warm-up' if not number else f'round {number}'} {name:21} {seconds:6.2f} s", flush=True)
             if number:
                 times[name].append(seconds)
     return times
@@ -97,12 +106,34 @@ def read_once(spark: Any, name: str, bootstrap: str, records: int) -> float:
     return seconds
 
 
-def report(times: dict[str, list[float]], records: int) -> None:
+def write_once(spark: Any, name: str, bootstrap: str, records: int) -> float:
+    """Into a topic of its own, so that nothing but the time is left of it."""
+    topic = f"written-{time.monotonic_ns()}"
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
+    rows = spark.range(records, numPartitions=2).selectExpr(f"lpad(cast(id as string), {VALUE_BYTES}, '0') as value")
+    writer = rows.write.format(name.split(",")[0]).option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
+    if name == EXACTLY_ONCE:
+        writer = writer.option("transactionalId", topic)
+    started = time.monotonic()
+    writer.mode("append").save()
+    seconds = time.monotonic() - started
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        ends = admin.list_offsets({TopicPartition(topic, number): LATEST for number in range(PARTITIONS)})
+        written = sum(end.offset for end in ends.values() if end is not None)
+        admin.delete_topics([topic])
+    if written < records:
+        sys.exit(f"{name} has written {written} of {records} records")
+    return seconds
+
+
+def report(what: str, times: dict[str, list[float]], records: int) -> None:
     medians = {name: statistics.median(seconds) for name, seconds in times.items()}
     for name, seconds in medians.items():
-        print(f"{name:8} {records / seconds:12,.0f} records/s (median of {len(times[name])})")
+        print(f"{name:21} {records / seconds:12,.0f} records/s {what} (median of {len(times[name])})")
     ratio = medians["kafka"] / medians["odradek"]
-    print(f"ratio    {ratio:.2f} of Spark's own connector, goal {GOAL}: {'met' if ratio >= GOAL else 'MISSED'}")
+    met = "met" if ratio >= GOAL else "MISSED"
+    print(f"{'ratio':21} {ratio:12.2f} of Spark's own connector, goal {GOAL}: {met}")
 
 
 if __name__ == "__main__":
