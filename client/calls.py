@@ -4,16 +4,18 @@ The retries that admin and consumer share: the controller, a group's coordinator
 that says "not I" or cannot be reached is no failure yet; any other error is the caller's to judge.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from odradek.client.cluster import Cluster
+from odradek.client.cluster import GROUP_COORDINATOR, Cluster
 from odradek.client.errors import BrokerUnreachable, ClientTimeout
+from odradek.client.records import TopicPartition
 from odradek.client.wakeup import sleep_ms
-from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.fields import Message
 
 Response = TypeVar("Response", bound=Message)
+Value = TypeVar("Value")
 
 ASK_AGAIN = frozenset(
     {
@@ -86,17 +88,93 @@ async def ask_coordinator(
     response: type[Response],
     errors: Callable[[Response], Iterable[ErrorCode]],
     deadline: Deadline,
+    *,
+    key_type: int = GROUP_COORDINATOR,
+    coordinator_id: int | None = None,
 ) -> Response:
-    """Ask a group's coordinator. Raises ClientTimeout, KafkaError (GROUP_AUTHORIZATION_FAILED …)."""
+    """Ask the coordinator of a group, or of a transactional id (`key_type`); `coordinator_id` is who that is, if known.
+
+    Raises ClientTimeout, KafkaError (GROUP_AUTHORIZATION_FAILED …).
+    """
 
     async def coordinator() -> int:
-        return await cluster.find_coordinator(group_id)
+        if coordinator_id is None:
+            return await cluster.find_coordinator(group_id, key_type)
+        if coordinator_id not in cluster.view.nodes:
+            await cluster.refresh()
+        return coordinator_id
 
     while True:
         outcome = await _try(cluster, coordinator, COORDINATOR_CONNECTION, message, response, errors, deadline)
         if not isinstance(outcome, Exception):
             return outcome
         await deadline.pause_after(outcome)
+
+
+async def ask_leaders(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    request: Callable[[Sequence[TopicPartition]], Message],
+    response: type[Response],
+    read: Callable[[Response], Mapping[TopicPartition, tuple[int, Value]]],
+    deadline: Deadline,
+    *,
+    broker_id: int | None = None,
+) -> dict[TopicPartition, Value]:
+    """Ask the leader of each partition (or one broker for all); `read` gives error code and value by partition.
+
+    Raises KafkaError for what asking again does not mend, ClientTimeout for the rest.
+    """
+    found: dict[TopicPartition, Value] = {}
+    wanted = list(partitions)
+    for topic in {tp.topic for tp in wanted}:
+        cluster.needs.want(topic, cluster.clock.monotonic_ms())
+    if any(cluster.view.leader_of(tp) is None for tp in wanted) or broker_id not in (None, *cluster.view.nodes):
+        await refresh_quietly(cluster)
+    while True:
+        failure = await _ask_each(
+            cluster, [tp for tp in wanted if tp not in found], request, response, read, found, broker_id
+        )
+        if failure is None:
+            return found
+        cluster.needs.stale()
+        await deadline.pause_after(failure)
+        await refresh_quietly(cluster)
+
+
+async def _ask_each(
+    cluster: Cluster,
+    wanted: Sequence[TopicPartition],
+    request: Callable[[Sequence[TopicPartition]], Message],
+    response: type[Response],
+    read: Callable[[Response], Mapping[TopicPartition, tuple[int, Value]]],
+    found: dict[TopicPartition, Value],
+    broker_id: int | None,
+) -> Exception | None:
+    """Ask once; return why something of it may be asked again. Raises KafkaError for the rest."""
+    again: Exception | None = None
+    by_node: dict[int, list[TopicPartition]] = {}
+    for tp in wanted:
+        node = cluster.view.leader_of(tp) if broker_id is None else broker_id
+        if node is None:
+            again = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader that is known")
+        else:
+            by_node.setdefault(node, []).append(tp)
+    for node, some in by_node.items():
+        try:
+            answer = await cluster.request(node, request(some), response)
+        except BrokerUnreachable as error:
+            again = error
+            continue
+        for tp, (code, value) in read(answer).items():
+            error_ = error_code(code)
+            if error_ == ErrorCode.NONE:
+                found[tp] = value
+            elif error_ in ASK_AGAIN and broker_id is None:
+                again = KafkaError(error_, str(tp))
+            else:
+                raise KafkaError(error_, str(tp))
+    return again
 
 
 async def _try(

@@ -131,6 +131,13 @@ def _kafkas_name(name: str) -> str:
     return ALIASES.get(dotted, dotted)
 
 
+def defaults(config: "type[DataclassInstance]") -> dict[str, Any]:
+    """Return the settings of a configuration with their defaults; None for one that must be given."""
+    return {
+        item.name: None if item.metadata["default"] is MISSING else item.metadata["default"] for item in fields(config)
+    }
+
+
 def _unknown(name: str, known: Mapping[str, Any]) -> str:
     if name.startswith(NOT_BUILT_PREFIXES):
         return f"{name}: these clients cannot do that yet, so the setting is refused rather than ignored"

@@ -8,7 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from odradek.client.admin.client import KafkaAdminClient
-    from odradek.client.admin.values import ConfigResource, NewTopic, ResourceType
+    from odradek.client.admin.values import (
+        ACL,
+        AbortTransactionSpec,
+        ACLFilter,
+        ACLOperation,
+        ACLPermissionType,
+        ACLResourcePatternType,
+        ACLResourceType,
+        ConfigResource,
+        MemberToRemove,
+        NewPartitions,
+        NewTopic,
+        OffsetSpec,
+        OffsetTimestamp,
+        ResourcePattern,
+        ResourceType,
+        ScramMechanism,
+        TopicPartitionReplica,
+        UserScramCredentialDeletion,
+        UserScramCredentialUpsertion,
+    )
     from odradek.client.consumer.client import KafkaConsumer
     from odradek.client.consumer.listener import RebalanceListener
     from odradek.client.errors import (
@@ -37,7 +57,14 @@ if TYPE_CHECKING:
     from odradek.protocol.errors import ErrorCode, KafkaError
 
 _HOMES = {
+    "ACL": "odradek.client.admin.values",
+    "ACLFilter": "odradek.client.admin.values",
+    "ACLOperation": "odradek.client.admin.values",
+    "ACLPermissionType": "odradek.client.admin.values",
+    "ACLResourcePatternType": "odradek.client.admin.values",
+    "ACLResourceType": "odradek.client.admin.values",
     "AbortRequired": "odradek.client.errors",
+    "AbortTransactionSpec": "odradek.client.admin.values",
     "Blacklist": "odradek.client.zookeeper.subscriptions",
     "ClientBroken": "odradek.client.errors",
     "ClientClosed": "odradek.client.errors",
@@ -56,21 +83,37 @@ _HOMES = {
     "KafkaError": "odradek.protocol.errors",
     "KafkaProducer": "odradek.client.producer.client",
     "KeyedMessage": "odradek.client.original.messages",
+    "MemberToRemove": "odradek.client.admin.values",
+    "NewPartitions": "odradek.client.admin.values",
     "NewTopic": "odradek.client.admin.values",
     "OffsetAndMetadata": "odradek.client.records",
+    "OffsetSpec": "odradek.client.admin.values",
+    "OffsetTimestamp": "odradek.client.admin.values",
     "Producer": "odradek.client.original.producer",
-    "RebalanceListener": "odradek.client.consumer.listener",
     "RebalanceInProgress": "odradek.client.errors",
+    "RebalanceListener": "odradek.client.consumer.listener",
     "RecordMetadata": "odradek.client.records",
+    "ResourcePattern": "odradek.client.admin.values",
     "ResourceType": "odradek.client.admin.values",
+    "ScramMechanism": "odradek.client.admin.values",
     "SimpleConsumer": "odradek.client.original.simple_consumer",
     "TopicPartition": "odradek.client.records",
+    "TopicPartitionReplica": "odradek.client.admin.values",
+    "UserScramCredentialDeletion": "odradek.client.admin.values",
+    "UserScramCredentialUpsertion": "odradek.client.admin.values",
     "Whitelist": "odradek.client.zookeeper.subscriptions",
 }
 """Public name → the module that defines it."""
 
 __all__ = [
+    "ACL",
+    "ACLFilter",
+    "ACLOperation",
+    "ACLPermissionType",
+    "ACLResourcePatternType",
+    "ACLResourceType",
     "AbortRequired",
+    "AbortTransactionSpec",
     "Blacklist",
     "ClientBroken",
     "ClientClosed",
@@ -89,15 +132,24 @@ __all__ = [
     "KafkaError",
     "KafkaProducer",
     "KeyedMessage",
+    "MemberToRemove",
+    "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",
+    "OffsetSpec",
+    "OffsetTimestamp",
     "Producer",
     "RebalanceInProgress",
     "RebalanceListener",
     "RecordMetadata",
+    "ResourcePattern",
     "ResourceType",
+    "ScramMechanism",
     "SimpleConsumer",
     "TopicPartition",
+    "TopicPartitionReplica",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
     "Whitelist",
 ]
 

@@ -1,35 +1,55 @@
 """KafkaAdminClient: the blocking form of the administrative client."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from odradek.client.admin import configs
+from odradek.client.admin import configs, leaders
+from odradek.client.admin.config import AdminConfig
 from odradek.client.admin.values import (
+    ACL,
+    AbortTransactionSpec,
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
     CreatedTopic,
+    FeatureMetadata,
     GroupDescription,
     GroupListing,
+    HangingTransaction,
     LogDirectory,
+    MemberToRemove,
+    NewPartitions,
     NewTopic,
     PartitionLag,
+    ProducerState,
     Reassignment,
+    ScramMechanism,
+    TopicPartitionReplica,
+    TransactionDescription,
+    TransactionListing,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
 from odradek.client.aio.admin import Admin
+from odradek.client.aio.admin_groups import LONGEST_TRANSACTION_MS
 from odradek.client.blocking import Blocking
+from odradek.client.config import defaults
 from odradek.client.metadata import TopicInfo
-from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from odradek.client.records import OffsetAndTimestamp, TopicPartition
 
 
 class KafkaAdminClient(Blocking[Admin]):
     """Asks for and changes topics, configurations, groups and leaders. Thread-safe.
 
-    Every method blocks for at most default.api.timeout.ms, then raises ClientTimeout; it raises KafkaError for what the
-    cluster refuses or cannot be asked. A method that is given several things tries all of them, then raises the first
-    one's error with the reasons of all.
+    Methods are those of `odradek.aio.Admin`, with the names and parameters of kafka-python's class of this name. Each
+    blocks for at most default.api.timeout.ms, or its `timeout_ms`, then raises ClientTimeout; it raises KafkaError for
+    what the cluster refuses or cannot be asked. A method that is given several things tries all of them, then raises
+    the first one's error with the reasons of all, or, with `raise_errors=False`, nothing.
     """
+
+    DEFAULT_CONFIG: ClassVar[dict[str, Any]] = defaults(AdminConfig)
+    """Settings and their defaults."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
         """Take settings (Kafka's admin client configs). Raises ConfigError."""
@@ -53,96 +73,300 @@ class KafkaAdminClient(Blocking[Admin]):
                 self._run(self._core.close())
             self._end()
 
+    # -- cluster -------------------------------------------------------------------------------------------------------
+
     def describe_cluster(self) -> ClusterDescription:
         """Return brokers, controller and cluster id."""
         return self._run(self._core.describe_cluster())
 
+    def api_versions(self) -> dict[int, tuple[int, int]]:
+        """Return the lowest and highest version of each API key that some broker serves."""
+        return self._run(self._core.api_versions())
+
+    def get_broker_version_data(self, broker_id: int) -> dict[int, tuple[int, int]]:
+        """Return the lowest and highest version of each API key that a broker serves."""
+        return self._run(self._core.get_broker_version_data(broker_id))
+
+    def describe_features(self, send_request_to_controller: bool = False) -> FeatureMetadata:
+        """Return the features that brokers, or the controller, support, and those that are finalized."""
+        return self._run(self._core.describe_features(send_request_to_controller))
+
+    def update_features(
+        self, feature_updates: Mapping[str, int], validate_only: bool = False, timeout_ms: float | None = None
+    ) -> None:
+        """Finalize features at these levels. Raises UnsupportedByBroker where there are none to change."""
+        self._run(self._core.update_features(feature_updates, validate_only, timeout_ms))
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
     def list_topics(self, *, internal: bool = False) -> list[str]:
-        """Names, sorted; with those of Kafka itself when `internal`."""
+        """Return names, sorted; with those of Kafka itself when `internal`."""
         return self._run(self._core.list_topics(internal=internal))
 
-    def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicInfo]:
-        """Some or all topics, sorted. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) naming the first missing one."""
-        return self._run(self._core.describe_topics(names))
+    def describe_topics(self, topics: Iterable[str] | None = None) -> list[TopicInfo]:
+        """Return some or all topics, sorted. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) for a missing one."""
+        return self._run(self._core.describe_topics(topics))
 
-    def create_topics(self, new_topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
-        """Create topics."""
-        return self._run(self._core.create_topics(new_topics, validate_only=validate_only))
+    def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float = 10_000) -> None:
+        """Wait until topics are known and all their partitions have leaders. Raises ClientTimeout."""
+        self._run(self._core.wait_for_topics(topic_names, timeout_ms))
 
-    def delete_topics(self, names: Iterable[str]) -> None:
+    def create_topics(
+        self,
+        new_topics: Iterable[NewTopic],
+        timeout_ms: float | None = None,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+        wait_for_metadata: bool = False,
+    ) -> list[CreatedTopic]:
+        """Create topics, and return those that were created; with `wait_for_metadata` when they have leaders."""
+        return self._run(
+            self._core.create_topics(new_topics, timeout_ms, validate_only, raise_errors, wait_for_metadata)
+        )
+
+    def delete_topics(self, topics: Iterable[str], timeout_ms: float | None = None, raise_errors: bool = True) -> None:
         """Delete topics with everything in them."""
-        self._run(self._core.delete_topics(names))
+        self._run(self._core.delete_topics(topics, timeout_ms, raise_errors))
 
     def create_partitions(
         self,
-        counts: Mapping[str, int],
-        *,
-        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        topic_partitions: Mapping[str, int | NewPartitions],
+        timeout_ms: float | None = None,
         validate_only: bool = False,
+        raise_errors: bool = True,
     ) -> None:
-        """Raise the partition counts of topics."""
-        self._run(self._core.create_partitions(counts, assignments=assignments, validate_only=validate_only))
+        """Raise the partition counts of topics to these; NewPartitions has the replicas of the new ones too."""
+        self._run(self._core.create_partitions(topic_partitions, timeout_ms, validate_only, raise_errors))
 
-    def describe_configs(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, list[ConfigEntry]]:
-        """Settings of topics and brokers."""
-        return self._run(self._core.describe_configs(resources))
+    def delete_records(
+        self,
+        records_to_delete: Mapping[TopicPartition, int],
+        timeout_ms: float | None = None,
+        partition_leader_id: int | None = None,
+    ) -> dict[TopicPartition, int]:
+        """Delete the records before these offsets (-1: all there are); return where each log begins now."""
+        return self._run(self._core.delete_records(records_to_delete, timeout_ms, partition_leader_id))
+
+    # -- configurations ------------------------------------------------------------------------------------------------
+
+    def describe_configs(
+        self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False, config_filter: str = "all"
+    ) -> dict[ConfigResource, list[ConfigEntry]]:
+        """Return the settings of topics and brokers: `all`, or those that are `modified`."""
+        return self._run(self._core.describe_configs(config_resources, include_synonyms, config_filter))
 
     def alter_configs(
-        self, changes: Mapping[ConfigResource, Sequence[configs.Change]], *, validate_only: bool = False
+        self,
+        config_resources: Mapping[ConfigResource, Sequence[configs.Change]] | Iterable[ConfigResource],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
     ) -> None:
-        """Change single settings; all others stay."""
-        self._run(self._core.alter_configs(changes, validate_only=validate_only))
+        """Change single settings, all others stay. See `aio.Admin.alter_configs`."""
+        self._run(self._core.alter_configs(config_resources, validate_only, raise_on_unknown, incremental))
 
-    def list_groups(self, states: Sequence[str] = ()) -> list[GroupListing]:
-        """All groups, or those in some states."""
-        return self._run(self._core.list_groups(states))
+    def reset_configs(
+        self,
+        config_resources: Iterable[ConfigResource],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
+    ) -> None:
+        """Take the settings that `configs` of each resource names back to their defaults."""
+        self._run(self._core.reset_configs(config_resources, validate_only, raise_on_unknown, incremental))
 
-    def describe_groups(self, group_ids: Iterable[str]) -> list[GroupDescription]:
-        """Groups with their members."""
-        return self._run(self._core.describe_groups(group_ids))
-
-    def group_lag(self, group_id: str) -> list[PartitionLag]:
-        """Return how far behind a group is, by partition."""
-        return self._run(self._core.group_lag(group_id))
-
-    def list_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Committed offsets of a group."""
-        return self._run(self._core.list_group_offsets(group_id, partitions))
-
-    def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Set the committed offsets of a group that has no members."""
-        self._run(self._core.alter_group_offsets(group_id, offsets))
-
-    def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Delete groups without members."""
-        self._run(self._core.delete_groups(group_ids))
-
-    def list_offsets(
-        self, times: Mapping[TopicPartition, int], isolation_level: int = 0
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offset at or after a time; -1 latest, -2 earliest."""
-        return self._run(self._core.list_offsets(times, isolation_level))
+    # -- leaders and replicas ------------------------------------------------------------------------------------------
 
     def elect_leaders(
-        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+        self,
+        election_type: int | str = leaders.PREFERRED,
+        topic_partitions: Iterable[TopicPartition] | None = None,
+        timeout_ms: float | None = None,
+        raise_errors: bool = True,
     ) -> list[TopicPartition]:
-        """Give partitions (None: all) their preferred leader, or, with `unclean`, any live replica; who changed."""
-        return self._run(self._core.elect_leaders(partitions, unclean=unclean))
+        """Give partitions (None: all) their PREFERRED leader, or (UNCLEAN) any live replica; return who changed."""
+        return self._run(self._core.elect_leaders(election_type, topic_partitions, timeout_ms, raise_errors))
 
-    def alter_partition_reassignments(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+    def alter_partition_reassignments(
+        self, reassignments: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: float | None = None
+    ) -> None:
         """Start moving partitions to other replicas, or (None) cancel that."""
-        self._run(self._core.alter_partition_reassignments(targets))
+        self._run(self._core.alter_partition_reassignments(reassignments, timeout_ms))
+
+    def list_partition_reassignments(
+        self, topic_partitions: Iterable[TopicPartition] | None = None, timeout_ms: float | None = None
+    ) -> list[Reassignment]:
+        """Return what is being moved, of all or some partitions."""
+        return self._run(self._core.list_partition_reassignments(topic_partitions, timeout_ms))
+
+    def describe_log_dirs(
+        self, topic_partitions: Iterable[TopicPartition] | None = None, brokers: Iterable[int] | None = None
+    ) -> dict[int, list[LogDirectory]]:
+        """Return the log directories of brokers (None: all), with their replicas of some or all (None) partitions."""
+        return self._run(self._core.describe_log_dirs(topic_partitions, brokers))
 
     def describe_log_directories(self, broker: int) -> list[LogDirectory]:
-        """The log directories of a broker, with the replicas in them."""
+        """Return the log directories of a broker, with the replicas in them."""
         return self._run(self._core.describe_log_directories(broker))
+
+    def alter_replica_log_dirs(self, replica_assignments: Mapping[TopicPartitionReplica, str]) -> None:
+        """Start moving replicas to these directories of their brokers."""
+        self._run(self._core.alter_replica_log_dirs(replica_assignments))
 
     def alter_replica_log_directories(self, broker: int, targets: Mapping[TopicPartition, str]) -> None:
         """Start moving replicas to these directories of the broker that has them."""
         self._run(self._core.alter_replica_log_directories(broker, targets))
 
-    def list_partition_reassignments(self) -> list[Reassignment]:
-        """Return what is being moved."""
-        return self._run(self._core.list_partition_reassignments())
+    # -- access --------------------------------------------------------------------------------------------------------
+
+    def create_acls(self, acls: Iterable[ACL]) -> None:
+        """Create access control entries. Raises KafkaError (SECURITY_DISABLED without an authorizer, …)."""
+        self._run(self._core.create_acls(acls))
+
+    def describe_acls(self, acl_filter: ACL) -> list[ACL]:
+        """Return the access control entries that a filter matches."""
+        return self._run(self._core.describe_acls(acl_filter))
+
+    def delete_acls(self, acl_filters: Iterable[ACL]) -> list[ACL]:
+        """Delete the access control entries that any of the filters matches, and return them."""
+        return self._run(self._core.delete_acls(acl_filters))
+
+    def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None
+    ) -> dict[str, dict[ScramMechanism, int]]:
+        """Return the mechanisms of users (None: of all who have some), each with its iterations."""
+        return self._run(self._core.describe_user_scram_credentials(users))
+
+    def alter_user_scram_credentials(
+        self, alterations: Iterable[UserScramCredentialDeletion | UserScramCredentialUpsertion]
+    ) -> None:
+        """Set and delete SCRAM credentials; passwords are salted here and stay here."""
+        self._run(self._core.alter_user_scram_credentials(alterations))
+
+    # -- groups --------------------------------------------------------------------------------------------------------
+
+    def list_groups(
+        self,
+        broker_ids: Iterable[int] | None = None,
+        states_filter: Sequence[str] | None = None,
+        types_filter: Sequence[str] | None = None,
+    ) -> list[GroupListing]:
+        """Return all groups, or those of some brokers, states (Stable, Empty, …) and types (classic, …)."""
+        return self._run(self._core.list_groups(broker_ids, states_filter, types_filter))
+
+    def describe_groups(
+        self,
+        group_ids: Iterable[str],
+        group_coordinator_id: int | None = None,
+        include_authorized_operations: bool = False,
+    ) -> list[GroupDescription]:
+        """Return groups with their members. `group_coordinator_id` saves looking for the coordinator."""
+        return self._run(self._core.describe_groups(group_ids, group_coordinator_id, include_authorized_operations))
+
+    def group_lag(self, group_id: str) -> list[PartitionLag]:
+        """Return how far behind a group is, by partition."""
+        return self._run(self._core.group_lag(group_id))
+
+    def delete_groups(self, group_ids: Iterable[str], group_coordinator_id: int | None = None) -> None:
+        """Delete groups without members."""
+        self._run(self._core.delete_groups(group_ids, group_coordinator_id))
+
+    def remove_group_members(
+        self, group_id: str, members: Iterable[MemberToRemove], group_coordinator_id: int | None = None
+    ) -> None:
+        """Take members out of their group, static ones too; each has a member_id or a group_instance_id."""
+        self._run(self._core.remove_group_members(group_id, members, group_coordinator_id))
+
+    # -- offsets of groups ---------------------------------------------------------------------------------------------
+
+    def list_group_offsets(
+        self,
+        group_specs: str | Mapping[str, Iterable[TopicPartition] | None],
+        partitions: Iterable[TopicPartition] | None = None,
+    ) -> Any:
+        """Return the committed offsets of a group, of some or all (None) partitions, by partition.
+
+        Of a mapping, group → partitions or None, the same by group.
+        """
+        return self._run(self._core.list_group_offsets(group_specs, partitions))
+
+    def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, Any], group_coordinator_id: int | None = None
+    ) -> None:
+        """Set the committed offsets of a group that has no members."""
+        self._run(self._core.alter_group_offsets(group_id, offsets, group_coordinator_id))
+
+    def reset_group_offsets(
+        self, group_id: str, offset_specs: Mapping[TopicPartition, int], group_coordinator_id: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """Set the offsets of a group that has no members, each within its log, and return them.
+
+        A value is an OffsetSpec, an OffsetTimestamp (past the last record: the end), or an offset.
+        """
+        return self._run(self._core.reset_group_offsets(group_id, offset_specs, group_coordinator_id))
+
+    def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], group_coordinator_id: int | None = None
+    ) -> None:
+        """Forget a group's offsets of partitions whose topics none of its members reads."""
+        self._run(self._core.delete_group_offsets(group_id, partitions, group_coordinator_id))
+
+    # -- offsets of logs -----------------------------------------------------------------------------------------------
+
+    def list_offsets(
+        self, times: Mapping[TopicPartition, int], isolation_level: int = 0, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first offset at or after a time (ms since 1970; or an OffsetSpec); None where there is none."""
+        return self._run(self._core.list_offsets(times, isolation_level, timeout_ms))
+
+    def list_partition_offsets(
+        self,
+        topic_partition_specs: Mapping[TopicPartition, int],
+        isolation_level: int = 0,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return offsets by OffsetSpec or OffsetTimestamp: `list_offsets` by kafka-python's name."""
+        return self._run(self._core.list_partition_offsets(topic_partition_specs, isolation_level, timeout_ms))
+
+    # -- transactions --------------------------------------------------------------------------------------------------
+
+    def list_transactions(
+        self,
+        broker_ids: Collection[int] | None = None,
+        producer_id_filters: Iterable[int] | None = None,
+        state_filters: Iterable[str] | None = None,
+        duration_filter_ms: int | None = None,
+        transactional_id_pattern: str | None = None,
+    ) -> dict[int, list[TransactionListing]]:
+        """Return transactions by the broker that coordinates them; of all, or of those that match all filters."""
+        return self._run(
+            self._core.list_transactions(
+                broker_ids, producer_id_filters, state_filters, duration_filter_ms, transactional_id_pattern
+            )
+        )
+
+    def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """Return the state of transactional ids. Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND, …)."""
+        return self._run(self._core.describe_transactions(transactional_ids))
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition], broker_id: int | None = None
+    ) -> dict[TopicPartition, list[ProducerState]]:
+        """Return the producers that the leader of each partition, or the replica on a broker, knows."""
+        return self._run(self._core.describe_producers(partitions, broker_id))
+
+    def find_hanging_transactions(
+        self, broker_ids: Collection[int] | None = None, max_transaction_timeout_ms: int = LONGEST_TRANSACTION_MS
+    ) -> list[HangingTransaction]:
+        """Return the transactions that have been open for longer than that and five minutes."""
+        return self._run(self._core.find_hanging_transactions(broker_ids, max_transaction_timeout_ms))
+
+    def abort_transaction(self, spec: AbortTransactionSpec) -> None:
+        """End a transaction that hangs, in one partition: its producer is known from `describe_producers`."""
+        self._run(self._core.abort_transaction(spec))
+
+    # -- the rest ------------------------------------------------------------------------------------------------------
+
+    def metrics(self, raw: bool = False) -> Any:
+        """Return what is measured, by Kafka's names of groups and sensors: group → name → figure."""
+        return self._core.metrics(raw)

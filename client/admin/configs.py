@@ -1,6 +1,6 @@
 """Configurations of topics and brokers. Coroutines for the client's loop."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
@@ -9,6 +9,7 @@ from odradek.client.admin.values import ConfigEntry, ConfigResource, ConfigSourc
 from odradek.client.cluster import Cluster
 from odradek.client.errors import ConfigError
 from odradek.protocol.fields import Message
+from odradek.protocol.messages import alter_configs as replacing
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -38,18 +39,49 @@ Change = tuple[str, Operation, str | None]
 """A setting's name, what to do, and the value (None to delete it)."""
 
 
+ALL, MODIFIED = "all", "modified"
+
+
+def changes_of(
+    given: Mapping[ConfigResource, Sequence[Change]] | Iterable[ConfigResource], operation: Operation
+) -> dict[ConfigResource, Sequence[Change]]:
+    """Return changes by resource, also of resources that have the settings in `configs`. Raises ConfigError."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    found: dict[ConfigResource, Sequence[Change]] = {}
+    for resource in given:
+        if not resource.configs:
+            raise ConfigError(f"{resource} has no configs")
+        named = resource.configs if isinstance(resource.configs, Mapping) else dict.fromkeys(resource.configs)
+        found[resource] = [
+            (name, Operation.DELETE if value is None else operation, None if operation == Operation.DELETE else value)
+            for name, value in named.items()
+        ]
+    return found
+
+
 async def describe_configs(
-    cluster: Cluster, resources: Sequence[ConfigResource]
+    cluster: Cluster,
+    resources: Sequence[ConfigResource],
+    config_filter: str = ALL,
+    *,
+    include_synonyms: bool = False,
 ) -> dict[ConfigResource, list[ConfigEntry]]:
-    """Every setting of each resource. Raises KafkaError when one of them cannot be described."""
+    """Return all, or the MODIFIED settings of each resource. Raises KafkaError when one of them cannot be described."""
+    if config_filter not in (ALL, MODIFIED):
+        raise ConfigError(f"config_filter is {ALL} or {MODIFIED}, not {config_filter!r}")
     found: dict[ConfigResource, list[ConfigEntry]] = {}
     for resource in resources:
         asked = DescribeConfigsResource(
             resource_type=resource.type, resource_name=resource.name, configuration_keys=None
         )
-        answer = await _ask_owner(cluster, resource, DescribeConfigsRequest(resources=[asked]), DescribeConfigsResponse)
+        request = DescribeConfigsRequest(resources=[asked], include_synonyms=include_synonyms)
+        answer = await _ask_owner(cluster, resource, request, DescribeConfigsResponse)
         raise_first((one.resource_name, one.error_code, one.error_message) for one in answer.results)
-        found[resource] = [_entry(one) for result in answer.results for one in result.configs]
+        entries = [_entry(one) for result in answer.results for one in result.configs]
+        found[resource] = [
+            one for one in entries if config_filter == ALL or one.source not in (ConfigSource.DEFAULT_CONFIG,)
+        ]
     return found
 
 
@@ -81,11 +113,44 @@ async def _ask_owner(
     return await cluster.request(int(resource.name), request, response)
 
 
-def _entry(one: DescribeConfigsResourceResult) -> ConfigEntry:
+async def replace_configs(
+    cluster: Cluster, changes: Mapping[ConfigResource, Sequence[Change]], *, validate_only: bool
+) -> None:
+    """Set all settings of resources anew (AlterConfigs): what is not named gets its default. Raises KafkaError."""
+    for resource, wanted in changes.items():
+        altered = replacing.AlterConfigsResource(
+            resource_type=resource.type,
+            resource_name=resource.name,
+            configs=[
+                replacing.AlterableConfig(name=name, value=value)
+                for name, kind, value in wanted
+                if kind == Operation.SET
+            ],
+        )
+        request = replacing.AlterConfigsRequest(resources=[altered], validate_only=validate_only)
+        answer = await _ask_owner(cluster, resource, request, replacing.AlterConfigsResponse)
+        raise_first((one.resource_name, one.error_code, one.error_message) for one in answer.responses)
+
+
+async def check_known(cluster: Cluster, changes: Mapping[ConfigResource, Sequence[Change]]) -> None:
+    """Raise ConfigError for a setting that its resource does not have."""
+    for resource, entries in (await describe_configs(cluster, list(changes))).items():
+        known = {entry.name for entry in entries}
+        for name, _, _ in changes[resource]:
+            if name not in known:
+                raise ConfigError(f"{resource} has no setting {name}", setting=name)
+
+
+def _source(number: int) -> ConfigSource:
     try:
-        source = ConfigSource(one.config_source)
+        return ConfigSource(number)
     except ValueError:
-        source = ConfigSource.UNKNOWN
+        return ConfigSource.UNKNOWN
+
+
+def _entry(one: DescribeConfigsResourceResult) -> ConfigEntry:
+    source = _source(one.config_source)
     if source == ConfigSource.UNKNOWN and one.is_default:
         source = ConfigSource.DEFAULT_CONFIG
-    return ConfigEntry(one.name, one.value, source, one.read_only, one.is_sensitive)
+    synonyms = tuple((other.name, other.value, _source(other.source)) for other in one.synonyms)
+    return ConfigEntry(one.name, one.value, source, one.read_only, one.is_sensitive, synonyms)

@@ -5,14 +5,24 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from odradek.client.admin.topics import raise_first
-from odradek.client.admin.values import GroupDescription, GroupListing, GroupMember, PartitionLag
+from odradek.client.admin.values import (
+    GroupDescription,
+    GroupListing,
+    GroupMember,
+    MemberToRemove,
+    OffsetSpec,
+    OffsetTimestamp,
+    PartitionLag,
+)
 from odradek.client.calls import Deadline, ask_coordinator
 from odradek.client.cluster import Cluster
 from odradek.client.config import READ_UNCOMMITTED
 from odradek.client.consumer.embedded import PROTOCOL_TYPE, decode_assignment
 from odradek.client.errors import BrokerUnreachable
 from odradek.client.offsets import (
+    EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    by_topic,
     commit_errors,
     commit_request,
     committed_offsets,
@@ -27,22 +37,34 @@ from odradek.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from odradek.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from odradek.protocol.messages.offset_commit import OffsetCommitResponse
+from odradek.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 
 logger = logging.getLogger(__name__)
+NOT_ASKED = -0x8000_0000
+"""Operations of a group that were not asked for, on the wire."""
 NewDeadline = Callable[[], Deadline]
 
 
-async def list_groups(cluster: Cluster, states: Sequence[str]) -> list[GroupListing]:
-    """Return all groups, of all brokers: each knows those that it coordinates. Sorted by name.
+async def list_groups(
+    cluster: Cluster, states: Sequence[str], types: Sequence[str] = (), broker_ids: Iterable[int] | None = None
+) -> list[GroupListing]:
+    """Return all groups, of all (None) or some brokers: each knows those that it coordinates. Sorted by name.
 
     A broker that cannot be reached does not count, for others take its groups over; unless that is all of them.
     """
     await cluster.refresh()
-    request = ListGroupsRequest(states_filter=list(states))
+    request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+    asked = cluster.view.nodes if broker_ids is None else broker_ids
     answers = await asyncio.gather(
-        *(cluster.request(node_id, request, ListGroupsResponse) for node_id in cluster.view.nodes),
+        *(cluster.request(node_id, request, ListGroupsResponse) for node_id in asked),
         return_exceptions=True,
     )
     unreached = [answer for answer in answers if isinstance(answer, BrokerUnreachable)]
@@ -62,14 +84,23 @@ async def list_groups(cluster: Cluster, states: Sequence[str]) -> list[GroupList
     return [found[group_id] for group_id in sorted(found)]
 
 
-async def describe_group(cluster: Cluster, group_id: str, deadline: Deadline) -> GroupDescription:
+async def describe_group(
+    cluster: Cluster,
+    group_id: str,
+    deadline: Deadline,
+    coordinator_id: int | None = None,
+    *,
+    operations: bool = False,
+) -> GroupDescription:
     """Return a group; state "Dead" when there is none. Raises KafkaError."""
 
     def errors(answer: DescribeGroupsResponse) -> list[ErrorCode]:
         return [error_code(one.error_code) for one in answer.groups]
 
-    request = DescribeGroupsRequest(groups=[group_id])
-    answer = await ask_coordinator(cluster, group_id, request, DescribeGroupsResponse, errors, deadline)
+    request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=operations)
+    answer = await ask_coordinator(
+        cluster, group_id, request, DescribeGroupsResponse, errors, deadline, coordinator_id=coordinator_id
+    )
     raise_first((one.group_id, one.error_code, None) for one in answer.groups)
     coordinator = await cluster.find_coordinator(group_id)
     return _description(answer.groups[0], coordinator)
@@ -77,8 +108,10 @@ async def describe_group(cluster: Cluster, group_id: str, deadline: Deadline) ->
 
 def _description(group: DescribedGroup, coordinator: int) -> GroupDescription:
     members = [_member(one, group.protocol_type) for one in group.members]
+    bits = group.authorized_operations
+    allowed = None if bits == NOT_ASKED else frozenset(bit for bit in range(32) if bits >> bit & 1)
     return GroupDescription(
-        group.group_id, group.group_state, group.protocol_type, group.protocol_data, members, coordinator
+        group.group_id, group.group_state, group.protocol_type, group.protocol_data, members, coordinator, allowed
     )
 
 
@@ -112,11 +145,17 @@ def _lag(topic_partition: TopicPartition, committed: OffsetAndMetadata | None, l
 
 
 async def alter_offsets(
-    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: Deadline
+    cluster: Cluster,
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    deadline: Deadline,
+    coordinator_id: int | None = None,
 ) -> None:
     """Set committed offsets of a group without members. Raises KafkaError (UNKNOWN_MEMBER_ID when it has some)."""
     request = commit_request(group_id, offsets)
-    answer = await ask_coordinator(cluster, group_id, request, OffsetCommitResponse, commit_errors, deadline)
+    answer = await ask_coordinator(
+        cluster, group_id, request, OffsetCommitResponse, commit_errors, deadline, coordinator_id=coordinator_id
+    )
     raise_first(
         (f"{topic.name}-{one.partition_index}", one.error_code, None)
         for topic in answer.topics
@@ -124,7 +163,9 @@ async def alter_offsets(
     )
 
 
-async def delete_groups(cluster: Cluster, group_ids: Iterable[str], new_deadline: NewDeadline) -> None:
+async def delete_groups(
+    cluster: Cluster, group_ids: Iterable[str], new_deadline: NewDeadline, coordinator_id: int | None = None
+) -> None:
     """Groups without members, with their offsets. All are tried; KafkaError when one has failed."""
 
     def errors(answer: DeleteGroupsResponse) -> list[ErrorCode]:
@@ -133,6 +174,89 @@ async def delete_groups(cluster: Cluster, group_ids: Iterable[str], new_deadline
     failures = []
     for group_id in group_ids:
         request = DeleteGroupsRequest(groups_names=[group_id])
-        answer = await ask_coordinator(cluster, group_id, request, DeleteGroupsResponse, errors, new_deadline())
+        answer = await ask_coordinator(
+            cluster, group_id, request, DeleteGroupsResponse, errors, new_deadline(), coordinator_id=coordinator_id
+        )
         failures += [(one.group_id, one.error_code, None) for one in answer.results]
     raise_first(failures)
+
+
+async def delete_offsets(
+    cluster: Cluster,
+    group_id: str,
+    partitions: Iterable[TopicPartition],
+    deadline: Deadline,
+    coordinator_id: int | None = None,
+) -> None:
+    """Forget committed offsets of topics that nobody in the group reads. Raises KafkaError, with all that failed."""
+    topics = [
+        OffsetDeleteRequestTopic(
+            name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
+        )
+        for topic, numbers in by_topic(partitions).items()
+    ]
+    request = OffsetDeleteRequest(group_id=group_id, topics=topics)
+
+    def errors(answer: OffsetDeleteResponse) -> list[ErrorCode]:
+        return [error_code(answer.error_code)]
+
+    answer = await ask_coordinator(
+        cluster, group_id, request, OffsetDeleteResponse, errors, deadline, coordinator_id=coordinator_id
+    )
+    raise_first([(f"group {group_id}", answer.error_code, None)])
+    raise_first(
+        (f"{topic.name}-{one.partition_index}", one.error_code, None)
+        for topic in answer.topics
+        for one in topic.partitions
+    )
+
+
+async def remove_members(
+    cluster: Cluster,
+    group_id: str,
+    members: Sequence[MemberToRemove],
+    deadline: Deadline,
+    coordinator_id: int | None = None,
+) -> None:
+    """Take members out of their group. Raises KafkaError, with all that failed."""
+    asked = [
+        MemberIdentity(member_id=one.member_id or "", group_instance_id=one.group_instance_id, reason=one.reason)
+        for one in members
+    ]
+    request = LeaveGroupRequest(group_id=group_id, members=asked)
+
+    def errors(answer: LeaveGroupResponse) -> list[ErrorCode]:
+        return [error_code(answer.error_code)]
+
+    answer = await ask_coordinator(
+        cluster, group_id, request, LeaveGroupResponse, errors, deadline, coordinator_id=coordinator_id
+    )
+    raise_first([(f"group {group_id}", answer.error_code, None)])
+    raise_first((one.group_instance_id or one.member_id, one.error_code, None) for one in answer.members)
+
+
+async def reset_offsets(
+    cluster: Cluster,
+    group_id: str,
+    targets: Mapping[TopicPartition, int],
+    new_deadline: NewDeadline,
+    coordinator_id: int | None = None,
+) -> dict[TopicPartition, int]:
+    """Set offsets of a group without members: to an OffsetSpec, an OffsetTimestamp or a number, within the log.
+
+    Returns what was committed. A time after the last record means the end. Raises KafkaError.
+    """
+    begins = await offsets_at(cluster, dict.fromkeys(targets, EARLIEST_TIMESTAMP), READ_UNCOMMITTED, new_deadline())
+    ends = await offsets_at(cluster, dict.fromkeys(targets, LATEST_TIMESTAMP), READ_UNCOMMITTED, new_deadline())
+    times = {tp: int(one) for tp, one in targets.items() if isinstance(one, (OffsetSpec, OffsetTimestamp))}
+    timed = await offsets_at(cluster, times, READ_UNCOMMITTED, new_deadline()) if times else {}
+    chosen: dict[TopicPartition, int] = {}
+    for tp, target in targets.items():
+        begin, end = begins[tp], ends[tp]
+        assert begin is not None and end is not None, tp
+        found = timed.get(tp)
+        wanted = (found.offset if found is not None else end.offset) if tp in times else target
+        chosen[tp] = min(max(wanted, begin.offset), end.offset)
+    offsets = {tp: OffsetAndMetadata(offset) for tp, offset in chosen.items()}
+    await alter_offsets(cluster, group_id, offsets, new_deadline(), coordinator_id)
+    return chosen

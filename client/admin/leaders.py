@@ -6,6 +6,7 @@ from odradek.client.admin.topics import raise_first
 from odradek.client.admin.values import Reassignment
 from odradek.client.calls import Deadline, ask_controller
 from odradek.client.cluster import Cluster
+from odradek.client.errors import ConfigError
 from odradek.client.offsets import by_topic
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
@@ -24,8 +25,22 @@ from odradek.protocol.messages.list_partition_reassignments import (
 PREFERRED, UNCLEAN = 0, 1
 
 
+def election_type(given: int | str) -> int:
+    """Return PREFERRED or UNCLEAN, by number or name. Raises ConfigError."""
+    kinds = {"PREFERRED": PREFERRED, "UNCLEAN": UNCLEAN}
+    found = kinds.get(given.upper()) if isinstance(given, str) else given
+    if found not in (PREFERRED, UNCLEAN):
+        raise ConfigError(f"an election is PREFERRED or UNCLEAN, not {given!r}")
+    return int(found)
+
+
 async def elect_leaders(
-    cluster: Cluster, election_type: int, partitions: Iterable[TopicPartition] | None, deadline: Deadline
+    cluster: Cluster,
+    election_type: int,
+    partitions: Iterable[TopicPartition] | None,
+    deadline: Deadline,
+    *,
+    raise_errors: bool = True,
 ) -> list[TopicPartition]:
     """Elect PREFERRED or UNCLEAN leaders of some or all (None) partitions; those that have a new one, sorted.
 
@@ -51,7 +66,8 @@ async def elect_leaders(
         for topic in answer.replica_election_results
         for one in topic.partition_result
     ]
-    raise_first((str(tp), code, said) for tp, code, said in results if code != ErrorCode.ELECTION_NOT_NEEDED)
+    if raise_errors:
+        raise_first((str(tp), code, said) for tp, code, said in results if code != ErrorCode.ELECTION_NOT_NEEDED)
     return sorted(tp for tp, code, _ in results if code == ErrorCode.NONE)
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from odradek.client.admin.values import CreatedTopic, NewTopic
+from odradek.client.admin.values import CreatedTopic, NewPartitions, NewTopic
 from odradek.client.calls import Deadline, ask_controller
 from odradek.client.cluster import Cluster
 from odradek.client.errors import in_words
+from odradek.client.metadata import ClusterView
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -36,19 +37,37 @@ def raise_first(failures: Iterable[Failure]) -> None:
 
 
 async def create_topics(
-    cluster: Cluster, topics: Sequence[NewTopic], deadline: Deadline, *, validate_only: bool
+    cluster: Cluster, topics: Sequence[NewTopic], deadline: Deadline, *, validate_only: bool, raise_errors: bool = True
 ) -> list[CreatedTopic]:
-    """All of them are tried; KafkaError when one has failed."""
+    """Create topics; all are tried. Raises KafkaError when one has failed, unless it is not to."""
     request = CreateTopicsRequest(
         topics=[_creatable(topic) for topic in topics],
         timeout_ms=cluster.config.request_timeout_ms,
         validate_only=validate_only,
     )
     answer = await ask_controller(cluster, request, CreateTopicsResponse, _create_errors, deadline)
-    raise_first((one.name, one.error_code, one.error_message) for one in answer.topics)
+    if raise_errors:
+        raise_first((one.name, one.error_code, one.error_message) for one in answer.topics)
     return [
-        CreatedTopic(one.name, bytes(one.topic_id), one.num_partitions, one.replication_factor) for one in answer.topics
+        CreatedTopic(one.name, bytes(one.topic_id), one.num_partitions, one.replication_factor)
+        for one in answer.topics
+        if not one.error_code
     ]
+
+
+async def wait_for_topics(cluster: Cluster, names: Sequence[str], deadline: Deadline) -> None:
+    """Wait until topics are known and all their partitions have leaders. Raises ClientTimeout."""
+    while True:
+        view, _ = await cluster.describe(names)
+        missing = [name for name in names if not _has_leaders(view, name)]
+        if not missing:
+            return
+        await deadline.pause_after(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, ", ".join(missing)))
+
+
+def _has_leaders(view: ClusterView, name: str) -> bool:
+    info = view.topics.get(name)
+    return info is not None and bool(info.partitions) and all(one.leader in view.nodes for one in info.partitions)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -74,8 +93,10 @@ def _only_if_all(errors: list[ErrorCode]) -> list[ErrorCode]:
     return errors if all(errors) else []
 
 
-async def delete_topics(cluster: Cluster, names: Sequence[str], deadline: Deadline) -> None:
-    """All of them are tried; KafkaError when one has failed."""
+async def delete_topics(
+    cluster: Cluster, names: Sequence[str], deadline: Deadline, *, raise_errors: bool = True
+) -> None:
+    """Delete topics; all are tried. Raises KafkaError when one has failed, unless it is not to."""
     request = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=name) for name in names],
         topic_names=list(names),
@@ -87,20 +108,22 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], deadline: Deadli
 
     answer = await ask_controller(cluster, request, DeleteTopicsResponse, errors, deadline)
     cluster.view = cluster.view.without_topics(names)
-    raise_first((one.name or one.topic_id.hex(), one.error_code, one.error_message) for one in answer.responses)
+    if raise_errors:
+        raise_first((one.name or one.topic_id.hex(), one.error_code, one.error_message) for one in answer.responses)
 
 
 async def create_partitions(
     cluster: Cluster,
-    counts: Mapping[str, int],
-    assignments: Mapping[str, Sequence[Sequence[int]]],
+    counts: Mapping[str, int | NewPartitions],
     deadline: Deadline,
     *,
     validate_only: bool,
+    raise_errors: bool = True,
 ) -> None:
-    """Raise topics to these partition counts. `assignments` gives the replicas of the new partitions of some."""
+    """Raise topics to these partition counts. Raises KafkaError when one has failed, unless it is not to."""
+    wanted = {name: NewPartitions(one) if isinstance(one, int) else NewPartitions(*one) for name, one in counts.items()}
     request = CreatePartitionsRequest(
-        topics=[_more_partitions(name, count, assignments.get(name)) for name, count in counts.items()],
+        topics=[_more_partitions(name, one.total_count, one.new_assignments) for name, one in wanted.items()],
         timeout_ms=cluster.config.request_timeout_ms,
         validate_only=validate_only,
     )
@@ -109,7 +132,8 @@ async def create_partitions(
         return _only_if_all([error_code(one.error_code) for one in answer.results])
 
     answer = await ask_controller(cluster, request, CreatePartitionsResponse, errors, deadline)
-    raise_first((one.name, one.error_code, one.error_message) for one in answer.results)
+    if raise_errors:
+        raise_first((one.name, one.error_code, one.error_message) for one in answer.results)
 
 
 def _more_partitions(name: str, count: int, replicas: Sequence[Sequence[int]] | None) -> CreatePartitionsTopic:

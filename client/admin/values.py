@@ -1,10 +1,11 @@
 """What the administrative client takes and gives."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple
 
+from odradek.client.errors import ConfigError
 from odradek.client.metadata import Node
 from odradek.client.records import TopicPartition
 
@@ -17,11 +18,40 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
 
 
-class ConfigResource(NamedTuple):
-    """One owner of a configuration. A broker's name is its id; empty for the default of all brokers."""
+class ConfigResource:
+    """One owner of a configuration. A broker's name is its id; empty for the default of all brokers.
 
-    type: ResourceType
-    name: str
+    `configs` are settings for `alter_configs` and `reset_configs`; two are equal when type and name are.
+    """
+
+    __slots__ = ("configs", "name", "type")
+
+    def __init__(
+        self,
+        type: "ResourceType | str | int",
+        name: str,
+        configs: Mapping[str, str | None] | Iterable[str] | None = None,
+    ) -> None:
+        """Take a ResourceType, or its name or number. Raises ConfigError."""
+        try:
+            self.type = ResourceType[type.upper()] if isinstance(type, str) else ResourceType(int(type))
+        except (KeyError, ValueError):
+            raise ConfigError(f"a configuration is of a TOPIC, BROKER or BROKER_LOGGER, not of {type!r}") from None
+        self.name, self.configs = name, configs
+
+    @property
+    def resource_type(self) -> ResourceType:
+        """The type (kafka-python's name)."""
+        return self.type
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConfigResource) and (self.type, self.name) == (other.type, other.name)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.name))
+
+    def __repr__(self) -> str:
+        return f"ConfigResource({self.type.name}, {self.name!r})"
 
 
 class ConfigSource(IntEnum):
@@ -46,6 +76,8 @@ class ConfigEntry:
     source: ConfigSource
     read_only: bool
     sensitive: bool
+    synonyms: tuple[tuple[str, str | None, ConfigSource], ...] = ()
+    """Where else the value could come from, by precedence: names, values and sources; empty when not asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +140,8 @@ class GroupDescription:
     assignor: str
     members: list[GroupMember]
     coordinator: int
+    authorized_operations: frozenset[int] | None = None
+    """What who asks may do to it, as numbers of ACLOperation; None when not asked for."""
 
 
 class PartitionLag(NamedTuple):
@@ -146,3 +180,185 @@ class LogDirectory:
     total_bytes: int
     usable_bytes: int
     replicas: list[LogDirectoryReplica]
+
+    def only(self, partitions: Collection[TopicPartition] | None) -> "LogDirectory":
+        """Return the same with its replicas of some partitions; with all of them for None."""
+        kept = [one for one in self.replicas if partitions is None or one.topic_partition in partitions]
+        return replace(self, replicas=kept)
+
+
+class TopicPartitionReplica(NamedTuple):
+    """A replica: a partition on a broker."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+
+class NewPartitions(NamedTuple):
+    """A number of partitions to come to, and the replicas of the new ones, if they are not the controller's choice."""
+
+    total_count: int
+    new_assignments: Sequence[Sequence[int]] | None = None
+
+
+# -- offsets and groups ------------------------------------------------------------------------------------------------
+
+
+class OffsetSpec(IntEnum):
+    """An offset by its meaning, for `list_partition_offsets` and `reset_group_offsets`."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+
+
+class OffsetTimestamp(int):
+    """A time in milliseconds since 1970, that means the first offset at or after it."""
+
+
+class MemberToRemove(NamedTuple):
+    """A member of a group, by its id, or a static one by its group.instance.id."""
+
+    member_id: str | None = None
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+# -- transactions ------------------------------------------------------------------------------------------------------
+
+
+class TransactionListing(NamedTuple):
+    """A transactional id. `state` is Kafka's: Empty, Ongoing, PrepareCommit, …"""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class TransactionDescription(NamedTuple):
+    """The state of a transactional id; `transaction_start_time_ms` is -1 when no transaction is open."""
+
+    coordinator_id: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_start_time_ms: int
+    topic_partitions: frozenset[TopicPartition]
+
+
+class ProducerState(NamedTuple):
+    """A producer that a partition knows; -1 stands for what there is not, as for an open transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_transaction_start_offset: int
+
+
+class AbortTransactionSpec(NamedTuple):
+    """A transaction to end in one partition; coordinator epoch -1 is an administrator's."""
+
+    topic_partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int = -1
+
+
+class HangingTransaction(NamedTuple):
+    """A transaction that has been open for longer than any may be."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    age_ms: int
+    coordinator_id: int
+    topic_partitions: tuple[TopicPartition, ...]
+
+
+# -- access ------------------------------------------------------------------------------------------------------------
+
+
+class ACLResourceType(IntEnum):
+    """What an access control entry is about; ANY in filters alone."""
+
+    UNKNOWN, ANY, TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = range(8)
+
+
+class ACLOperation(IntEnum):
+    """What it lets do; ANY in filters alone."""
+
+    UNKNOWN, ANY, ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = range(10)
+    DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, CREATE_TOKENS, DESCRIBE_TOKENS = range(10, 15)
+
+
+class ACLPermissionType(IntEnum):
+    """Whether it lets or forbids; ANY in filters alone."""
+
+    UNKNOWN, ANY, DENY, ALLOW = range(4)
+
+
+class ACLResourcePatternType(IntEnum):
+    """How a name is meant (KIP-290); ANY and MATCH in filters alone."""
+
+    UNKNOWN, ANY, MATCH, LITERAL, PREFIXED = range(5)
+
+
+class ResourcePattern(NamedTuple):
+    """Resources by type and name; a name of None in filters is any."""
+
+    resource_type: ACLResourceType
+    resource_name: str | None
+    pattern_type: ACLResourcePatternType = ACLResourcePatternType.LITERAL
+
+
+class ACL(NamedTuple):
+    """One access control entry: `principal` (`User:name`) from `host` (* for all) may or may not do something."""
+
+    principal: str | None
+    host: str | None
+    operation: ACLOperation
+    permission_type: ACLPermissionType
+    resource_pattern: ResourcePattern
+
+
+class ACLFilter(ACL):
+    """An entry in which None and ANY match all; a plain ACL is a filter too."""
+
+    __slots__ = ()
+
+
+class ScramMechanism(IntEnum):
+    """Kinds of SCRAM credentials."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+
+class UserScramCredentialDeletion(NamedTuple):
+    """A credential to delete."""
+
+    user: str
+    mechanism: ScramMechanism
+
+
+class UserScramCredentialUpsertion(NamedTuple):
+    """A credential to set. The password does not leave the client; without `salt` it gets one by chance."""
+
+    user: str
+    mechanism: ScramMechanism
+    password: str | bytes
+    iterations: int = 4096
+    salt: bytes | None = None
+
+
+class FeatureMetadata(NamedTuple):
+    """Features: lowest and highest version that brokers support, and lowest and highest level that is finalized."""
+
+    supported_features: dict[str, tuple[int, int]]
+    finalized_features: dict[str, tuple[int, int]]
+    finalized_features_epoch: int | None

@@ -1,143 +1,43 @@
-"""Admin: topics, configurations, groups, leaders, on asyncio."""
+"""Admin: topics, configurations, groups, leaders, access, on asyncio."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
 
 from odradek.client import arguments
-from odradek.client.admin import configs, groups, leaders, log_directories, topics
-from odradek.client.admin.config import AdminConfig
+from odradek.client.admin import access, configs, features, leaders, log_directories, records
+from odradek.client.admin import topics as topic_requests
 from odradek.client.admin.values import (
+    ACL,
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
     CreatedTopic,
-    GroupDescription,
-    GroupListing,
+    FeatureMetadata,
     LogDirectory,
+    NewPartitions,
     NewTopic,
-    PartitionLag,
     Reassignment,
+    ScramMechanism,
+    TopicPartitionReplica,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
-from odradek.client.aio.world import World, named, running_loop, warn_dropped
-from odradek.client.calls import Deadline
-from odradek.client.cluster import Cluster
-from odradek.client.config import addresses, load
-from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, in_words
+from odradek.client.aio.admin_groups import GroupsAdmin
+from odradek.client.errors import ConfigError, in_words
 from odradek.client.metadata import TopicInfo
-from odradek.client.offsets import committed_offsets, offsets_at
-from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from odradek.client.records import TopicPartition
 from odradek.protocol.errors import KafkaError
-from odradek.world.clock import Clock
-from odradek.world.network import Network
-
-Result = TypeVar("Result")
-GRACE_MS = 100.0
-"""What a method has beyond its time, to say itself what it was waiting for."""
 
 
-class Admin:
-    """Asks for and changes topics, configurations, groups and leaders.
+class Admin(GroupsAdmin):
+    """Asks for and changes topics, configurations, groups, leaders and access.
 
-    Every method waits for at most default.api.timeout.ms, then raises ClientTimeout; it raises KafkaError for what the
-    cluster refuses or cannot be asked. A method that is given several things tries all of them, then raises the first
-    one's error with the reasons of all. Use it as `async with Admin(...) as admin`, or `await start()` and `close()`.
+    Every method waits for at most default.api.timeout.ms, or its `timeout_ms`, then raises ClientTimeout; it raises
+    KafkaError for what the cluster refuses or cannot be asked. A method that is given several things tries all of them,
+    then raises the first one's error with the reasons of all, or, with `raise_errors=False`, nothing. Use it as `async
+    with Admin(...) as admin`, or `await start()` and `close()`.
     """
 
-    def __init__(
-        self,
-        config: Mapping[str, Any] | None = None,
-        *,
-        network: Network | None = None,
-        clock: Clock | None = None,
-        random: Any = None,
-        **settings: Any,
-    ) -> None:
-        """Take settings (Kafka's admin client configs), and the world they are for. Raises ConfigError."""
-        self.config = named(load(AdminConfig, config, settings), "adminclient")
-        addresses(self.config.bootstrap_servers)
-        self._world = World(network, clock, random)
-        self._opened: Cluster | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
-
-    # -- beginning and end ---------------------------------------------------------------------------------------------
-
-    async def start(self) -> Self:
-        """Begin. Harmless twice."""
-        self.open(running_loop("Admin"))
-        return self
-
-    def open(self, loop: asyncio.AbstractEventLoop, *, from_other_threads: bool = False) -> None:
-        """Begin on the running loop."""
-        if self._opened is None:
-            self._loop = loop
-            self._opened = self._world.cluster(self.config)
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close connections. Harmless twice."""
-        self._closed = True
-        if self._opened is not None:
-            self._opened.close()
-
-    async def abandon(self) -> None:
-        """Close connections."""
-        await self.close()
-
-    @property
-    def undelivered(self) -> int:
-        """Nothing is sent."""
-        return 0
-
-    def __del__(self) -> None:
-        cluster, loop = self.__dict__.get("_opened"), self.__dict__.get("_loop")
-        if cluster is not None and loop is not None and not self._closed:
-            warn_dropped(self, f"admin client {self.config.client_id}", loop, cluster.close)
-
-    async def _run(self, what: str, work: Callable[[Cluster, Deadline], Coroutine[Any, Any, Result]]) -> Result:
-        if self._closed:
-            raise ClientClosed("the admin client is closed")
-        if self._opened is None:
-            raise ClientError("the admin client is not started: use `async with`, or `await admin.start()`")
-        return await self._within_time(what, work(self._opened, self._deadline(what)))
-
-    async def _within_time(self, what: str, work: Coroutine[Any, Any, Result]) -> Result:
-        """Wait for what keeps no deadline itself. Raises ClientTimeout."""
-        assert self._opened is not None
-        task = asyncio.ensure_future(work)
-        limit_ms, expired = self.config.default_api_timeout_ms, False
-
-        def expire() -> None:
-            nonlocal expired
-            expired = True
-            task.cancel()
-
-        timer = self._opened.clock.call_later(limit_ms + GRACE_MS, expire)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if not expired:
-                task.cancel()
-                raise
-            said = f"{what}: not done within default.api.timeout.ms={limit_ms}"
-            raise ClientTimeout(said, setting="default.api.timeout.ms") from None
-        finally:
-            timer.cancel()
-
-    def _deadline(self, what: str) -> Deadline:
-        assert self._opened is not None
-        return Deadline(self._opened, self.config.default_api_timeout_ms, what, "default.api.timeout.ms")
-
-    # -- cluster and topics --------------------------------------------------------------------------------------------
+    # -- cluster -------------------------------------------------------------------------------------------------------
 
     async def describe_cluster(self) -> ClusterDescription:
         """Return brokers, controller and cluster id."""
@@ -145,149 +45,269 @@ class Admin:
         nodes = [view.nodes[node_id] for node_id in sorted(view.nodes)]
         return ClusterDescription(view.cluster_id, view.controller_id, nodes)
 
+    async def api_versions(self) -> dict[int, tuple[int, int]]:
+        """Return the lowest and highest version of each API key that some broker serves."""
+        return await self._run("reading versions", lambda cluster, _: features.api_versions(cluster, None))
+
+    async def get_broker_version_data(self, broker_id: int) -> dict[int, tuple[int, int]]:
+        """Return the lowest and highest version of each API key that a broker serves."""
+        return await self._run("reading versions", lambda cluster, _: features.api_versions(cluster, broker_id))
+
+    async def describe_features(self, send_request_to_controller: bool = False) -> FeatureMetadata:
+        """Return the features that brokers, or the controller, support, and those that are finalized."""
+        return await self._run(
+            "describing features",
+            lambda cluster, _: features.describe_features(cluster, of_controller=send_request_to_controller),
+        )
+
+    async def update_features(
+        self, feature_updates: Mapping[str, int], validate_only: bool = False, timeout_ms: float | None = None
+    ) -> None:
+        """Finalize features at these levels. Raises UnsupportedByBroker where there are none to change."""
+        await self._run(
+            "updating features",
+            lambda cluster, deadline: features.update_features(
+                cluster, feature_updates, deadline, validate_only=validate_only
+            ),
+            timeout_ms,
+        )
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
     async def list_topics(self, *, internal: bool = False) -> list[str]:
-        """Names, sorted; with those of Kafka itself when `internal`."""
+        """Return names, sorted; with those of Kafka itself when `internal`."""
         view, _ = await self._run("listing topics", lambda cluster, _: cluster.describe(None))
         return sorted(name for name, info in view.topics.items() if internal or not info.internal)
 
-    async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicInfo]:
-        """Some or all topics, sorted. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) naming the first missing one."""
-        asked = None if names is None else [arguments.topic_name(name) for name in names]
+    async def describe_topics(self, topics: Iterable[str] | None = None) -> list[TopicInfo]:
+        """Return some or all topics, sorted. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) for a missing one."""
+        asked = None if topics is None else [arguments.topic_name(name) for name in topics]
         view, errors = await self._run("describing topics", lambda cluster, _: cluster.describe(asked))
         for name in asked or []:
             if name in errors and not view.partition_count(name):
                 raise KafkaError(errors[name], f"topic {name}: {in_words(errors[name])}")
         return [view.topics[name] for name in sorted(view.topics)]
 
-    async def create_topics(self, new_topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
-        """Create topics."""
-        wanted = list(new_topics)
-        return await self._run(
-            f"creating {', '.join(topic.name for topic in wanted)}",
-            lambda cluster, deadline: topics.create_topics(cluster, wanted, deadline, validate_only=validate_only),
+    async def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float = 10_000) -> None:
+        """Wait until topics are known and all their partitions have leaders. Raises ClientTimeout."""
+        names = [arguments.topic_name(name) for name in topic_names]
+        await self._run(
+            f"waiting for {', '.join(names)}",
+            lambda cluster, deadline: topic_requests.wait_for_topics(cluster, names, deadline),
+            timeout_ms,
         )
 
-    async def delete_topics(self, names: Iterable[str]) -> None:
+    async def create_topics(
+        self,
+        new_topics: Iterable[NewTopic],
+        timeout_ms: float | None = None,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+        wait_for_metadata: bool = False,
+    ) -> list[CreatedTopic]:
+        """Create topics, and return those that were created; with `wait_for_metadata` when they have leaders."""
+        wanted = list(new_topics)
+        created = await self._run(
+            f"creating {', '.join(topic.name for topic in wanted)}",
+            lambda cluster, deadline: topic_requests.create_topics(
+                cluster, wanted, deadline, validate_only=validate_only, raise_errors=raise_errors
+            ),
+            timeout_ms,
+        )
+        if wait_for_metadata and not validate_only:
+            await self.wait_for_topics([one.name for one in created])
+        return created
+
+    async def delete_topics(
+        self, topics: Iterable[str], timeout_ms: float | None = None, raise_errors: bool = True
+    ) -> None:
         """Delete topics with everything in them."""
-        wanted = [arguments.topic_name(name) for name in names]
+        wanted = [arguments.topic_name(name) for name in topics]
         await self._run(
             f"deleting {', '.join(wanted)}",
-            lambda cluster, deadline: topics.delete_topics(cluster, wanted, deadline),
+            lambda cluster, deadline: topic_requests.delete_topics(
+                cluster, wanted, deadline, raise_errors=raise_errors
+            ),
+            timeout_ms,
         )
 
     async def create_partitions(
         self,
-        counts: Mapping[str, int],
-        *,
-        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        topic_partitions: Mapping[str, int | NewPartitions],
+        timeout_ms: float | None = None,
         validate_only: bool = False,
+        raise_errors: bool = True,
     ) -> None:
-        """Raise the partition counts of topics."""
+        """Raise the partition counts of topics to these; NewPartitions has the replicas of the new ones too."""
         await self._run(
-            f"adding partitions to {', '.join(counts)}",
-            lambda cluster, deadline: topics.create_partitions(
-                cluster, counts, assignments or {}, deadline, validate_only=validate_only
+            f"adding partitions to {', '.join(topic_partitions)}",
+            lambda cluster, deadline: topic_requests.create_partitions(
+                cluster, topic_partitions, deadline, validate_only=validate_only, raise_errors=raise_errors
             ),
+            timeout_ms,
+        )
+
+    async def delete_records(
+        self,
+        records_to_delete: Mapping[TopicPartition, int],
+        timeout_ms: float | None = None,
+        partition_leader_id: int | None = None,
+    ) -> dict[TopicPartition, int]:
+        """Delete the records before these offsets (-1: all there are); return where each log begins now."""
+        wanted = {
+            arguments.topic_partition(tp): arguments.whole_number(offset, "an offset", lowest=-1)
+            for tp, offset in records_to_delete.items()
+        }
+        return await self._run(
+            "deleting records",
+            lambda cluster, deadline: records.delete_records(cluster, wanted, partition_leader_id, deadline),
+            timeout_ms,
         )
 
     # -- configurations ------------------------------------------------------------------------------------------------
 
-    async def describe_configs(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, list[ConfigEntry]]:
-        """Settings of topics and brokers."""
-        asked = list(resources)
-        return await self._run("describing configurations", lambda cluster, _: configs.describe_configs(cluster, asked))
+    async def describe_configs(
+        self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False, config_filter: str = "all"
+    ) -> dict[ConfigResource, list[ConfigEntry]]:
+        """Return the settings of topics and brokers: `all`, or those that are `modified`."""
+        asked = list(config_resources)
+        return await self._run(
+            "describing configurations",
+            lambda cluster, _: configs.describe_configs(
+                cluster, asked, config_filter, include_synonyms=include_synonyms
+            ),
+        )
 
     async def alter_configs(
-        self, changes: Mapping[ConfigResource, Sequence[configs.Change]], *, validate_only: bool = False
+        self,
+        config_resources: Mapping[ConfigResource, Sequence[configs.Change]] | Iterable[ConfigResource],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
     ) -> None:
-        """Change single settings; all others stay."""
+        """Change single settings, all others stay: changes by resource, or resources with the settings to set.
+
+        With `incremental=False` all that is not named goes back to its default, as before Kafka 2.3. Raises ConfigError
+        for a setting that a resource does not have, unless `raise_on_unknown` leaves that to the broker.
+        """
+        changes = configs.changes_of(config_resources, configs.Operation.SET)
+        await self._alter_configs(changes, validate_only, raise_on_unknown, incremental)
+
+    async def reset_configs(
+        self,
+        config_resources: Iterable[ConfigResource],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
+    ) -> None:
+        """Take the settings that `configs` of each resource names back to their defaults. See `alter_configs`."""
+        changes = configs.changes_of(config_resources, configs.Operation.DELETE)
+        if incremental is False:
+            raise ConfigError("single settings are reset incrementally alone")
+        await self._alter_configs(changes, validate_only, raise_on_unknown, incremental)
+
+    async def _alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Sequence[configs.Change]],
+        validate_only: bool,
+        raise_on_unknown: bool,
+        incremental: bool | None,
+    ) -> None:
+        if raise_on_unknown:
+            await self._run("describing configurations", lambda cluster, _: configs.check_known(cluster, changes))
+        alter = configs.replace_configs if incremental is False else configs.alter_configs
         await self._run(
-            "altering configurations",
-            lambda cluster, _: configs.alter_configs(cluster, changes, validate_only=validate_only),
+            "altering configurations", lambda cluster, _: alter(cluster, changes, validate_only=validate_only)
         )
 
-    # -- groups and offsets --------------------------------------------------------------------------------------------
-
-    async def list_groups(self, states: Sequence[str] = ()) -> list[GroupListing]:
-        """All groups, or those in some states."""
-        return await self._run("listing groups", lambda cluster, _: groups.list_groups(cluster, states))
-
-    async def describe_groups(self, group_ids: Iterable[str]) -> list[GroupDescription]:
-        """Groups with their members."""
-        return [await self._describe_group(group_id) for group_id in group_ids]
-
-    async def _describe_group(self, group_id: str) -> GroupDescription:
-        return await self._run(
-            f"describing group {group_id}",
-            lambda cluster, deadline: groups.describe_group(cluster, group_id, deadline),
-        )
-
-    async def group_lag(self, group_id: str) -> list[PartitionLag]:
-        """Return how far behind a group is, by partition."""
-        what = f"reading the lag of group {group_id}"
-        return await self._run(
-            what, lambda cluster, _: groups.group_lag(cluster, group_id, lambda: self._deadline(what))
-        )
-
-    async def list_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Committed offsets of a group."""
-        asked = None if partitions is None else list(partitions)
-        return await self._run(
-            f"reading the offsets of group {group_id}",
-            lambda cluster, deadline: committed_offsets(cluster, group_id, asked, deadline),
-        )
-
-    async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Set the committed offsets of a group that has no members."""
-        await self._run(
-            f"setting offsets of group {group_id}",
-            lambda cluster, deadline: groups.alter_offsets(cluster, group_id, offsets, deadline),
-        )
-
-    async def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Delete groups without members."""
-        asked = list(group_ids)
-        what = f"deleting group {', '.join(asked)}"
-        await self._run(what, lambda cluster, _: groups.delete_groups(cluster, asked, lambda: self._deadline(what)))
-
-    async def list_offsets(
-        self, times: Mapping[TopicPartition, int], isolation_level: int = 0
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offset at or after a time; -1 latest, -2 earliest."""
-        return await self._run(
-            "listing offsets", lambda cluster, deadline: offsets_at(cluster, times, isolation_level, deadline)
-        )
-
-    # -- leaders -------------------------------------------------------------------------------------------------------
+    # -- leaders and replicas ------------------------------------------------------------------------------------------
 
     async def elect_leaders(
-        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+        self,
+        election_type: int | str = leaders.PREFERRED,
+        topic_partitions: Iterable[TopicPartition] | None = None,
+        timeout_ms: float | None = None,
+        raise_errors: bool = True,
     ) -> list[TopicPartition]:
-        """Give partitions (None: all) their preferred leader, or, with `unclean`, any live replica; who changed."""
-        kind = leaders.UNCLEAN if unclean else leaders.PREFERRED
-        asked = None if partitions is None else list(partitions)
+        """Give partitions (None: all) their PREFERRED leader, or (UNCLEAN) any live replica; return who changed."""
+        kind = leaders.election_type(election_type)
+        asked = None if topic_partitions is None else arguments.topic_partitions(topic_partitions)
         return await self._run(
-            "electing leaders", lambda cluster, deadline: leaders.elect_leaders(cluster, kind, asked, deadline)
+            "electing leaders",
+            lambda cluster, deadline: leaders.elect_leaders(cluster, kind, asked, deadline, raise_errors=raise_errors),
+            timeout_ms,
         )
 
-    async def alter_partition_reassignments(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+    async def alter_partition_reassignments(
+        self, reassignments: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: float | None = None
+    ) -> None:
         """Start moving partitions to other replicas, or (None) cancel that."""
         await self._run(
-            "reassigning partitions", lambda cluster, deadline: leaders.alter_reassignments(cluster, targets, deadline)
+            "reassigning partitions",
+            lambda cluster, deadline: leaders.alter_reassignments(cluster, reassignments, deadline),
+            timeout_ms,
         )
 
+    async def list_partition_reassignments(
+        self, topic_partitions: Iterable[TopicPartition] | None = None, timeout_ms: float | None = None
+    ) -> list[Reassignment]:
+        """Return what is being moved, of all or some partitions."""
+        asked = None if topic_partitions is None else set(arguments.topic_partitions(topic_partitions))
+        found = await self._run("listing reassignments", leaders.list_reassignments, timeout_ms)
+        return [one for one in found if asked is None or one.topic_partition in asked]
+
+    async def describe_log_dirs(
+        self, topic_partitions: Iterable[TopicPartition] | None = None, brokers: Iterable[int] | None = None
+    ) -> dict[int, list[LogDirectory]]:
+        """Return the log directories of brokers (None: all), with their replicas of some or all (None) partitions."""
+        asked = None if topic_partitions is None else set(arguments.topic_partitions(topic_partitions))
+        wanted = [node.node_id for node in (await self.describe_cluster()).nodes] if brokers is None else list(brokers)
+        return {broker: [one.only(asked) for one in await self.describe_log_directories(broker)] for broker in wanted}
+
     async def describe_log_directories(self, broker: int) -> list[LogDirectory]:
-        """The log directories of a broker, with the replicas in them."""
+        """Return the log directories of a broker, with the replicas in them."""
         return await self._run(
             "describing log directories", lambda cluster, _: log_directories.describe(cluster, broker)
         )
+
+    async def alter_replica_log_dirs(self, replica_assignments: Mapping[TopicPartitionReplica, str]) -> None:
+        """Start moving replicas to these directories of their brokers."""
+        by_broker: dict[int, dict[TopicPartition, str]] = {}
+        for (topic, partition, broker), path in replica_assignments.items():
+            by_broker.setdefault(broker, {})[arguments.topic_partition((topic, partition))] = path
+        for broker, targets in by_broker.items():
+            await self.alter_replica_log_directories(broker, targets)
 
     async def alter_replica_log_directories(self, broker: int, targets: Mapping[TopicPartition, str]) -> None:
         """Start moving replicas to these directories of the broker that has them."""
         await self._run("moving replicas", lambda cluster, _: log_directories.alter(cluster, broker, targets))
 
-    async def list_partition_reassignments(self) -> list[Reassignment]:
-        """Return what is being moved."""
-        return await self._run("listing reassignments", leaders.list_reassignments)
+    # -- access --------------------------------------------------------------------------------------------------------
+
+    async def create_acls(self, acls: Iterable[ACL]) -> None:
+        """Create access control entries. Raises KafkaError (SECURITY_DISABLED without an authorizer, …)."""
+        wanted = list(acls)
+        await self._run("creating ACLs", lambda cluster, deadline: access.create_acls(cluster, wanted, deadline))
+
+    async def describe_acls(self, acl_filter: ACL) -> list[ACL]:
+        """Return the access control entries that a filter matches."""
+        return await self._run("describing ACLs", lambda cluster, _: access.describe_acls(cluster, acl_filter))
+
+    async def delete_acls(self, acl_filters: Iterable[ACL]) -> list[ACL]:
+        """Delete the access control entries that any of the filters matches, and return them."""
+        wanted = list(acl_filters)
+        return await self._run("deleting ACLs", lambda cluster, deadline: access.delete_acls(cluster, wanted, deadline))
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None
+    ) -> dict[str, dict[ScramMechanism, int]]:
+        """Return the mechanisms of users (None: of all who have some), each with its iterations."""
+        asked = None if users is None else list(users)
+        return await self._run("describing credentials", lambda cluster, _: access.describe_scram(cluster, asked))
+
+    async def alter_user_scram_credentials(
+        self, alterations: Iterable[UserScramCredentialDeletion | UserScramCredentialUpsertion]
+    ) -> None:
+        """Set and delete SCRAM credentials; passwords are salted here and stay here."""
+        wanted = list(alterations)
+        await self._run("altering credentials", lambda cluster, deadline: access.alter_scram(cluster, wanted, deadline))

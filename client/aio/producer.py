@@ -113,10 +113,11 @@ class Producer:
     ) -> None:
         await self.close()
 
-    async def close(self, timeout: float | None = None) -> None:
+    async def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
         """Deliver what is queued, for at most `timeout` seconds (None: however long), then end. Harmless twice.
 
-        A transaction that is open then is aborted. When this is cancelled, the producer ends at once.
+        A transaction that is open then is aborted. When this is cancelled, the producer ends at once. With
+        `null_logger` nothing is logged of what is not delivered.
         """
         engine = self._engine
         if engine is None or self._closing:
@@ -132,7 +133,8 @@ class Producer:
             try:
                 await self._within(engine.flush(), timeout)
             except ClientTimeout:
-                logger.warning("producer %s: closed before everything was delivered", self.config.client_id)
+                level = logging.DEBUG if null_logger else logging.WARNING
+                logger.log(level, "producer %s: closed before everything was delivered", self.config.client_id)
             if engine.transactions is not None:
                 left_ms = self.config.max_block_ms if end_ms is None else end_ms - clock.monotonic_ms()
                 await engine.transactions.close(max(0.0, left_ms))

@@ -5,11 +5,13 @@ import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from odradek.client.aio.consumer import Consumer
 from odradek.client.blocking import Blocking
+from odradek.client.config import defaults
 from odradek.client.consumer.buffer import Records
+from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.consumer.listener import RebalanceListener
 from odradek.client.consumer.participation import CLOSE_TIMEOUT_MS, CommitCallback
 from odradek.client.errors import ClientClosed
@@ -31,6 +33,9 @@ class KafkaConsumer(Blocking[Consumer]):
     `assign` partitions. Callbacks are called on the thread that polls, commits or closes. Methods and settings are
     those of kafka-python's class of this name; what each does, and raises, is said in `odradek.aio.Consumer`.
     """
+
+    DEFAULT_CONFIG: ClassVar[dict[str, Any]] = defaults(ConsumerSettings)
+    """Settings and their defaults."""
 
     def __init__(self, *topics: str | Mapping[str, Any], **settings: Any) -> None:
         """Take topics and settings (Kafka's consumer configs). Raises ConfigError."""

@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from odradek.client.aio.producer import Encoded, Producer, ProducerRecord
 from odradek.client.blocking import Blocking
+from odradek.client.config import defaults
 from odradek.client.errors import BufferExhausted, ClientError
 from odradek.client.metadata import PartitionInfo
+from odradek.client.producer.config import ProducerConfig
 from odradek.client.producer.outcome import Callback, RecordFuture
 from odradek.client.records import ConsumerGroupMetadata
 
@@ -22,6 +24,16 @@ class KafkaProducer(Blocking[Producer]):
     and interceptors are called on the producer's own thread, and must not block. Methods and settings are those of
     kafka-python's class of this name; what each does, and raises, is said in `odradek.aio.Producer`.
     """
+
+    DEFAULT_CONFIG: ClassVar[dict[str, Any]] = defaults(ProducerConfig)
+    """Settings and their defaults."""
+    DEPRECATED_CONFIGS: ClassVar[tuple[str, ...]] = ()
+    """Settings that will go: none."""
+
+    @classmethod
+    def max_usable_produce_magic(cls, api_version: tuple[int, ...]) -> int:
+        """Return the newest message format that brokers of a version of Kafka take: 0, 1 or 2."""
+        return 2 if api_version >= (0, 11) else int(api_version >= (0, 10))
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
         """Take settings (Kafka's producer configs). Raises ConfigError."""
@@ -77,10 +89,10 @@ class KafkaProducer(Blocking[Producer]):
             raise ClientError("a callback may not flush: it would wait for itself")
         self._run(self._core.flush(timeout))
 
-    def close(self, timeout: float | None = None) -> None:
+    def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
         """Deliver what is queued, for at most `timeout` seconds (None: however long), then end. Harmless twice.
 
-        A transaction that is open then is aborted.
+        A transaction that is open then is aborted. With `null_logger` nothing is logged of what is not delivered.
         """
         if self._closed:
             return
@@ -89,7 +101,7 @@ class KafkaProducer(Blocking[Producer]):
             if self._thread.is_current:
                 self._core.stop()
             elif self._thread.running:
-                self._run(self._core.close(timeout))
+                self._run(self._core.close(timeout, null_logger))
         finally:
             self._end()
 

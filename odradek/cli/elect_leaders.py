@@ -21,7 +21,7 @@ def elect_leaders(
         raise typer.BadParameter("name the partitions: it may lose records", param_hint="--unclean")
     wanted = [topic_partition(text) for text in partition] if partition else None
     with connect(bootstrap_server) as admin:
-        changed = admin.elect_leaders(wanted, unclean=unclean)
+        changed = admin.elect_leaders("UNCLEAN" if unclean else "PREFERRED", wanted)
     if json:
         print_json([str(one) for one in changed])
     else:

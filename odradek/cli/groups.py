@@ -23,7 +23,7 @@ def list_(
 ) -> None:
     """All groups and their state."""
     with connect(bootstrap_server) as admin:
-        found = admin.list_groups(state or ())
+        found = admin.list_groups(states_filter=state)
     if json:
         print_json(found)
     else:

@@ -15,10 +15,28 @@ from typing import Any
 from odradek.aio import Admin, Consumer, Producer
 from odradek.client.admin import configs
 from odradek.client.admin.client import KafkaAdminClient
-from odradek.client.admin.values import ConfigResource, NewTopic, ResourceType
+from odradek.client.admin.values import (
+    ACL,
+    AbortTransactionSpec,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourceType,
+    ConfigResource,
+    ConfigSource,
+    MemberToRemove,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    OffsetTimestamp,
+    ResourcePattern,
+    ResourceType,
+    ScramMechanism,
+    TopicPartitionReplica,
+    UserScramCredentialDeletion,
+)
 from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.consumer.listener import RebalanceListener
-from odradek.client.errors import AbortRequired, ClientClosed, ClientError, ConfigError
+from odradek.client.errors import AbortRequired, ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.metrics import MetricName
 from odradek.client.original import (
     EARLIEST_TIME,
@@ -219,6 +237,8 @@ async def check_what_a_producer_knows(world: ContractWorld) -> None:
     )
     assert producer.metrics(raw=True)[MetricName("record-send-total", "producer-metrics")].value() == 1
     await raises(KafkaError, lambda: producer.partitions_for("no/topic"))
+    versions = ((0, 9), (0, 10, 1), (0, 11), (3, 9))
+    assert [KafkaProducer.max_usable_produce_magic(version) for version in versions] == [0, 1, 2, 2]
 
 
 async def check_transactions(world: ContractWorld) -> None:
@@ -517,7 +537,7 @@ async def check_replicas_of_admin(world: ContractWorld) -> None:
     admin = await world.admin()
     (described,) = await admin.describe_topics([topic])
     (leader,) = described.partitions[0].replicas
-    assert await admin.elect_leaders([where]) == []
+    assert await admin.elect_leaders("PREFERRED", [where]) == []
     directories = await admin.describe_log_directories(leader)
     assert where in {replica.topic_partition for one in directories for replica in one.replicas}
     nowhere = {where: "/no/such/directory"}
@@ -526,6 +546,169 @@ async def check_replicas_of_admin(world: ContractWorld) -> None:
     assert await admin.list_partition_reassignments() == []
     error = await raises(KafkaError, lambda: admin.alter_partition_reassignments({where: [12_345]}))
     assert error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+async def check_topics_are_waited_for(world: ContractWorld) -> None:
+    admin = await world.admin()
+    name = f"{world.name}-waited"
+    (created,) = await admin.create_topics([NewTopic(name, 1, 1)], LONG_MS, wait_for_metadata=True)
+    assert created.name == name
+    assert await admin.create_topics([NewTopic(name, 1, 1)], raise_errors=False) == []
+    await admin.create_partitions({name: NewPartitions(2)}, timeout_ms=LONG_MS)
+    await admin.create_partitions({name: 1}, raise_errors=False)
+    await raises(ClientTimeout, lambda: admin.wait_for_topics([f"{name}-not"], 300))
+    await admin.delete_topics([f"{name}-not"], raise_errors=False)
+    measured = admin.metrics()["admin-client-metrics"]
+    assert measured["connection-count"] > 0 and measured["connection-creation-total"] > 0
+
+
+async def check_records_are_deleted(world: ContractWorld) -> None:
+    topic = await world.topic(values=5)
+    where = TopicPartition(topic, 0)
+    admin = await world.admin()
+    assert await admin.delete_records({where: 3}) == {where: 3}
+    assert (await admin.list_partition_offsets({where: OffsetSpec.EARLIEST}))[where].offset == 3
+    error = await raises(KafkaError, lambda: admin.delete_records({where: 9}))
+    assert error.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    (leader,) = (await admin.describe_topics([topic]))[0].partitions
+    assert await admin.delete_records({where: -1}, LONG_MS, leader.leader) == {where: 5}
+    await raises(TypeError, lambda: admin.delete_records({where: "3"}))
+
+
+async def check_offsets_of_groups(world: ContractWorld) -> None:
+    topic = await world.topic(partitions=2, values=5)
+    where, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    admin = await world.admin()
+    await world.until(partial(_altered, admin, topic, {where: 2, other: 0}), "offsets of a new group")
+    assert (await admin.list_group_offsets({topic: [where]}))[topic][where].offset == 2
+    targets = {where: OffsetSpec.LATEST, other: 7}
+    assert await admin.reset_group_offsets(topic, targets) == {where: 5, other: 0}
+    assert await admin.reset_group_offsets(topic, {where: OffsetTimestamp(0)}) == {where: 0}
+    await admin.delete_group_offsets(topic, [other])
+    assert set(await admin.list_group_offsets(topic)) == {where}
+    consumer = await world.consumer(group_id=topic, group_instance_id="static")
+    consumer.subscribe([topic])
+    assert len(await read(consumer, 5)) == 5
+    error = await raises(KafkaError, lambda: admin.delete_group_offsets(topic, [where]))
+    assert error.code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    (described,) = await admin.describe_groups([topic], include_authorized_operations=True)
+    assert described.authorized_operations and ACLOperation.READ in described.authorized_operations
+    assert topic in {one.group_id for one in await admin.list_groups([described.coordinator], ["Stable"])}
+    assert topic not in {one.group_id for one in await admin.list_groups(states_filter=["Empty"])}
+    await consumer.close()
+    assert len((await admin.describe_groups([topic], described.coordinator))[0].members) == 1, "it keeps its place"
+    await admin.remove_group_members(topic, [MemberToRemove(group_instance_id="static", reason="a test")])
+    assert (await admin.describe_groups([topic]))[0].members == []
+    await raises(KafkaError, lambda: admin.remove_group_members(topic, [MemberToRemove("nobody")]))
+
+
+async def _altered(admin: Any, group: str, offsets: Any) -> bool:
+    """A coordinator may be about to take its first group."""
+    try:
+        await admin.alter_group_offsets(group, offsets)
+    except KafkaError as error:
+        assert error.retriable
+        return False
+    return True
+
+
+async def check_transactions_of_admin(world: ContractWorld) -> None:
+    topic = await world.topic(values=1)
+    where = TopicPartition(topic, 0)
+    admin = await world.admin()
+    producer = await world.producer(transactional_id=topic)
+    await producer.init_transactions()
+    await producer.begin_transaction()
+    await (await producer.send(topic, b"open", partition=0))
+    described = (await admin.describe_transactions([topic]))[topic]
+    assert described.state == "Ongoing" and described.topic_partitions == {where}
+    assert described.producer_id >= 0 and described.transaction_start_time_ms > 0
+    listed = await admin.list_transactions(state_filters=["Ongoing"], transactional_id_pattern=topic)
+    assert [one.producer_id for one in listed[described.coordinator_id]] == [described.producer_id]
+    assert await admin.find_hanging_transactions() == []
+    open_ones = [
+        one for one in (await admin.describe_producers([where]))[where] if one.current_transaction_start_offset >= 0
+    ]
+    assert [(one.producer_id, one.current_transaction_start_offset) for one in open_ones] == [
+        (described.producer_id, 1)
+    ]
+    consumer = await world.consumer(isolation_level="read_committed")
+    assert await consumer.end_offsets([where]) == {where: 1}
+    await admin.abort_transaction(AbortTransactionSpec(where, open_ones[0].producer_id, open_ones[0].producer_epoch))
+
+    async def released() -> bool:
+        return bool(await consumer.end_offsets([where]) == {where: 3})
+
+    await world.until(released, "the end of the transaction")
+    error = await raises(KafkaError, lambda: admin.describe_transactions([f"{topic}-not"]))
+    assert error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+async def check_settings_by_resource(world: ContractWorld) -> None:
+    topic = await world.topic()
+    admin = await world.admin()
+    await admin.alter_configs([ConfigResource("topic", topic, {"retention.ms": "777", "segment.ms": "888"})])
+    plain = ConfigResource(ResourceType.TOPIC, topic)
+
+    async def modified() -> dict[str, str]:
+        entries = (await admin.describe_configs([plain], config_filter="modified"))[plain]
+        return {one.name: one.value for one in entries if one.source is ConfigSource.DYNAMIC_TOPIC_CONFIG}
+
+    async def there() -> bool:
+        return await modified() == {"retention.ms": "777", "segment.ms": "888"}
+
+    async def gone() -> bool:
+        return await modified() == {"segment.ms": "888"}
+
+    await world.until(there, "both settings")
+    await admin.reset_configs([ConfigResource("topic", topic, ["retention.ms"])])
+    await world.until(gone, "the default again")
+    await raises(ConfigError, lambda: admin.alter_configs([plain]))
+    await raises(ConfigError, lambda: admin.alter_configs([ConfigResource("topic", topic, {"retention": "1"})]))
+    await admin.alter_configs([ConfigResource("topic", topic, {"retention.ms": "99"})], incremental=False)
+
+    async def replaced() -> bool:
+        return await modified() == {"retention.ms": "99"}
+
+    await world.until(replaced, "nothing but what was named")
+    (entry,) = (
+        one
+        for one in (await admin.describe_configs([plain], include_synonyms=True))[plain]
+        if one.name == "retention.ms"
+    )
+    assert entry.synonyms[0] == ("retention.ms", "99", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    await raises(ConfigError, lambda: admin.describe_configs([plain], config_filter="some"))
+
+
+async def check_what_brokers_serve(world: ContractWorld) -> None:
+    topic = await world.topic()
+    where = TopicPartition(topic, 0)
+    admin = await world.admin()
+    (leader,) = (await admin.describe_topics([topic]))[0].partitions[0].replicas
+    assert 18 in await admin.api_versions() and (await admin.get_broker_version_data(leader))[1][1] >= 11
+    assert (await admin.describe_features()).finalized_features_epoch is None
+    await raises(KafkaError, lambda: admin.update_features({"metadata.version": 1}))
+    directories = (await admin.describe_log_dirs([where], [leader]))[leader]
+    assert [one.topic_partition for directory in directories for one in directory.replicas] == [where]
+    nowhere = {TopicPartitionReplica(topic, 0, leader): "/no/such/directory"}
+    error = await raises(KafkaError, lambda: admin.alter_replica_log_dirs(nowhere))
+    assert error.code is ErrorCode.LOG_DIR_NOT_FOUND
+
+
+async def check_access_without_an_authorizer(world: ContractWorld) -> None:
+    admin = await world.admin()
+    pattern = ResourcePattern(ACLResourceType.TOPIC, "t")
+    entry = ACL("User:me", "*", ACLOperation.READ, ACLPermissionType.ALLOW, pattern)
+    for call in (
+        lambda: admin.create_acls([entry]),
+        lambda: admin.describe_acls(entry),
+        lambda: admin.delete_acls([entry]),
+    ):
+        error = await raises(KafkaError, call)
+        assert error.code is ErrorCode.SECURITY_DISABLED
+    await raises(KafkaError, lambda: admin.describe_user_scram_credentials([f"{world.name}-nobody"]))
+    deletion = UserScramCredentialDeletion(f"{world.name}-nobody", ScramMechanism.SCRAM_SHA_256)
+    await raises(KafkaError, lambda: admin.alter_user_scram_credentials([deletion]))
 
 
 # -- the original clients ----------------------------------------------------------------------------------------------

@@ -208,7 +208,7 @@ def test_partitions_and_pairs_as_people_write_them() -> None:
 def test_json_says_enums_by_name_and_bytes_as_text() -> None:
     entry = ConfigEntry("k", None, ConfigSource.DEFAULT_CONFIG, False, True)
     assert plain([entry, b"\xff", TopicPartition("t", 1)]) == [
-        {"name": "k", "value": None, "source": "DEFAULT_CONFIG", "read_only": False, "sensitive": True},
+        {"name": "k", "value": None, "source": "DEFAULT_CONFIG", "read_only": False, "sensitive": True, "synonyms": []},
         "�",
         {"topic": "t", "partition": 1},
     ]

@@ -1,0 +1,167 @@
+"""Access control lists and SCRAM credentials. Coroutines for the client's loop."""
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Sequence
+
+from odradek.client.admin.topics import raise_first
+from odradek.client.admin.values import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ACLResourceType,
+    ResourcePattern,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from odradek.client.calls import Deadline, ask_controller
+from odradek.client.cluster import Cluster
+from odradek.protocol.errors import ErrorCode, KafkaError, error_code
+from odradek.protocol.messages import alter_user_scram_credentials as scram
+from odradek.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from odradek.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from odradek.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from odradek.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    UserName,
+)
+
+SALT_BYTES = 32
+
+
+async def create_acls(cluster: Cluster, acls: Sequence[ACL], deadline: Deadline) -> None:
+    """Create entries; all are tried. Raises KafkaError when one has failed (SECURITY_DISABLED, …)."""
+    creations = [
+        AclCreation(
+            resource_type=one.resource_pattern.resource_type,
+            resource_name=one.resource_pattern.resource_name or "",
+            resource_pattern_type=one.resource_pattern.pattern_type,
+            principal=one.principal or "",
+            host=one.host or "",
+            operation=one.operation,
+            permission_type=one.permission_type,
+        )
+        for one in acls
+    ]
+
+    def errors(answer: CreateAclsResponse) -> list[ErrorCode]:
+        return [error_code(one.error_code) for one in answer.results]
+
+    answer = await ask_controller(cluster, CreateAclsRequest(creations=creations), CreateAclsResponse, errors, deadline)
+    raise_first((str(acl), one.error_code, one.error_message) for acl, one in zip(acls, answer.results, strict=True))
+
+
+async def describe_acls(cluster: Cluster, wanted: ACL) -> list[ACL]:
+    """Return the entries that a filter matches. Raises KafkaError."""
+    pattern = wanted.resource_pattern
+    request = DescribeAclsRequest(
+        resource_type_filter=pattern.resource_type,
+        resource_name_filter=pattern.resource_name,
+        pattern_type_filter=pattern.pattern_type,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission_type,
+    )
+    answer = await cluster.request_any(request, DescribeAclsResponse)
+    if answer.error_code:
+        raise KafkaError(error_code(answer.error_code), answer.error_message or "access lists cannot be read")
+    return [
+        _acl(one.principal, one.host, one.operation, one.permission_type, _pattern(resource))
+        for resource in answer.resources
+        for one in resource.acls
+    ]
+
+
+async def delete_acls(cluster: Cluster, filters: Sequence[ACL], deadline: Deadline) -> list[ACL]:
+    """Delete the entries that any of the filters matches, and return them. Raises KafkaError when one has failed."""
+    asked = [
+        DeleteAclsFilter(
+            resource_type_filter=one.resource_pattern.resource_type,
+            resource_name_filter=one.resource_pattern.resource_name,
+            pattern_type_filter=one.resource_pattern.pattern_type,
+            principal_filter=one.principal,
+            host_filter=one.host,
+            operation=one.operation,
+            permission_type=one.permission_type,
+        )
+        for one in filters
+    ]
+
+    def errors(answer: DeleteAclsResponse) -> list[ErrorCode]:
+        return [error_code(one.error_code) for one in answer.filter_results]
+
+    answer = await ask_controller(cluster, DeleteAclsRequest(filters=asked), DeleteAclsResponse, errors, deadline)
+    results = answer.filter_results
+    raise_first((str(wanted), one.error_code, one.error_message) for wanted, one in zip(filters, results, strict=True))
+    gone = [one for result in results for one in result.matching_acls]
+    raise_first((f"{one.principal} on {one.resource_name}", one.error_code, one.error_message) for one in gone)
+    return [_acl(one.principal, one.host, one.operation, one.permission_type, _pattern(one)) for one in gone]
+
+
+def _pattern(one: object) -> ResourcePattern:
+    return ResourcePattern(
+        ACLResourceType(one.resource_type),  # type: ignore[attr-defined]
+        one.resource_name,  # type: ignore[attr-defined]
+        ACLResourcePatternType(one.pattern_type),  # type: ignore[attr-defined]
+    )
+
+
+def _acl(principal: str, host: str, operation: int, permission: int, pattern: ResourcePattern) -> ACL:
+    return ACL(principal, host, ACLOperation(operation), ACLPermissionType(permission), pattern)
+
+
+# -- SCRAM -------------------------------------------------------------------------------------------------------------
+
+
+async def describe_scram(cluster: Cluster, users: Iterable[str] | None) -> dict[str, dict[ScramMechanism, int]]:
+    """Return the mechanisms of users (None: of all who have some), each with its iterations. Raises KafkaError."""
+    asked = None if users is None else [UserName(name=user) for user in users]
+    request = DescribeUserScramCredentialsRequest(users=asked)
+    answer = await cluster.request_any(request, DescribeUserScramCredentialsResponse)
+    if answer.error_code:
+        raise KafkaError(error_code(answer.error_code), answer.error_message or "credentials cannot be read")
+    raise_first((one.user, one.error_code, one.error_message) for one in answer.results)
+    return {
+        one.user: {ScramMechanism(info.mechanism): info.iterations for info in one.credential_infos}
+        for one in answer.results
+    }
+
+
+async def alter_scram(
+    cluster: Cluster,
+    alterations: Iterable[UserScramCredentialDeletion | UserScramCredentialUpsertion],
+    deadline: Deadline,
+) -> None:
+    """Set and delete credentials; all are tried. Passwords are salted here. Raises KafkaError when one has failed."""
+    wanted = list(alterations)
+    request = scram.AlterUserScramCredentialsRequest(
+        deletions=[
+            scram.ScramCredentialDeletion(name=one.user, mechanism=one.mechanism)
+            for one in wanted
+            if isinstance(one, UserScramCredentialDeletion)
+        ],
+        upsertions=[_upsertion(one) for one in wanted if isinstance(one, UserScramCredentialUpsertion)],
+    )
+
+    def errors(answer: scram.AlterUserScramCredentialsResponse) -> list[ErrorCode]:
+        return [error_code(one.error_code) for one in answer.results]
+
+    answer = await ask_controller(cluster, request, scram.AlterUserScramCredentialsResponse, errors, deadline)
+    raise_first((one.user, one.error_code, one.error_message) for one in answer.results)
+
+
+def _upsertion(one: UserScramCredentialUpsertion) -> scram.ScramCredentialUpsertion:
+    salt = one.salt or secrets.token_bytes(SALT_BYTES)
+    digest = "sha256" if one.mechanism == ScramMechanism.SCRAM_SHA_256 else "sha512"
+    password = one.password.encode() if isinstance(one.password, str) else one.password
+    return scram.ScramCredentialUpsertion(
+        name=one.user,
+        mechanism=one.mechanism,
+        iterations=one.iterations,
+        salt=salt,
+        salted_password=hashlib.pbkdf2_hmac(digest, password, salt, one.iterations),
+    )

@@ -1,0 +1,174 @@
+"""Transactions and their producers (KIP-664): list, describe, abort those that hang. For the client's loop."""
+
+import asyncio
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+from odradek.client.admin.values import (
+    AbortTransactionSpec,
+    HangingTransaction,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+)
+from odradek.client.calls import Deadline, ask_coordinator, ask_leaders
+from odradek.client.cluster import TRANSACTION_COORDINATOR, Cluster
+from odradek.client.offsets import by_topic
+from odradek.client.records import TopicPartition
+from odradek.protocol.errors import ErrorCode, KafkaError, error_code
+from odradek.protocol.messages import describe_producers as producers
+from odradek.protocol.messages import describe_transactions as descriptions
+from odradek.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from odradek.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+NO_DURATION = -1
+SLACK_MS = 300_000
+"""How long after its longest time a transaction counts as hanging (Java: TransactionsCommand)."""
+ENDED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
+
+
+async def list_transactions(
+    cluster: Cluster,
+    broker_ids: Collection[int] | None,
+    producer_ids: Iterable[int],
+    states: Iterable[str],
+    longer_than_ms: int | None,
+    pattern: str | None,
+) -> dict[int, list[TransactionListing]]:
+    """Return the transactions that each broker (None: of all) coordinates. Raises KafkaError, BrokerUnreachable."""
+    await cluster.refresh()
+    asked = sorted(cluster.view.nodes) if broker_ids is None else list(broker_ids)
+    request = ListTransactionsRequest(
+        state_filters=list(states),
+        producer_id_filters=list(producer_ids),
+        duration_filter=NO_DURATION if longer_than_ms is None else longer_than_ms,
+    )
+    answers = await asyncio.gather(*(cluster.request(one, request, ListTransactionsResponse) for one in asked))
+    found: dict[int, list[TransactionListing]] = {}
+    for broker_id, answer in zip(asked, answers, strict=True):
+        if answer.error_code:
+            raise KafkaError(error_code(answer.error_code), f"broker {broker_id}: transactions cannot be listed")
+        found[broker_id] = [
+            TransactionListing(one.transactional_id, one.producer_id, one.transaction_state)
+            for one in answer.transaction_states
+            if pattern is None or re.fullmatch(pattern, one.transactional_id)
+        ]
+    return found
+
+
+async def describe_transaction(cluster: Cluster, transactional_id: str, deadline: Deadline) -> TransactionDescription:
+    """Return the state of a transactional id. Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND, …)."""
+
+    def errors(answer: descriptions.DescribeTransactionsResponse) -> list[ErrorCode]:
+        return [error_code(one.error_code) for one in answer.transaction_states]
+
+    answer = await ask_coordinator(
+        cluster,
+        transactional_id,
+        descriptions.DescribeTransactionsRequest(transactional_ids=[transactional_id]),
+        descriptions.DescribeTransactionsResponse,
+        errors,
+        deadline,
+        key_type=TRANSACTION_COORDINATOR,
+    )
+    (one,) = answer.transaction_states
+    if one.error_code:
+        raise KafkaError(error_code(one.error_code), f"transactional.id {transactional_id}")
+    return TransactionDescription(
+        await cluster.find_coordinator(transactional_id, TRANSACTION_COORDINATOR),
+        one.transaction_state,
+        one.producer_id,
+        one.producer_epoch,
+        one.transaction_timeout_ms,
+        one.transaction_start_time_ms,
+        frozenset(TopicPartition(topic.topic, number) for topic in one.topics for number in topic.partitions),
+    )
+
+
+async def describe_producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition], broker_id: int | None, deadline: Deadline
+) -> dict[TopicPartition, list[ProducerState]]:
+    """Return the producers that a replica (None: the leader) of each partition knows. Raises KafkaError."""
+
+    def request(asked: Sequence[TopicPartition]) -> producers.DescribeProducersRequest:
+        topics = [producers.TopicRequest(name=topic, partition_indexes=all_) for topic, all_ in by_topic(asked).items()]
+        return producers.DescribeProducersRequest(topics=topics)
+
+    answered = await ask_leaders(
+        cluster,
+        partitions,
+        request,
+        producers.DescribeProducersResponse,
+        lambda answer: {
+            TopicPartition(topic.name, one.partition_index): (one.error_code, one)
+            for topic in answer.topics
+            for one in topic.partitions
+        },
+        deadline,
+        broker_id=broker_id,
+    )
+    return {tp: [_producer(state) for state in one.active_producers] for tp, one in answered.items()}
+
+
+def _producer(one: producers.ProducerState) -> ProducerState:
+    return ProducerState(
+        one.producer_id,
+        one.producer_epoch,
+        one.last_sequence,
+        one.last_timestamp,
+        one.coordinator_epoch,
+        one.current_txn_start_offset,
+    )
+
+
+async def abort_transaction(cluster: Cluster, spec: AbortTransactionSpec, deadline: Deadline) -> None:
+    """Write an abort marker into a partition whose transaction hangs. Raises KafkaError."""
+
+    def request(asked: Sequence[TopicPartition]) -> WriteTxnMarkersRequest:
+        topics = [WritableTxnMarkerTopic(name=topic, partition_indexes=all_) for topic, all_ in by_topic(asked).items()]
+        marker = WritableTxnMarker(
+            producer_id=spec.producer_id,
+            producer_epoch=spec.producer_epoch,
+            transaction_result=False,
+            topics=topics,
+            coordinator_epoch=spec.coordinator_epoch,
+        )
+        return WriteTxnMarkersRequest(markers=[marker])
+
+    await ask_leaders(
+        cluster,
+        [spec.topic_partition],
+        request,
+        WriteTxnMarkersResponse,
+        lambda answer: {
+            TopicPartition(topic.name, one.partition_index): (one.error_code, None)
+            for marker in answer.markers
+            for topic in marker.topics
+            for one in topic.partitions
+        },
+        deadline,
+    )
+
+
+def hanging(described: dict[str, TransactionDescription], now_ms: int, longest_ms: int) -> list[HangingTransaction]:
+    """Return those that have been open for longer than any transaction may be (Java: TransactionsCommand)."""
+    return [
+        HangingTransaction(
+            name,
+            one.producer_id,
+            one.producer_epoch,
+            one.state,
+            now_ms - one.transaction_start_time_ms,
+            one.coordinator_id,
+            tuple(sorted(one.topic_partitions)),
+        )
+        for name, one in sorted(described.items())
+        if one.state not in ENDED
+        and one.transaction_start_time_ms >= 0
+        and now_ms - one.transaction_start_time_ms >= longest_ms + SLACK_MS
+    ]

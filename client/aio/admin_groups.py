@@ -1,0 +1,228 @@
+"""Admin's methods about groups, offsets, transactions and producers."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from odradek.client import arguments
+from odradek.client.admin import groups, transactions
+from odradek.client.admin.values import (
+    AbortTransactionSpec,
+    GroupDescription,
+    GroupListing,
+    HangingTransaction,
+    MemberToRemove,
+    PartitionLag,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+)
+from odradek.client.aio.admin_base import AdminBase
+from odradek.client.calls import Deadline
+from odradek.client.offsets import committed_offsets, offsets_at
+from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+LONGEST_TRANSACTION_MS = 900_000
+"""transaction.max.timeout.ms, unless a broker has another."""
+
+
+class GroupsAdmin(AdminBase):
+    """Groups with their offsets, and transactions."""
+
+    # -- groups --------------------------------------------------------------------------------------------------------
+
+    async def list_groups(
+        self,
+        broker_ids: Iterable[int] | None = None,
+        states_filter: Sequence[str] | None = None,
+        types_filter: Sequence[str] | None = None,
+    ) -> list[GroupListing]:
+        """Return all groups, or those of some brokers, states (Stable, Empty, …) and types (classic, …)."""
+        states, types = states_filter or (), types_filter or ()
+        return await self._run(
+            "listing groups", lambda cluster, _: groups.list_groups(cluster, states, types, broker_ids)
+        )
+
+    async def describe_groups(
+        self,
+        group_ids: Iterable[str],
+        group_coordinator_id: int | None = None,
+        include_authorized_operations: bool = False,
+    ) -> list[GroupDescription]:
+        """Return groups with their members. `group_coordinator_id` saves looking for the coordinator."""
+        return [
+            await self._describe_group(group_id, group_coordinator_id, include_authorized_operations)
+            for group_id in group_ids
+        ]
+
+    async def _describe_group(self, group_id: str, coordinator_id: int | None, operations: bool) -> GroupDescription:
+        return await self._run(
+            f"describing group {group_id}",
+            lambda cluster, deadline: groups.describe_group(
+                cluster, group_id, deadline, coordinator_id, operations=operations
+            ),
+        )
+
+    async def group_lag(self, group_id: str) -> list[PartitionLag]:
+        """Return how far behind a group is, by partition."""
+        what = f"reading the lag of group {group_id}"
+        return await self._run(what, lambda cluster, _: groups.group_lag(cluster, group_id, self._again(what)))
+
+    async def delete_groups(self, group_ids: Iterable[str], group_coordinator_id: int | None = None) -> None:
+        """Delete groups without members."""
+        asked = list(group_ids)
+        what = f"deleting group {', '.join(asked)}"
+        await self._run(
+            what, lambda cluster, _: groups.delete_groups(cluster, asked, self._again(what), group_coordinator_id)
+        )
+
+    async def remove_group_members(
+        self, group_id: str, members: Iterable[MemberToRemove], group_coordinator_id: int | None = None
+    ) -> None:
+        """Take members out of their group, static ones too; each has a member_id or a group_instance_id."""
+        wanted = list(members)
+        await self._run(
+            f"removing members of group {group_id}",
+            lambda cluster, deadline: groups.remove_members(cluster, group_id, wanted, deadline, group_coordinator_id),
+        )
+
+    def _again(self, what: str) -> Callable[[], Deadline]:
+        return lambda: self._deadline(what)
+
+    # -- offsets of groups ---------------------------------------------------------------------------------------------
+
+    async def list_group_offsets(
+        self,
+        group_specs: str | Mapping[str, Iterable[TopicPartition] | None],
+        partitions: Iterable[TopicPartition] | None = None,
+    ) -> Any:
+        """Return the committed offsets of a group, of some or all (None) partitions, by partition.
+
+        Of a mapping, group → partitions or None, the same by group.
+        """
+        if not isinstance(group_specs, str):
+            return {group_id: await self._group_offsets(group_id, some) for group_id, some in group_specs.items()}
+        return await self._group_offsets(group_specs, partitions)
+
+    async def _group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        asked = None if partitions is None else arguments.topic_partitions(partitions)
+        return await self._run(
+            f"reading the offsets of group {group_id}",
+            lambda cluster, deadline: committed_offsets(cluster, group_id, asked, deadline),
+        )
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, Any], group_coordinator_id: int | None = None
+    ) -> None:
+        """Set the committed offsets of a group that has no members."""
+        wanted = arguments.offsets_to_commit(offsets)
+        await self._run(
+            f"setting offsets of group {group_id}",
+            lambda cluster, deadline: groups.alter_offsets(cluster, group_id, wanted, deadline, group_coordinator_id),
+        )
+
+    async def reset_group_offsets(
+        self, group_id: str, offset_specs: Mapping[TopicPartition, int], group_coordinator_id: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """Set the offsets of a group that has no members, each within its log, and return them.
+
+        A value is an OffsetSpec, an OffsetTimestamp (past the last record: the end), or an offset.
+        """
+        targets = {arguments.topic_partition(tp): target for tp, target in offset_specs.items()}
+        what = f"resetting offsets of group {group_id}"
+        return await self._run(
+            what,
+            lambda cluster, _: groups.reset_offsets(
+                cluster, group_id, targets, self._again(what), group_coordinator_id
+            ),
+        )
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], group_coordinator_id: int | None = None
+    ) -> None:
+        """Forget a group's offsets of partitions whose topics none of its members reads."""
+        wanted = arguments.topic_partitions(partitions)
+        await self._run(
+            f"deleting offsets of group {group_id}",
+            lambda cluster, deadline: groups.delete_offsets(cluster, group_id, wanted, deadline, group_coordinator_id),
+        )
+
+    # -- offsets of logs -----------------------------------------------------------------------------------------------
+
+    async def list_offsets(
+        self, times: Mapping[TopicPartition, int], isolation_level: int = 0, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first offset at or after a time (ms since 1970; or an OffsetSpec); None where there is none."""
+        asked = {arguments.topic_partition(tp): int(time) for tp, time in times.items()}
+        return await self._run(
+            "listing offsets",
+            lambda cluster, deadline: offsets_at(cluster, asked, isolation_level, deadline),
+            timeout_ms,
+        )
+
+    async def list_partition_offsets(
+        self,
+        topic_partition_specs: Mapping[TopicPartition, int],
+        isolation_level: int = 0,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return offsets by OffsetSpec or OffsetTimestamp: `list_offsets` by kafka-python's name."""
+        return await self.list_offsets(topic_partition_specs, isolation_level, timeout_ms)
+
+    # -- transactions --------------------------------------------------------------------------------------------------
+
+    async def list_transactions(
+        self,
+        broker_ids: Collection[int] | None = None,
+        producer_id_filters: Iterable[int] | None = None,
+        state_filters: Iterable[str] | None = None,
+        duration_filter_ms: int | None = None,
+        transactional_id_pattern: str | None = None,
+    ) -> dict[int, list[TransactionListing]]:
+        """Return transactions by the broker that coordinates them; of all, or of those that match all filters."""
+        producers, states = list(producer_id_filters or ()), list(state_filters or ())
+        return await self._run(
+            "listing transactions",
+            lambda cluster, _: transactions.list_transactions(
+                cluster, broker_ids, producers, states, duration_filter_ms, transactional_id_pattern
+            ),
+        )
+
+    async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """Return the state of transactional ids. Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND, …)."""
+        return {name: await self._describe_transaction(name) for name in transactional_ids}
+
+    async def _describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        return await self._run(
+            f"describing transactional.id {transactional_id}",
+            lambda cluster, deadline: transactions.describe_transaction(cluster, transactional_id, deadline),
+        )
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], broker_id: int | None = None
+    ) -> dict[TopicPartition, list[ProducerState]]:
+        """Return the producers that the leader of each partition, or the replica on a broker, knows."""
+        wanted = arguments.topic_partitions(partitions)
+        return await self._run(
+            "describing producers",
+            lambda cluster, deadline: transactions.describe_producers(cluster, wanted, broker_id, deadline),
+        )
+
+    async def find_hanging_transactions(
+        self, broker_ids: Collection[int] | None = None, max_transaction_timeout_ms: int = LONGEST_TRANSACTION_MS
+    ) -> list[HangingTransaction]:
+        """Return the transactions that have been open for longer than that and five minutes."""
+        listed = await self.list_transactions(broker_ids)
+        described = await self.describe_transactions(
+            sorted(one.transactional_id for some in listed.values() for one in some)
+        )
+        assert self._opened is not None
+        return transactions.hanging(described, self._opened.clock.now_ms(), max_transaction_timeout_ms)
+
+    async def abort_transaction(self, spec: AbortTransactionSpec) -> None:
+        """End a transaction that hangs, in one partition: its producer is known from `describe_producers`."""
+        await self._run(
+            f"aborting a transaction in {spec.topic_partition}",
+            lambda cluster, deadline: transactions.abort_transaction(cluster, spec, deadline),
+        )

@@ -1,0 +1,104 @@
+"""The admin client's access lists, on brokers that have an authorizer, and its SCRAM credentials."""
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from odradek.aio import Admin
+from odradek.client.admin.values import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ACLResourceType,
+    ResourcePattern,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+from odradek.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.testing.virtual_network import VirtualNetwork
+
+AUTHORIZER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
+
+
+def entry(name: str, operation: ACLOperation = ACLOperation.READ, pattern: str = "LITERAL") -> ACL:
+    resource = ResourcePattern(ACLResourceType.TOPIC, name, ACLResourcePatternType[pattern])
+    return ACL("User:me", "*", operation, ACLPermissionType.ALLOW, resource)
+
+
+EVERYTHING = ACL(
+    None,
+    None,
+    ACLOperation.ANY,
+    ACLPermissionType.ANY,
+    ResourcePattern(ACLResourceType.ANY, None, ACLResourcePatternType.ANY),
+)
+
+
+def test_entries_are_created_found_and_deleted() -> None:
+    async def main(clock: VirtualClock) -> None:
+        async with (
+            EmbeddedCluster(clock, 1, AUTHORIZER) as cluster,
+            Admin(bootstrap_servers="broker-0:9092", network=cluster.network.host("client"), clock=clock) as admin,
+        ):
+            entries = [entry("a"), entry("a", ACLOperation.WRITE), entry("b-", pattern="PREFIXED")]
+            await admin.create_acls(entries)
+            assert sorted(await admin.describe_acls(EVERYTHING)) == sorted(entries)
+            found = await admin.describe_acls(entry("b-1", pattern="MATCH"))
+            assert found == [entry("b-", pattern="PREFIXED")]
+            assert sorted(await admin.delete_acls([entry("a"), entry("b-", pattern="PREFIXED")])) == [
+                entry("a"),
+                entry("b-", pattern="PREFIXED"),
+            ]
+            assert await admin.describe_acls(EVERYTHING) == [entry("a", ACLOperation.WRITE)]
+            with pytest.raises(KafkaError) as refused:
+                await admin.create_acls([entry("a")._replace(principal="me")])
+            assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+    run_virtual(main)
+
+
+def test_passwords_are_salted_before_they_are_sent(scripted_broker: Any) -> None:
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        infos = [CredentialInfo(mechanism=1, iterations=4096)]
+        described = DescribeUserScramCredentialsResult(user="me", credential_infos=infos)
+        broker.handlers |= {
+            DescribeUserScramCredentialsRequest: lambda _: DescribeUserScramCredentialsResponse(results=[described]),
+            AlterUserScramCredentialsRequest: lambda request: AlterUserScramCredentialsResponse(
+                results=[AlterUserScramCredentialsResult(user=one.name) for one in request.upsertions]
+            ),
+        }
+        async with Admin(bootstrap_servers="broker:9092", network=network.host("client"), clock=clock) as admin:
+            assert await admin.describe_user_scram_credentials(["me"]) == {"me": {ScramMechanism.SCRAM_SHA_256: 4096}}
+            await admin.alter_user_scram_credentials(
+                [
+                    UserScramCredentialUpsertion("me", ScramMechanism.SCRAM_SHA_512, "secret", 8192, b"salt"),
+                    UserScramCredentialUpsertion("you", ScramMechanism.SCRAM_SHA_256, b"secret"),
+                    UserScramCredentialDeletion("him", ScramMechanism.SCRAM_SHA_256),
+                ]
+            )
+        (sent,) = broker.requests(AlterUserScramCredentialsRequest)
+        mine, yours = sent.upsertions
+        assert (mine.salt, mine.iterations) == (b"salt", 8192)
+        assert mine.salted_password == hashlib.pbkdf2_hmac("sha512", b"secret", b"salt", 8192)
+        assert len(yours.salt) == 32 and len(yours.salted_password) == 32
+        assert [(one.name, one.mechanism) for one in sent.deletions] == [("him", 1)]
+
+    run_virtual(main)
