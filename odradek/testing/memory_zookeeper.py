@@ -27,8 +27,8 @@ class MemoryZooKeeper:
         self.serving = True
         self.draw_latency_ms: Callable[[], float] = lambda: 0.0
         """How long a request or an answer travels; one client's arrive in the order in which they were sent."""
-        self.committed: Callable[[], object] = lambda: None
-        """Called after each transaction."""
+        self.committed: Callable[[Sequence[Change]], object] = lambda changes: None
+        """Called after each transaction with what it has changed."""
         self._session_timeout_ms = session_timeout_ms
         self._last_session_id = 0
         self._sessions: dict[int, MemoryStore] = {}
@@ -145,7 +145,7 @@ class MemoryZooKeeper:
         results, changes = self.tree.commit(operations, session_id, self.clock.now_ms())
         for change in changes:
             self._fire(change)
-        self.committed()
+        self.committed(changes)
         return results
 
     def watch_data(self, path: str, session_id: int) -> None:

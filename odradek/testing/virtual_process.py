@@ -19,6 +19,10 @@ from odradek.world.clock import Clock, Timer
 T = TypeVar("T")
 
 
+WAYS_OUT_MAX = 20
+"""So often the coroutine of a dead process may try to wait for something before it ends."""
+
+
 class ProcessKilled(RuntimeError):  # noqa: N818 - what became of the work that was awaited
     """It was killed before that was done."""
 
@@ -77,9 +81,10 @@ class VirtualProcess:
         for handle in (*loop._ready, *loop._scheduled):  # type: ignore[attr-defined]
             if not handle._cancelled and belongs_to_dead(handle._context):
                 handle.cancel()
-        for task in list(self.tasks):
+        while self.tasks:  # on its way out one may begin another
+            task = next(iter(self.tasks))
+            del self.tasks[task]
             self._end(task)
-        self.tasks.clear()
         self._died.set_result(None)
 
     def _end(self, task: "asyncio.Task[Any]") -> None:
@@ -88,8 +93,10 @@ class VirtualProcess:
         asyncio._unregister_task(task)
         coroutine = task.get_coro()
         assert coroutine is not None
-        with contextlib.suppress(RuntimeError):  # it would await on its way out: there is nothing to wait for
-            self._context.copy().run(coroutine.close)
+        for _ in range(WAYS_OUT_MAX):
+            with contextlib.suppress(RuntimeError):  # it would await on its way out: there is nothing to wait for
+                self._context.copy().run(coroutine.close)
+                return
 
 
 PROCESS: ContextVar[VirtualProcess | None] = ContextVar("process", default=None)

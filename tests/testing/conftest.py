@@ -10,7 +10,7 @@ from odradek.testing import Cluster
 
 @pytest.fixture(scope="session")
 def shared_cluster() -> Iterator[Cluster]:
-    with Cluster(brokers=3) as cluster:
+    with Cluster(brokers=3, trace=False) as cluster:
         yield cluster
 
 

@@ -121,5 +121,6 @@ class AnswerFaults(ClusterCore):
         **values: object,
     ) -> Fault:
         fault = self.faults.add(kind, text, api, aim, client, times, after, **values)
+        self.note("test", f"wants {fault}")
         self.arrange_all()
         return fault

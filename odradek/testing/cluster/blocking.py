@@ -20,6 +20,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 from odradek.testing.cluster.control import AsyncCluster
 from odradek.testing.cluster.options import ClusterError, Options
 from odradek.testing.cluster.runners import Process, Runner, Thread
+from odradek.testing.cluster.views import SeenRequest
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,6 +75,8 @@ class Cluster:
             trace,
         )
         self.runner: Runner = Process(options) if process else Thread(options)
+        self.brokers = brokers
+        """How many it has, those included that do not run."""
         self._bootstrap: str | None = None
         self._closed = False
 
@@ -129,6 +132,7 @@ class Cluster:
 
     create_topic = blocking(AsyncCluster.create_topic)
     delete_topic = blocking(AsyncCluster.delete_topic)
+    topics = blocking(AsyncCluster.topics)
 
     # faults of brokers
 
@@ -165,6 +169,19 @@ class Cluster:
 
     wait_for = blocking(AsyncCluster.wait_for)
 
+    # looking inside
+
+    records = blocking(AsyncCluster.records)
+    committed = blocking(AsyncCluster.committed)
+    timeline = blocking(AsyncCluster.timeline)
+    age_ms = blocking(AsyncCluster.age_ms)
+    list_requests = blocking(AsyncCluster.requests)
+
+    @property
+    def requests(self) -> list[SeenRequest]:
+        """What clients have asked, the last ten thousand: who, what, sizes in bytes, times. Raises ClusterError."""
+        return self.list_requests()
+
 
 class _Elsewhere:
     """The methods of an AsyncCluster that lives on another loop, for coroutines of this one."""
@@ -177,7 +194,7 @@ class _Elsewhere:
         return self._cluster.bootstrap
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        if not callable(getattr(Cluster, name, None)):
+        if not callable(getattr(AsyncCluster, name, None)):
             raise AttributeError(f"a cluster has no method {name!r}")
 
         async def call(*arguments: Any, **named: Any) -> Any:

@@ -45,6 +45,7 @@ class BrokerFaults(ClusterCore):
         which nobody takes its place."""
         target = self._running(broker)
         session = target.store.session_id
+        self.note("test", f"kills broker {broker}")
         target.resume()
         await self.end_brokers(target)
         if not unnoticed:
@@ -53,6 +54,7 @@ class BrokerFaults(ClusterCore):
     async def stop(self, broker: int) -> None:
         """End a broker in a controlled way: its leaders move before."""
         target = self._running(broker)
+        self.note("test", f"stops broker {broker}")
         target.resume()
         await target.stop()
         await self.end_brokers(target)
@@ -64,6 +66,7 @@ class BrokerFaults(ClusterCore):
             await self.stop(broker)
         if isinstance(target.disk, SimulatedFiles):
             target.disk.broken.clear()
+        self.note("test", f"starts broker {broker}")
         await self.start_broker(target)
         await self.until(self.is_whole, f"all brokers to know broker {broker}")
 
@@ -72,10 +75,13 @@ class BrokerFaults(ClusterCore):
         target = self._running(broker)
         if target.suspended:
             raise ClusterError(f"broker {broker} is suspended already")
+        self.note("test", f"suspends broker {broker}")
         target.suspend()
 
     async def resume(self, broker: int) -> None:
         """Let a suspended broker go on. Harmless when it was not."""
+        if self.broker(broker).suspended:
+            self.note("test", f"resumes broker {broker}")
         self.broker(broker).resume()
 
     async def fail_disk(self, broker: int, directory: int = 0) -> None:
@@ -89,6 +95,7 @@ class BrokerFaults(ClusterCore):
         directories = target.server.config.log_dirs
         if not 0 <= directory < len(directories):
             raise ClusterError(f"broker {broker} has {len(directories)} log directories: {', '.join(directories)}")
+        self.note("test", f"fails {directories[directory]} of broker {broker}")
         target.disk.broken.add(directories[directory])
         server = target.server
         ending = asyncio.ensure_future(server.broken.wait())
@@ -108,6 +115,7 @@ class BrokerFaults(ClusterCore):
 
         What is sent is held back, as TCP does, and arrives after `heal`. `one_way`: only from `a` to `b`.
         """
+        self.note("test", f"cuts {_named(a)} off {'everybody' if b is None else _named(b)}")
         others = [b] if b is not None else [n for n in range(self.options.brokers) if n != a] + [OUTSIDE, ZOOKEEPER]
         for other in others:
             if ZOOKEEPER in (a, other):
@@ -120,6 +128,7 @@ class BrokerFaults(ClusterCore):
 
     async def heal(self, a: int | str | None = None, b: int | str | None = None) -> None:
         """Undo one cut, all those of a broker, or all."""
+        self.note("test", "heals the network")
         if a is None:
             self.network.heal()
             for broker in self.running:
@@ -143,6 +152,7 @@ class BrokerFaults(ClusterCore):
 
     async def expire_session(self, broker: int) -> None:
         """End a broker's ZooKeeper session, as after a long pause: it is gone for the others, and registers anew."""
+        self.note("test", f"expires the session of broker {broker}")
         self.embedded.zookeeper.expire_session(self._running(broker).store.session_id)
 
     # leaders
@@ -150,6 +160,7 @@ class BrokerFaults(ClusterCore):
     async def move_leader(self, topic: str, partition: int, to: int) -> None:
         """Have another replica lead a partition; a broker without a replica is given one in place of the leader's."""
         self._running(to)
+        self.note("test", f"moves the leader of {topic}-{partition} to {to}")
         replicas = list(self._assignment(topic, partition))
         if to in replicas:
             replicas.remove(to)
@@ -199,6 +210,7 @@ class BrokerFaults(ClusterCore):
         coordinator, metadata = self._group(group)
         if not metadata.members:
             raise ClusterError(f"group {group!r} has no members to rebalance")
+        self.note("test", f"has group {group} rebalance")
         member = next(iter(metadata.members.values()))
         protocols = [JoinGroupRequestProtocol(name=name, metadata=data) for name, data in member.protocols]
         joining = JoinGroupRequest(
@@ -232,6 +244,7 @@ class BrokerFaults(ClusterCore):
 
     async def fence(self, transactional_id: str) -> None:
         """Fence the producer of a transactional id, as another one with the same id does."""
+        self.note("test", f"fences {transactional_id}")
         found: Any = await self._asked_again(
             lambda: self.ask(self.running[0], FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION), 3)
         )
@@ -270,6 +283,11 @@ class BrokerFaults(ClusterCore):
         """In-sync replicas of a partition, as ZooKeeper has them."""
         return list(self._state(topic, partition).isr)
 
+    def partitions_now(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        self._assignment(topic, 0)
+        return len(TopicAssignment.decode(topic, self.embedded.zookeeper.data(topic_path(topic))).partitions)
+
     def _state(self, topic: str, partition: int) -> PartitionState:
         self._assignment(topic, partition)
         return PartitionState.decode(topic, partition, self.embedded.zookeeper.data(state_path(topic, partition)))
@@ -303,6 +321,10 @@ class BrokerFaults(ClusterCore):
         if not target.running:
             raise ClusterError(f"broker {broker} does not run")
         return target
+
+
+def _named(who: int | str) -> str:
+    return f"broker {who}" if isinstance(who, int) else who
 
 
 def _broker_of(a: int | str, b: int | str) -> int:

@@ -6,14 +6,14 @@ Tests on a cluster's own loop (odradek.testing.run) use this directly; `Cluster`
 import random
 
 from odradek.testing.cluster.answers import AnswerFaults
+from odradek.testing.cluster.inspection import Inspection
 from odradek.testing.cluster.options import ClusterError, Options
-from odradek.testing.cluster.waits import Waits
 from odradek.testing.process_loop import SocketLoop
 from odradek.testing.socket_network import PortTaken, SocketNetwork
 from odradek.world.clock import LoopClock
 
 
-class AsyncCluster(Waits, AnswerFaults):
+class AsyncCluster(Inspection, AnswerFaults):
     """Brokers 0 to n-1 and their ZooKeeper, and all that a test may do to them and see of them."""
 
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from odradek.broker.cluster.peer import BrokerUnreachable, Peer
@@ -22,18 +23,25 @@ from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.testing.cluster.conditions import Conditions
 from odradek.testing.cluster.options import ClusterError, Options, quick_settings
-from odradek.testing.cluster.protocol_faults import ProtocolFaults
+from odradek.testing.cluster.protocol_faults import Fault, ProtocolFaults
+from odradek.testing.cluster.trace import Trace
+from odradek.testing.cluster.views import Moment
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster, MachineClock
 from odradek.testing.folder_disk import FolderDisk
+from odradek.testing.memory_tree import Change
 from odradek.testing.socket_network import OUTSIDE, SocketNetwork
 from odradek.testing.virtual_network import VirtualNetwork
-from odradek.zk_schema.store import StoreError
-from odradek.zk_schema.znodes.topics import topic_path
+from odradek.zk_schema.store import StoreError, WatchKind
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
+from odradek.zk_schema.znodes.controller import CONTROLLER_PATH, ControllerRegistration
+from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, topic_path
 
 HOST = "test"
 """Whose connections are those of this file."""
 REQUEST_TIMEOUT_MS = 30_000
 WAIT_S = 30.0
+MOMENTS_MAX = 10_000
+"""So many are remembered, the last ones."""
 
 
 class ClusterCore:
@@ -61,10 +69,14 @@ class ClusterCore:
         )
         self.clock, self.network = clock, network
         self.conditions = Conditions(clock, lambda awaited: self.arrange_all())
-        self.embedded.zookeeper.committed = self.conditions.changed
+        self.embedded.zookeeper.committed = self._committed
         self.faults = ProtocolFaults(network)
         self.faults.spared = frozenset({HOST, *(broker.host for broker in self.embedded.brokers)})
         self.faults.changed = self._faults_changed
+        self.trace = Trace(clock, self.is_client) if options.trace else None
+        self._began_ms = clock.monotonic_ms()
+        self.moments: deque[Moment] = deque(maxlen=MOMENTS_MAX)
+        self._partitions: dict[str, str] = {}
         self.ending: list[asyncio.Future[Any]] = []
         """What goes on in the background, and ends with the cluster."""
 
@@ -130,8 +142,47 @@ class ClusterCore:
 
     # what brokers do with requests
 
-    def _faults_changed(self) -> None:
+    def is_client(self, peer: str) -> bool:
+        """Whether an address is that of a client: of none of the brokers, nor of this side."""
+        return self.network.owner(peer) not in self.faults.spared
+
+    async def age_ms(self) -> float:
+        """Milliseconds since the cluster began, as `timeline` counts."""
+        return self.clock.monotonic_ms() - self._began_ms
+
+    def note(self, who: str, text: str) -> None:
+        """A moment of the timeline."""
+        self.moments.append(Moment(self.clock.monotonic_ms() - self._began_ms, who, text))
+
+    def _committed(self, changes: Sequence[Change]) -> None:
+        """ZooKeeper holds something else."""
+        self.conditions.changed()
+        for change in changes:
+            path = change.path
+            if path.startswith(BROKER_IDS_PATH + "/"):
+                gone = change.kind is WatchKind.DELETED
+                self.note("zookeeper", f"broker {path.rpartition('/')[2]} {'is gone' if gone else 'is registered'}")
+            elif path == CONTROLLER_PATH and change.kind is WatchKind.CREATED:
+                elected = ControllerRegistration.decode(self.embedded.zookeeper.data(path)).broker_id
+                self.note("zookeeper", f"broker {elected} is controller")
+            elif path.startswith(TOPICS_PATH) and path.endswith("/state"):
+                self._note_partition(path, change.kind)
+
+    def _note_partition(self, path: str, kind: WatchKind) -> None:
+        _, _, _, topic, _, partition, _ = path.split("/")
+        if kind is WatchKind.DELETED:
+            self.note("zookeeper", f"{topic}-{partition} is deleted")
+            return
+        state = PartitionState.decode(topic, int(partition), self.embedded.zookeeper.data(path))
+        leader = f"led by {state.leader}" if state.leader >= 0 else "without leader"
+        text = f"{topic}-{partition} is {leader}, in sync {', '.join(map(str, sorted(state.isr)))}"
+        if self._partitions.get(path) != text:
+            self._partitions[path] = text
+            self.note("zookeeper", text)
+
+    def _faults_changed(self, struck: Fault, client: str) -> None:
         """A fault has struck, and perhaps for the last time."""
+        self.note("test", f"{struck} struck {client or 'a client'}")
         self.conditions.changed()
         if not self.faults:
             self.arrange_all()
@@ -147,7 +198,9 @@ class ClusterCore:
         assert server.dispatch is not None, f"{broker.host} does not serve"
         faulty = Dispatcher(server.services, self.faults.modules()).dispatch if self.faults else None
         dispatch = faulty or server.dispatch
-        server.sockets.dispatch = self._told(dispatch) if self.conditions else dispatch
+        if self.conditions:
+            dispatch = self._told(dispatch)
+        server.sockets.dispatch = dispatch if self.trace is None else self.trace.around(dispatch, broker.broker_id)
 
     def _told(self, dispatch: Dispatch) -> Dispatch:
         """The same, and whoever waits for something looks behind each request."""
@@ -164,7 +217,7 @@ class ClusterCore:
 
     async def is_plain(self) -> bool:
         """Whether nothing stands between the requests of all brokers and their handlers now."""
-        return all(broker.server.sockets.dispatch == broker.server.dispatch for broker in self.running)
+        return self.trace is None and all(one.server.sockets.dispatch == one.server.dispatch for one in self.running)
 
     # topics
 
@@ -204,6 +257,11 @@ class ClusterCore:
         answer = await self.ask_controller(DeleteTopicsRequest(topic_names=[topic], timeout_ms=REQUEST_TIMEOUT_MS), 5)
         check(answer.responses[0].error_code, answer.responses[0].error_message)
         await self.until(lambda: self._is_gone(topic), f"{topic} to be gone")
+
+    async def topics(self) -> list[str]:
+        """Names of all topics but Kafka's own, in order."""
+        held = self.embedded.zookeeper.tree.get(TOPICS_PATH)
+        return sorted(name for name in (held.children if held is not None else ()) if not name.startswith("__"))
 
     def _is_gone(self, topic: str) -> bool:
         known = any(topic in broker.server.services.metadata.topics for broker in self.running)

@@ -265,8 +265,8 @@ class ProtocolFaults:
         self._active: dict[int, ActiveFault] = {}
         self._all: dict[int, ActiveFault] = {}
         self._number = 0
-        self.changed: Callable[[], object] = lambda: None
-        """Called when one has struck."""
+        self.changed: Callable[[Fault, str], object] = lambda fault, client: None
+        """Called when one has struck a request of a client id."""
         self.spared: frozenset[str] = frozenset()
         """Hosts whose requests no fault strikes, unless it names them: the brokers, and the test's own."""
 
@@ -328,6 +328,6 @@ class ProtocolFaults:
             if active.concerns(request, context, services) and active.strike():
                 if active.is_over:
                     del self._active[active.fault.number]
-                self.changed()
+                self.changed(active.fault, context.client_id)
                 return active
         return None

@@ -1,0 +1,44 @@
+"""The cluster that many tests share: each finds it whole, and leaves no topic behind."""
+
+import itertools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from odradek.testing.cluster.blocking import Cluster
+
+
+class ClusterOfTests(Cluster):
+    """The pytest fixture `kafka`."""
+
+    began_ms = 0.0
+    """When the present test began, as `timeline` counts."""
+    _test = ""
+    _before: frozenset[str] = frozenset()
+
+    def begin(self, test: str) -> None:
+        """A test begins."""
+        self._test = re.sub(r"[^a-zA-Z0-9._-]+", "-", test).strip("-")[-150:]
+        self._numbers = itertools.count(1)
+        self._before = frozenset(self.topics())
+        self.began_ms = self.age_ms()
+
+    def topic(
+        self, name: str = "topic", partitions: int = 1, settings: Mapping[str, Any] | None = None, **named: Any
+    ) -> str:
+        """Create a topic whose name no other test has; its name. The arguments are those of `create_topic`."""
+        own = f"{name}-{self._test}-{next(self._numbers)}"
+        texts = {key: str(value) for key, value in (settings or {}).items()}
+        self.create_topic(own, partitions, settings=texts, **named)
+        return own
+
+    def mend(self, *, keep: bool = False) -> None:
+        """A test has ended: no faults any more, all brokers run, its topics are gone unless they are to be kept."""
+        self.clear()
+        self.heal()
+        for broker in range(self.brokers):
+            self.resume(broker)
+            if not self.is_running(broker):
+                self.restart(broker)
+        for topic in () if keep else set(self.topics()) - self._before:
+            self.delete_topic(topic)
