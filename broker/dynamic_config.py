@@ -2,14 +2,14 @@
 
 Whoever changes settings writes the znode of the topic or broker first and then a sequential znode below
 /config/changes that names it; every broker watches those and reads again what was named (KIP-226, and Kafka's
-ZkConfigManager). Settings of clients, users and addresses are stored for others and mean nothing here.
+ZkConfigManager).
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from odradek.broker.config import BrokerConfig
 from odradek.broker.log.log_config import LogConfig
@@ -32,7 +32,10 @@ from odradek.zk_schema.store import (
 )
 from odradek.zk_schema.znodes.configs import (
     BROKERS,
+    CLIENTS,
+    IPS,
     TOPICS,
+    USERS,
     broker_config_path,
     decode_config,
     encode_config,
@@ -54,12 +57,15 @@ log = logging.getLogger(__name__)
 READ_AT_ONCE: Final = 500
 """Topics whose settings are asked for together."""
 
+Result = TypeVar("Result")
+
 
 class DynamicConfig:
     """The settings as they are now. Loop-thread only.
 
     `broker_changed` is called with the new settings when those of this broker or of all brokers have changed (topics'
-    settings that follow from them have changed then too), `topic_changed` with the name of a topic.
+    settings that follow from them have changed then too), `topic_changed` with the name of a topic, `entity_changed`
+    with a user, a client or an address, as `users/alice` (sanitized), and all settings that it has now.
     """
 
     def __init__(
@@ -72,6 +78,7 @@ class DynamicConfig:
         *,
         broker_changed: Callable[[BrokerConfig], object] = lambda config: None,
         topic_changed: Callable[[str], object] = lambda topic: None,
+        entity_changed: Callable[[str, Mapping[str, str]], object] = lambda entity, settings: None,
     ) -> None:
         self.config = config
         self._broker_id = broker_id
@@ -80,6 +87,9 @@ class DynamicConfig:
         self._tasks = tasks
         self._broker_changed = broker_changed
         self._topic_changed = topic_changed
+        self._entity_changed = entity_changed
+        self._entities: set[str] = set()
+        """Users, clients and addresses that have settings."""
         self._topics: dict[str, dict[str, str]] = {}
         self._in_force: dict[str, dict[str, str]] = {}
         """The part of `_topics` that counts: without the values that cannot be read."""
@@ -160,6 +170,7 @@ class DynamicConfig:
         except NoNode:
             topics = []
         await self._read_topics({*topics, *self._topics})
+        await self._read_entities({*await self._known_entities(), *self._entities})
 
     async def _watch_changes(self) -> list[str]:
         try:
@@ -180,6 +191,7 @@ class DynamicConfig:
                     entities[entity] = None
         topics = [entity.partition("/")[2] for entity in entities if entity.startswith(f"{TOPICS}/")]
         await self._read_topics(topics)
+        await self._read_entities([one for one in entities if one.partition("/")[0] in (USERS, CLIENTS, IPS)])
         if any(entity.startswith(f"{BROKERS}/") for entity in entities):
             await self._read_broker()
         await self._delete_old(names)
@@ -250,6 +262,42 @@ class DynamicConfig:
                     self._in_force.setdefault(topic, dict(KEEP_EVERYTHING))
                 elif settings != self._topics.get(topic, {}) or (topic in self._in_force and topic not in self._topics):
                     self._set_topic(topic, settings)
+
+    async def _known_entities(self) -> list[str]:
+        """All users, clients, clients of users, and addresses that ZooKeeper has settings of."""
+        found = []
+        for kind in (USERS, CLIENTS, IPS):
+            found += [f"{kind}/{name}" for name in await self._children(kind)]
+        users = [one for one in found if one.startswith(f"{USERS}/")]
+        for user, clients in zip(users, await self._each(users, self._clients_of), strict=True):
+            found += [f"{user}/{CLIENTS}/{client}" for client in clients]
+        return found
+
+    async def _clients_of(self, user: str) -> list[str]:
+        return await self._children(f"{user}/{CLIENTS}")
+
+    async def _children(self, entity: str) -> list[str]:
+        try:
+            return await self._store.children(entity_path(entity))
+        except NoNode:
+            return []
+
+    async def _read_entities(self, entities: Iterable[str]) -> None:
+        """Settings of users, clients and addresses, handed on to those who obey them."""
+        wanted = list(entities)
+        found = await self._each(wanted, lambda entity: self._settings(entity_path(entity)))
+        for entity, settings in zip(wanted, found, strict=True):
+            if settings is None or (not settings and entity not in self._entities):
+                continue
+            (self._entities.add if settings else self._entities.discard)(entity)
+            self._entity_changed(entity, settings)
+
+    async def _each(self, entities: Sequence[str], read: Callable[[str], Awaitable[Result]]) -> list[Result]:
+        """Ask for some hundreds at once."""
+        found: list[Result] = []
+        for at in range(0, len(entities), READ_AT_ONCE):
+            found += await asyncio.gather(*(read(entity) for entity in entities[at : at + READ_AT_ONCE]))
+        return found
 
     def _set_topic(self, topic: str, settings: dict[str, str]) -> None:
         in_force, wrong = readable(settings, self._in_force.get(topic, {}), TOPIC_SETTINGS.get)

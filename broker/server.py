@@ -8,7 +8,7 @@ and the end of the session takes the registration away.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -30,16 +30,19 @@ from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.network.connection import Dispatch
 from odradek.broker.network.server import SocketServer
+from odradek.broker.security.credentials import Credentials
 from odradek.broker.services import Services
 from odradek.broker.settings.live_settings import LiveSettings
 from odradek.broker.world import World
 from odradek.security.errors import BadSecuritySetting
+from odradek.security.scram import ScramIdentity
 from odradek.world.clock import Timer
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
 from odradek.zk_schema.store import ConnectionLost, Store
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
+from odradek.zk_schema.znodes.configs import USERS, desanitize
 from odradek.zk_schema.znodes.json_data import BadZnode
 
 if TYPE_CHECKING:
@@ -70,6 +73,7 @@ class BrokerServer:
         self._sockets: SocketServer = make_sockets(config, world, self.tasks)
         self._live.register("sockets", self._sockets.configure)
         self._security: BrokerSecurity | None = None
+        self._credentials = Credentials()
         self._live.register("tls", self._configure_security)
         self._store: Store | None = None
         self._logs: LogManager | None = None
@@ -111,6 +115,7 @@ class BrokerServer:
             self.tasks,
             broker_changed=self._settings_changed,
             topic_changed=self._topic_changed,
+            entity_changed=self._entity_changed,
         )
         await self._dynamic.start()
         await self._open_logs(logs, identity)
@@ -160,15 +165,21 @@ class BrokerServer:
         """Read keys and certificates. What is needed for that is imported where some listener is not PLAINTEXT."""
         if all(listener.protocol == "PLAINTEXT" for listener in self.config.listeners):
             return
+        from odradek.broker.network.entrance import Entrance
         from odradek.broker.security.listener_security import BrokerSecurity
 
         try:
-            security = BrokerSecurity(self.config, self._world.network, self._world.clock)
+            security = BrokerSecurity(self.config, self._world.network, self._world.clock, self._find_scram)
         except BadSecuritySetting as error:
             raise StartFailure(str(error)) from None
         self._security = security
-        self._sockets.entrances = security.entrance
+        delay_ms = self.config.connection_failed_authentication_delay_ms
+        self._sockets.entrance = Entrance(self._world.clock, security.listener, delay_ms)
         self._world = replace(self._world, network=security.network)
+
+    def _find_scram(self, mechanism: str, name: str, token: bool) -> ScramIdentity | None:
+        """Whom a SCRAM client may prove to be."""
+        return None if token else self._credentials.find(mechanism, name)
 
     def _configure_security(self, config: BrokerConfig) -> None:
         """New keys and certificates, for connections to come."""
@@ -299,6 +310,12 @@ class BrokerServer:
             self._logs.configure(topic)
             if self._log_config(topic).unclean_leader_election_enable:
                 self._assembly.services.controller.unclean_election_enabled(topic)
+
+    def _entity_changed(self, entity: str, settings: Mapping[str, str]) -> None:
+        """The settings of a user, a client or an address: of users, their SCRAM credentials."""
+        kind, _, name = entity.partition("/")
+        if kind == USERS and "/" not in name:
+            self._credentials.set_user(desanitize(name), settings)
 
     def _checkpoint_watermarks(self) -> None:
         assert self._logs is not None and self._assembly is not None

@@ -25,6 +25,9 @@ ALIASES = {
     "ssl.keyfile": "ssl.key.location",
     "ssl.password": "ssl.key.password",
     "ssl.ciphers": "ssl.cipher.suites",
+    "sasl.plain.username": "sasl.username",
+    "sasl.plain.password": "sasl.password",
+    "sasl.mechanisms": "sasl.mechanism",
 }
 """kafka-python's names of settings (ssl_cafile, …), and Kafka's. Its files are PEM files."""
 
@@ -62,7 +65,7 @@ def setting(
 class SecurityConfig:
     """How a client and a broker prove to each other who they are. What may be a secret is never shown."""
 
-    security_protocol: str = setting("PLAINTEXT", choices=["PLAINTEXT", "SSL"])
+    security_protocol: str = setting("PLAINTEXT", choices=["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
     ssl_keystore_type: str = setting("JKS")
     ssl_keystore_location: str | None = setting(None)
     ssl_keystore_password: str | None = setting(None, secret=True)
@@ -82,6 +85,15 @@ class SecurityConfig:
     """False is the same as an empty ssl.endpoint.identification.algorithm."""
     ssl_context: Any = setting(None)
     """An ssl.SSLContext of the application's own, in place of all other settings of TLS."""
+    sasl_mechanism: str = setting("GSSAPI")
+    sasl_jaas_config: str | None = setting(None, secret=True)
+    sasl_username: str | None = setting(None)
+    sasl_password: str | None = setting(None, secret=True)
+    """Instead of sasl.jaas.config, for PLAIN and SCRAM: as librdkafka and kafka-python have them."""
+    sasl_oauth_token_provider: Any = setting(None)
+    """An object with a method `token()`, as kafka-python has it; called in a thread for each connection."""
+    sasl_oauthbearer_token_endpoint_url: str | None = setting(None)
+    sasl_login_read_timeout_ms: int | None = setting(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,11 +33,11 @@ JOINED_BYTES_MAX = 1 << 18
 class ReceiveBuffer:
     """Frames out of a stream of bytes. `shared` is the loop's one buffer, `frame_bytes_max` the limit of a frame."""
 
-    __slots__ = ("_frame_bytes_max", "_shared", "_used", "end", "start", "view")
+    __slots__ = ("_shared", "_used", "end", "frame_bytes_max", "start", "view")
 
     def __init__(self, shared: memoryview, frame_bytes_max: int) -> None:
         self._shared = shared
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
         self.view = shared
         """Where the next bytes go: `view[end:]`."""
         self.start = self.end = 0
@@ -63,8 +63,8 @@ class ReceiveBuffer:
         if end - start < SIZE_BYTES:
             return None
         size: int = SIZE.unpack_from(self.view, start)[0]
-        if not 0 <= size <= self._frame_bytes_max:
-            raise FrameSizeError(f"a request of {size} bytes was announced, the limit is {self._frame_bytes_max}")
+        if not 0 <= size <= self.frame_bytes_max:
+            raise FrameSizeError(f"a request of {size} bytes was announced, the limit is {self.frame_bytes_max}")
         begin = start + SIZE_BYTES
         after = begin + size
         if after > end:
@@ -97,7 +97,7 @@ class ReceiveBuffer:
         if self.end - self.start < SIZE_BYTES:
             return SIZE_BYTES
         size: int = SIZE.unpack_from(self.view, self.start)[0]
-        return SIZE_BYTES + min(max(size, 0), self._frame_bytes_max)
+        return SIZE_BYTES + min(max(size, 0), self.frame_bytes_max)
 
     def _move_to(self, size_bytes: int) -> None:
         kept = self.end - self.start

@@ -369,6 +369,10 @@ class Connection:
         finally:
             self.close()
 
+    def admit(self, request_bytes_max: int) -> None:
+        """The client is in: its requests may be as large as anybody's."""
+        self._buffer.frame_bytes_max = request_bytes_max
+
     def review_buffer(self) -> bool:
         """Give back memory that is not made use of. Whether a buffer is left."""
         self._buffer.review()

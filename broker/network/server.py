@@ -2,8 +2,8 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from odradek.broker.network.answers import Answer, Client
 from odradek.broker.network.buffers import ReceiveBuffer
@@ -21,21 +21,12 @@ from odradek.world.clock import Clock, Timer
 from odradek.world.network import Endpoint, Listener, Network
 from odradek.world.tasks import OnDeath, Tasks
 
+if TYPE_CHECKING:
+    from odradek.broker.network.entrance import Entrance
+
 logger = logging.getLogger(__name__)
 
 SECOND_MS = 1000
-
-
-class Entrance(Protocol):
-    """What a connection of a listener has to pass before its requests are handled."""
-
-    def enter(
-        self, endpoint: Endpoint, client: Client, dispatch: Dispatch, passed: Callable[[], object]
-    ) -> tuple[Endpoint, Dispatch]:
-        """What to read and write through, and who handles the requests, by handing them to `dispatch` in the end.
-
-        `passed` is called when the client may ask for everything.
-        """
 
 
 class SocketServer:
@@ -61,8 +52,8 @@ class SocketServer:
         self.settings = settings
         self.idle_ms_max = settings.connections_max_idle_ms
         self.refusal_delay_ms = settings.connection_failed_authentication_delay_ms
-        self.entrances: Callable[[str], Entrance | None] = lambda listener: None
-        """The entrance of each listener as it is now; None where everybody may ask for everything at once."""
+        self.entrance: Entrance | None = None
+        """What connections have to pass first, where some listener is not PLAINTEXT."""
         self._entering: dict[Client, tuple[Connection, Timer]] = {}
         """Who has not passed yet, the eldest first."""
         self._network = network
@@ -124,25 +115,32 @@ class SocketServer:
         if len(self._connections) >= self.settings.max_connections:
             self._make_place()
         self._by_address[host] += 1
-        buffer = ReceiveBuffer(self._shared, self.settings.socket_request_max_bytes)
-        client, entrance = Client(endpoint.peer, listener), self.entrances(listener)
-        if entrance is None:
+        client = Client(endpoint.peer, listener)
+        passage = self._passage(endpoint, client)
+        if passage is None:
+            buffer = ReceiveBuffer(self._shared, self.settings.socket_request_max_bytes)
             self._connections[Connection(self, endpoint, client, buffer, self.dispatch)] = None
         else:
-            inner, dispatch = entrance.enter(endpoint, client, self.dispatch, lambda: self._has_passed(client))
-            self._enter(Connection(self, inner, client, buffer, dispatch))
+            self._enter(client, *passage)
         if not self._accepted_in_second:
             self.timers.call_later(SECOND_MS, self._begin_second)
         self._accepted_in_second[listener] += 1
         self._pause_or_resume()
 
-    def _enter(self, connection: Connection) -> None:
-        """It has some time to pass the entrance, and must not have to wait for that behind too many others."""
+    def _passage(self, endpoint: Endpoint, client: Client) -> tuple[Endpoint, Dispatch] | None:
+        """What its requests come through, and who handles them at first; None when there is nothing to pass."""
+        if self.entrance is None:
+            return None
+        return self.entrance.enter(endpoint, client, self.dispatch, lambda: self._has_passed(client))
+
+    def _enter(self, client: Client, endpoint: Endpoint, dispatch: Dispatch) -> None:
+        """It has some time to pass, little room to speak, and does not wait behind too many others."""
+        assert self.entrance is not None, client.listener
+        limit = self.entrance.request_bytes_max(client.listener, self.settings.socket_request_max_bytes)
+        connection = Connection(self, endpoint, client, ReceiveBuffer(self._shared, limit), dispatch)
         self._connections[connection] = None
-        self._entering[connection.client] = (
-            connection,
-            self.timers.call_later(AUTHENTICATION_MS_MAX, lambda: self._give_up(connection)),
-        )
+        timer = self.timers.call_later(AUTHENTICATION_MS_MAX, lambda: self._give_up(connection))
+        self._entering[client] = connection, timer
         if len(self._entering) > UNAUTHENTICATED_MAX:
             self._give_up(next(iter(self._entering.values()))[0])
 
@@ -153,7 +151,9 @@ class SocketServer:
     def _has_passed(self, client: Client) -> None:
         entering = self._entering.pop(client, None)
         if entering is not None:
-            entering[1].cancel()
+            connection, timer = entering
+            timer.cancel()
+            connection.admit(self.settings.socket_request_max_bytes)
 
     def _begin_second(self) -> None:
         self._accepted_in_second.clear()

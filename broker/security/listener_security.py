@@ -1,91 +1,93 @@
-"""What stands before the requests of a listener that does not speak PLAINTEXT: TLS, and later SASL.
+"""What stands before the requests of a listener that does not speak PLAINTEXT: TLS, SASL, or both.
 
 One object for each listener, made anew when its settings change: connections that exist keep what they began with.
 """
 
+import re
 import ssl
-from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Final
 
 from odradek.broker.config import BrokerConfig
 from odradek.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from odradek.broker.security.principal_mapping import SETTING, PrincipalMapping, distinguished_name
-from odradek.security.secure_network import PLAINTEXT, SASL_PROTOCOLS, TLS_PROTOCOLS, ClientSecurity, SecureNetwork
+from odradek.broker.security.sasl_listener import SaslListener
+from odradek.security.scram import FindIdentity
+from odradek.security.secure_network import (
+    PLAINTEXT,
+    SASL_PROTOCOLS,
+    TLS_PROTOCOLS,
+    ClientSecurity,
+    SecureNetwork,
+)
 from odradek.security.tls_context import Look, TlsSettings, server_context
-from odradek.security.tls_endpoint import TlsEndpoint, new_staging
 from odradek.world.clock import Clock
-from odradek.world.network import Endpoint, Network
+from odradek.world.network import Network
 
-
-class Entering(Protocol):
-    """What is done to the client that enters."""
-
-    def authenticated(self, principal: KafkaPrincipal) -> None:
-        """It has proved that it speaks for that one."""
-
-
-Dispatch = Callable[[memoryview, Any], Any]
+MECHANISM_PREFIX: Final = re.compile(r"[a-z0-9-]+\.(?=sasl\.|connections\.)")
+"""Before the name of a setting that is meant for one mechanism of a listener alone."""
+JAAS: Final = "sasl.jaas.config"
+CLIENTS_ONLY: Final = frozenset({"ssl.key.location", "sasl.username", "sasl.password", "sasl.oauth.token.provider"})
+"""Settings of our clients that brokers do not have."""
 
 
 def settings_of(config: BrokerConfig, listener: str) -> Look:
-    """A listener's settings: `listener.name.<listener>.ssl.…` where it is set, or else the broker's `ssl.…`."""
+    """A listener's settings: `listener.name.<listener>.ssl.…` where it is set, or else the broker's `ssl.…`.
+
+    With a mechanism before the name, `plain.sasl.jaas.config`, the listener's setting for that mechanism comes first.
+    The login of one mechanism is never that of another, nor of the whole broker, as in Kafka.
+    """
     prefix = f"listener.name.{listener.lower()}."
 
     def look(name: str) -> Any:
-        if name == "ssl.key.location":  # a client's alone
+        if name in CLIENTS_ONLY:
             return None
-        prefixed = prefix + name
-        return config.value(name if config.layers.given(prefixed) is None else prefixed)
+        if config.layers.given(prefix + name) is not None:
+            return config.value(prefix + name)
+        mechanism = MECHANISM_PREFIX.match(name)
+        if mechanism is None:
+            return config.value(name)
+        general = name[mechanism.end() :]
+        return None if general == JAAS else look(general)
 
     return look
 
 
-class SecureListener:
-    """The entrance of one listener: TLS, and whom its clients' certificates speak for."""
+class TlsListener:
+    """TLS at one listener, and whom its clients' certificates speak for."""
 
-    def __init__(self, look: Look, clock: Clock, *, names_clients: bool = True) -> None:
-        """`names_clients`: a certificate says who the client is; with SASL that is done otherwise.
-
-        Raises BadSecuritySetting.
-        """
-        self._context = server_context(TlsSettings.read(look))
+    def __init__(self, look: Look) -> None:
+        """Raises BadSecuritySetting."""
+        self.context = server_context(TlsSettings.read(look))
         self._mapping = PrincipalMapping(look(SETTING) or "")
-        self._clock = clock
-        self._staging = new_staging()
-        self._names_clients = names_clients
 
-    def enter(
-        self, endpoint: Endpoint, client: Entering, dispatch: Dispatch, passed: Callable[[], object]
-    ) -> tuple[Endpoint, Dispatch]:
-        """As odradek.broker.network.server.Entrance says."""
-
-        def established(tls: ssl.SSLObject) -> None:
-            client.authenticated(self._principal(tls))
-            passed()
-
-        secure = TlsEndpoint(
-            endpoint, self._context, self._clock, self._staging, server_side=True, established=established
-        )
-        return secure, dispatch
-
-    def _principal(self, tls: ssl.SSLObject) -> KafkaPrincipal:
-        certificate = tls.getpeercert(True) if self._names_clients else None
+    def principal(self, handshake: ssl.SSLObject) -> KafkaPrincipal:
+        """Who is at the other end. Raises AuthenticationFailed when no rule fits the name."""
+        certificate = handshake.getpeercert(True)
         return ANONYMOUS if certificate is None else self._mapping.principal(distinguished_name(certificate))
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSecurity:
+    """What a connection of one listener has to pass."""
+
+    tls: TlsListener | None
+    sasl: SaslListener | None
 
 
 class BrokerSecurity:
     """All listeners of one broker that are not PLAINTEXT, and its own connections to other brokers."""
 
-    def __init__(self, config: BrokerConfig, network: Network, clock: Clock) -> None:
+    def __init__(self, config: BrokerConfig, network: Network, clock: Clock, find_scram: FindIdentity) -> None:
         """Raises BadSecuritySetting."""
-        self._clock = clock
+        self._find_scram = find_scram
         self._beneath = network
-        self._entrances, security = self._made(config)
+        self._listeners, security = self._made(config)
         self._links = None if security is None else SecureNetwork(network, clock, security)
 
     def configure(self, config: BrokerConfig) -> None:
         """Obey other settings, from the next connection on. Raises BadSecuritySetting, and nothing has changed then."""
-        self._entrances, security = self._made(config)
+        self._listeners, security = self._made(config)
         if self._links is not None and security is not None:
             self._links.security = security
 
@@ -94,19 +96,39 @@ class BrokerSecurity:
         """Where connections to other brokers are made."""
         return self._beneath if self._links is None else self._links
 
-    def entrance(self, listener: str) -> SecureListener | None:
-        """The entrance of a listener as it is now; None for PLAINTEXT."""
-        return self._entrances.get(listener)
+    def listener(self, name: str) -> ListenerSecurity | None:
+        """The security of a listener as it is now; None for PLAINTEXT."""
+        return self._listeners.get(name)
 
-    def _made(self, config: BrokerConfig) -> tuple[dict[str, SecureListener], ClientSecurity | None]:
-        entrances, links = {}, None
+    def _made(self, config: BrokerConfig) -> tuple[dict[str, ListenerSecurity], ClientSecurity | None]:
+        listeners, links = {}, None
         for listener in config.listeners:
             if listener.protocol == PLAINTEXT:
                 continue
             look = settings_of(config, listener.name)
-            if listener.protocol in TLS_PROTOCOLS:
-                names_clients = listener.protocol not in SASL_PROTOCOLS
-                entrances[listener.name] = SecureListener(look, self._clock, names_clients=names_clients)
+            listeners[listener.name] = ListenerSecurity(
+                TlsListener(look) if listener.protocol in TLS_PROTOCOLS else None,
+                SaslListener(look, self._find_scram, _bearer) if listener.protocol in SASL_PROTOCOLS else None,
+            )
             if listener.name == config.inter_broker_listener_name:
-                links = ClientSecurity.read(listener.protocol, look)
-        return entrances, links
+                links = ClientSecurity.read(listener.protocol, _as_client(look))
+        return listeners, links
+
+
+def _as_client(look: Look) -> Look:
+    """The settings of a listener as those of a client of it: brokers log in to each other."""
+    mechanism = look("sasl.mechanism.inter.broker.protocol") or ""
+
+    def client(name: str) -> Any:
+        if name == "sasl.mechanism":
+            return mechanism
+        return look(f"{mechanism.lower()}.{JAAS}" if name == JAAS else name)
+
+    return client
+
+
+def _bearer(look: Look, jaas: Any) -> Any:
+    """PyJWT is loaded where tokens are checked, and nowhere else."""
+    from odradek.broker.security.bearer_tokens import bearer_validator
+
+    return bearer_validator(look, jaas)

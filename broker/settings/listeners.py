@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from odradek.broker.settings.definition import BadValue
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS: Final = frozenset({"PLAINTEXT", "SSL"})
+SERVED_PROTOCOLS: Final = frozenset(PROTOCOLS)
 """Security protocols that a listener may speak here; the others are refused with a clear error."""
 MAX_PORT: Final = 65535
 META_ADDRESS: Final = "0.0.0.0"

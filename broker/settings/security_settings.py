@@ -5,9 +5,9 @@ from typing import Final
 from odradek.broker.settings.definition import read_table
 
 SECURITY_SETTINGS: Final = read_table("""
-connections.max.reauth.ms long 0 any medium read-only none
+connections.max.reauth.ms long 0 any medium read-only works
     A SASL session lasts so long before the client must authenticate again; 0 for ever.
-sasl.server.max.receive.size int 524288 any medium read-only none
+sasl.server.max.receive.size int 524288 any medium read-only works
     The largest packet of an authentication.
 security.providers string - any low read-only none
     Java classes of security providers.
@@ -61,15 +61,15 @@ ssl.cipher.suites list '' any medium per-broker works=tls
     Cipher suites allowed.
 ssl.engine.factory.class class - any low per-broker refused
     Class that makes TLS engines. | Java classes cannot be loaded
-sasl.mechanism.inter.broker.protocol string GSSAPI any medium per-broker none
+sasl.mechanism.inter.broker.protocol string GSSAPI any medium per-broker works=tls
     Mechanism between brokers.
-sasl.enabled.mechanisms list GSSAPI any medium per-broker none
+sasl.enabled.mechanisms list GSSAPI any medium per-broker works=tls
     Mechanisms that clients may use.
-sasl.server.callback.handler.class class - any medium read-only refused
-    Class that answers a mechanism's questions on the server. | Java classes cannot be loaded
+sasl.server.callback.handler.class class - any medium read-only works
+    Java class that checks OAUTHBEARER tokens: Kafka's two, for signed and for unsecured ones, are known by name.
 sasl.kerberos.principal.to.local.rules list DEFAULT any medium per-broker none
     How a Kerberos name becomes a user's.
-sasl.jaas.config password - any medium per-broker none
+sasl.jaas.config password - any medium per-broker works=tls
     Login of the broker in JAAS form.
 sasl.client.callback.handler.class class - any medium read-only none
     Class that answers a mechanism's questions on the client.
@@ -97,7 +97,7 @@ sasl.login.refresh.buffer.seconds short 300 any medium per-broker none
     Time before its end by which a token is renewed.
 sasl.login.connect.timeout.ms int - any low read-only none
     How long a connection to the token's issuer may take.
-sasl.login.read.timeout.ms int - any low read-only none
+sasl.login.read.timeout.ms int - any low read-only works
     How long an answer of the token's issuer may take.
 sasl.login.retry.backoff.max.ms long 10000 any low read-only none
     Longest pause between two attempts to log in.
@@ -105,23 +105,23 @@ sasl.login.retry.backoff.ms long 100 any low read-only none
     First pause between two attempts to log in.
 sasl.oauthbearer.scope.claim.name string scope any low read-only none
     Claim that holds a token's scope.
-sasl.oauthbearer.sub.claim.name string sub any low read-only none
+sasl.oauthbearer.sub.claim.name string sub any low read-only works
     Claim that holds a token's subject.
-sasl.oauthbearer.token.endpoint.url string - any medium read-only none
+sasl.oauthbearer.token.endpoint.url string - any medium read-only works
     Address of the token's issuer.
-sasl.oauthbearer.jwks.endpoint.url string - any medium read-only none
+sasl.oauthbearer.jwks.endpoint.url string - any medium read-only works
     Address of the issuer's keys.
-sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000 any low read-only none
+sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000 any low read-only works
     How often those keys are fetched.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100 any low read-only none
     First pause when that fails.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000 any low read-only none
     Longest pause when that fails.
-sasl.oauthbearer.clock.skew.seconds int 30 any low read-only none
+sasl.oauthbearer.clock.skew.seconds int 30 any low read-only works
     How far clocks may differ.
-sasl.oauthbearer.expected.audience list - any low read-only none
+sasl.oauthbearer.expected.audience list - any low read-only works
     Audience that a token must name.
-sasl.oauthbearer.expected.issuer string - any low read-only none
+sasl.oauthbearer.expected.issuer string - any low read-only works
     Issuer that a token must name.
 delegation.token.secret.key password - any medium read-only refused
     Key that delegation tokens are signed with; the same on every broker. | delegation tokens are not built

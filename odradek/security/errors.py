@@ -12,3 +12,7 @@ class BadSecuritySetting(ValueError):  # noqa: N818 - it names what was given
         super().__init__(f"{setting}: {reason}")
         self.setting = setting
         self.reason = reason
+
+
+class InvalidCredentials(Exception):  # noqa: N818 - named after what has happened
+    """Somebody has not proved who they say they are. Why is for the server's own log: the peer is told no more."""

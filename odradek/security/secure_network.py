@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from odradek.security.sasl_client import Login, authenticate, read_login
 from odradek.security.tls_context import Look, TlsSettings, client_context
 from odradek.security.tls_endpoint import TlsEndpoint, new_staging
 from odradek.world.clock import Clock
@@ -14,6 +15,8 @@ from odradek.world.network import Endpoint, Listener, Network
 PLAINTEXT: Final = "PLAINTEXT"
 TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
 SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+CLIENT_ID: Final = "odradek"
+"""What the requests of the login call themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class ClientSecurity:
 
     protocol: str
     context: ssl.SSLContext | None = None
+    login: Login | None = None
 
     @classmethod
     def read(cls, protocol: str, look: Look, context: ssl.SSLContext | None = None) -> "ClientSecurity":
@@ -30,11 +34,11 @@ class ClientSecurity:
             context = None
         elif context is None:
             context = client_context(TlsSettings.read(look))
-        return cls(protocol, context)
+        return cls(protocol, context, read_login(look) if protocol in SASL_PROTOCOLS else None)
 
 
 class SecureNetwork:
-    """A network whose connections have been through TLS when `connect` returns them."""
+    """A network whose connections have been through TLS and SASL when `connect` returns them."""
 
     def __init__(self, network: Network, clock: Clock, security: ClientSecurity) -> None:
         self.security = security
@@ -54,6 +58,8 @@ class SecureNetwork:
         try:
             if security.context is not None:
                 endpoint = await self._encrypted(endpoint, security.context, host)
+            if security.login is not None:
+                await authenticate(endpoint, security.login, CLIENT_ID)
         except BaseException:  # also when nobody waits for it any more
             endpoint.close()
             raise

@@ -178,7 +178,6 @@ def test_listeners_of_before_3_0() -> None:
         ({"listeners": "PLAINTEXT://:99999"}, "not between 0 and 65535"),
         ({"listeners": "OTHER://:9092"}, "no protocol in listener.security.protocol.map"),
         ({"listeners": "SSL://:9092"}, "PLAINTEXT: is not the name of an advertised listener"),
-        ({"listeners": "SASL_PLAINTEXT://:9092"}, "speaks SASL_PLAINTEXT"),
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "listener name PLAINTEXT comes twice"),
         (
             {"listeners": "A://a:1,B://b:1", "listener_security_protocol_map": "A:PLAINTEXT,B:PLAINTEXT"},

@@ -58,8 +58,11 @@ def test_defaults_are_kafka_3_9s() -> None:
         ({"transactional_id": "t", "retries": 0}, "transactional.id needs retries above 0"),
         ({"transactional_id": "t", "enable_idempotence": False}, "transactional.id needs enable.idempotence=true"),
         ({"transaction_timeout_ms": 0}, "transaction.timeout.ms must be at least 1, not 0"),
-        ({"sasl_mechanism": "PLAIN"}, "sasl.mechanism: these clients cannot do that yet"),
-        ({"security_protocol": "TLS"}, "security.protocol must be one of PLAINTEXT, SSL, not 'TLS'"),
+        ({"sasl_kerberos_service_name": "kafka"}, "sasl.kerberos.service.name: these clients cannot do that yet"),
+        (
+            {"security_protocol": "TLS"},
+            "security.protocol must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
+        ),
     ],
 )
 def test_a_wrong_setting_is_refused_in_one_clear_line(settings: dict[str, Any], said: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from odradek.broker.config import Given, read_config
+from odradek.broker.network.entrance import Entrance
 from odradek.broker.network.limits import AUTHENTICATION_MS_MAX, UNAUTHENTICATED_MAX
 from odradek.broker.security.listener_security import BrokerSecurity, settings_of
 from odradek.broker.settings.network_settings import ConnectionSettings
@@ -55,8 +56,8 @@ def play(make_harness: Any) -> Callable[..., None]:
     def run(scenario: Scenario, **changes: str) -> None:
         async def main(clock: VirtualClock) -> None:
             harness = make_harness(clock, ConnectionSettings())
-            security = BrokerSecurity(config(**changes), harness.network.host("broker"), clock)
-            harness.server.entrances = security.entrance
+            security = BrokerSecurity(config(**changes), harness.network.host("broker"), clock, lambda *names: None)
+            harness.server.entrance = Entrance(clock, security.listener, 100)
             harness.secure_port = harness.server.listen("SSL", "broker", 0)
             await scenario(harness, security)
             harness.server.close()

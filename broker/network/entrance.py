@@ -1,0 +1,60 @@
+"""What a connection has to pass before its requests are handled: TLS, SASL, or one after the other."""
+
+import ssl
+from collections.abc import Callable
+
+from odradek.broker.network.answers import Answer, Client
+from odradek.broker.network.sasl_gate import SaslGate
+from odradek.broker.security.listener_security import ListenerSecurity
+from odradek.security.tls_endpoint import TlsEndpoint, new_staging
+from odradek.world.clock import Clock
+from odradek.world.network import Endpoint
+
+Dispatch = Callable[[memoryview, Client], Answer]
+
+
+class Entrance:
+    """The entrances of one broker's listeners."""
+
+    def __init__(
+        self, clock: Clock, security_of: Callable[[str], ListenerSecurity | None], refusal_delay_ms: int
+    ) -> None:
+        """`security_of`: of each listener as it is now; None for PLAINTEXT."""
+        self._clock = clock
+        self._security_of = security_of
+        self._refusal_delay_ms = refusal_delay_ms
+        self._staging = new_staging()
+
+    def request_bytes_max(self, listener: str, otherwise: int) -> int:
+        """How large a request may be before the client is in."""
+        security = self._security_of(listener)
+        return otherwise if security is None or security.sasl is None else security.sasl.receive_bytes_max
+
+    def enter(
+        self, endpoint: Endpoint, client: Client, dispatch: Dispatch, passed: Callable[[], object]
+    ) -> tuple[Endpoint, Dispatch] | None:
+        """What to read and write through, and who handles the requests, by handing them to `dispatch` in the end.
+
+        `passed` is called when the client may ask for everything. None: there is nothing to pass.
+        """
+        security = self._security_of(client.listener)
+        if security is None:
+            return None
+        if security.tls is not None:
+            endpoint = self._encrypted(endpoint, client, security, passed)
+        if security.sasl is not None:
+            dispatch = SaslGate(client, security.sasl, self._clock, self._refusal_delay_ms, dispatch, passed)
+        return endpoint, dispatch
+
+    def _encrypted(
+        self, endpoint: Endpoint, client: Client, security: ListenerSecurity, passed: Callable[[], object]
+    ) -> TlsEndpoint:
+        tls = security.tls
+        assert tls is not None, client.listener
+
+        def established(handshake: ssl.SSLObject) -> None:
+            if security.sasl is None:
+                client.authenticated(tls.principal(handshake))
+                passed()
+
+        return TlsEndpoint(endpoint, tls.context, self._clock, self._staging, server_side=True, established=established)

@@ -1,0 +1,238 @@
+"""What a client of a SASL listener may say before it has authenticated, and how it does.
+
+    ApiVersions (once) → SaslHandshake → SaslAuthenticate, as often as the mechanism wants → requests
+
+After a SaslHandshake of version 0 the mechanism's messages come without header, each behind its size. Everything else
+is refused, and the connection closed, after connection.failed.authentication.delay.ms. Once a client is in, its
+requests go to the dispatcher; where sessions have an end it may authenticate again, as the same user (KIP-368).
+Source: SaslServerAuthenticator of Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from odradek.broker.network.answers import Answer, Client, Outcome, Reply
+from odradek.broker.network.boundary import UnsupportedRequestError
+from odradek.broker.security.principal import USER_TYPE, KafkaPrincipal
+from odradek.broker.security.sasl_listener import SaslListener
+from odradek.broker.security.sasl_mechanisms import SaslServer
+from odradek.protocol.connection import framed
+from odradek.protocol.errors import ErrorCode, MalformedMessage
+from odradek.protocol.fields import Message
+from odradek.protocol.headers import API_NAMES, decode_request, decode_request_header, encode_response
+from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from odradek.protocol.primitives import Part
+from odradek.security.errors import AuthenticationFailed, InvalidCredentials
+from odradek.world.clock import Clock, sleep
+
+log = logging.getLogger(__name__)
+
+API_VERSIONS: Final = 18
+API_VERSIONS_SERVED: Final = range(5)
+HANDSHAKE, AUTHENTICATE = SaslHandshakeRequest.API_KEY, SaslAuthenticateRequest.API_KEY
+VERSIONS_SERVED: Final = {HANDSHAKE: range(2), AUTHENTICATE: range(3)}
+LEAST_BETWEEN_MS: Final = 1000.0
+"""Nobody authenticates again more often than this."""
+
+
+class State(Enum):
+    """Where a client stands."""
+
+    NEW = "waits for ApiVersions or SaslHandshake"
+    VERSIONS_KNOWN = "waits for SaslHandshake"
+    EXCHANGE = "carries messages of the mechanism"
+    RAW_EXCHANGE = "carries messages of the mechanism without headers"
+    IN = "is in"
+    REFUSED = "is refused"
+
+
+class _Refused(Exception):  # noqa: N818 - where a client stands
+    """The client is not let in. `answer` is what it is told before the connection is closed, if anything."""
+
+    def __init__(self, reason: str, answer: list[Part] | None = None) -> None:
+        super().__init__(reason)
+        self.answer = answer
+
+
+class _LateAnswer:
+    """The answer to a failed authentication, and the end of the connection; both wait a while."""
+
+    def __init__(self, parts: list[Part], clock: Clock, delay_ms: int) -> None:
+        self._parts = parts
+        self.outcome: Outcome = self._wait(clock, delay_ms)
+
+    async def _wait(self, clock: Clock, delay_ms: int) -> Reply:
+        await sleep(clock, delay_ms)
+        return Reply(SaslAuthenticateResponse(), close=True)
+
+    def answer(self, response: Message) -> list[Part]:
+        """The same whatever `response` is."""
+        return self._parts
+
+
+class SaslGate:
+    """One connection's way in. Called with its requests, as the dispatcher is."""
+
+    def __init__(
+        self,
+        client: Client,
+        listener: SaslListener,
+        clock: Clock,
+        refusal_delay_ms: int,
+        dispatch: Callable[[memoryview, Client], Answer],
+        passed: Callable[[], object],
+    ) -> None:
+        self._client, self._listener, self._clock = client, listener, clock
+        self._refusal_delay_ms = refusal_delay_ms
+        self._dispatch, self._passed = dispatch, passed
+        self.state = State.NEW
+        self._server: SaslServer | None = None
+        self._mechanism = ""
+        """That of the first time: it must not change."""
+        self._expires_ms: float | None = None
+        """When the session ends, on the monotonic clock."""
+        self._begun_again_ms = -LEAST_BETWEEN_MS
+        self._again = False
+
+    def __call__(self, frame: memoryview, client: Client, /) -> Answer:
+        try:
+            if self.state is State.IN:
+                if self._expires_ms is None:
+                    return self._dispatch(frame, client)
+                return self._in_session(frame, client)
+            return self._enter(bytes(frame), client)
+        except _Refused as refused:
+            self.state = State.REFUSED
+            log.warning("refusing %s: %s", client.peer, refused)
+            return _LateAnswer(refused.answer or [], self._clock, self._refusal_delay_ms)
+
+    def _in_session(self, frame: memoryview, client: Client) -> Answer:
+        now_ms = self._clock.monotonic_ms()
+        assert self._expires_ms is not None
+        if frame[:2] == HANDSHAKE.to_bytes(2, "big") and now_ms - self._begun_again_ms >= LEAST_BETWEEN_MS:
+            self._begun_again_ms, self._again = now_ms, True
+            return self._enter(bytes(frame), client)
+        if now_ms > self._expires_ms:
+            raise UnsupportedRequestError("its SASL session is over, and it has not authenticated again")
+        return self._dispatch(frame, client)
+
+    def _enter(self, frame: bytes, client: Client) -> Answer:
+        if len(frame) > self._listener.receive_bytes_max:
+            raise _Refused(f"{len(frame)} bytes before it has authenticated (sasl.server.max.receive.size)")
+        if self.state is State.RAW_EXCHANGE:
+            return self._raw(frame)
+        try:
+            header, _ = decode_request_header(frame)
+            if self.state is State.EXCHANGE:
+                return self._exchange(frame, header.api_key, header.api_version, header.correlation_id)
+            if header.api_key == API_VERSIONS and self.state is State.NEW:
+                answer = self._dispatch(memoryview(bytearray(frame)), client)
+                if header.api_version in API_VERSIONS_SERVED:
+                    self.state = State.VERSIONS_KNOWN
+                return answer
+            if header.api_key != HANDSHAKE:
+                raise _Refused(f"{_name(header.api_key)} before SaslHandshake")
+            return self._handshake(frame, header.api_version, header.correlation_id)
+        except (MalformedMessage, UnsupportedRequestError, KeyError) as error:
+            raise _Refused(f"not understood: {error}") from None
+
+    def _handshake(self, frame: bytes, version: int, correlation_id: int) -> Answer:
+        request = _decoded(frame, HANDSHAKE, version)
+        assert isinstance(request, SaslHandshakeRequest)
+        offered = list(self._listener.mechanisms)
+        if request.mechanism not in offered:
+            response = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered)
+            raise _Refused(
+                f"SASL mechanism {request.mechanism[:40]!r} is not of {', '.join(offered)}",
+                _frame(correlation_id, version, response),
+            )
+        if self._again and request.mechanism != self._mechanism:
+            # As Kafka: the handshake is answered as if all were well, and the exchange fails.
+            self._server = None
+        else:
+            self._server = self._listener.server(request.mechanism)
+            self._mechanism = request.mechanism
+        self.state = State.EXCHANGE if version >= 1 else State.RAW_EXCHANGE
+        return _frame(correlation_id, version, SaslHandshakeResponse(mechanisms=offered))
+
+    def _exchange(self, frame: bytes, api_key: int, version: int, correlation_id: int) -> Answer:
+        if api_key != AUTHENTICATE:
+            raise _Refused(f"{_name(api_key)} in the middle of SASL")
+        request = _decoded(frame, AUTHENTICATE, version)
+        assert isinstance(request, SaslAuthenticateRequest)
+        try:
+            token = self._evaluate(bytes(request.auth_bytes))
+        except AuthenticationFailed as error:
+            raise _Refused(str(error), self._failure(correlation_id, version, str(error))) from None
+        except InvalidCredentials as error:
+            # No more: it could tell whether there is such a user.
+            said = f"Authentication failed during {self._what()} due to invalid credentials with SASL mechanism "
+            raise _Refused(
+                f"{said}{self._mechanism}: {error}", self._failure(correlation_id, version, said + self._mechanism)
+            ) from None
+        lifetime_ms = self._end_if_complete()
+        response = SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
+        return _frame(correlation_id, version, response)
+
+    def _raw(self, frame: bytes) -> Answer:
+        """A message of the mechanism without a header, and its answer likewise; a failure is not answered at all."""
+        try:
+            token = self._evaluate(frame)
+        except (AuthenticationFailed, InvalidCredentials) as error:
+            raise _Refused(f"{self._mechanism}: {error}") from None
+        self._end_if_complete()
+        return framed([token])
+
+    def _evaluate(self, token: bytes) -> bytes:
+        server = self._server
+        if server is None:
+            raise AuthenticationFailed(
+                f"SASL mechanism '{self._mechanism}' was used before and cannot change during re-authentication"
+            )
+        answer = server.evaluate(token)
+        if server.complete and self._again and _principal(server) != self._client.principal:
+            raise AuthenticationFailed(
+                f"Cannot change principals during re-authentication from {self._client.principal}: {_principal(server)}"
+            )
+        return answer
+
+    def _end_if_complete(self) -> int:
+        """When the client is in: for how long, in ms; 0 while it is not, and where there is no end."""
+        server = self._server
+        if server is None or not server.complete:
+            return 0
+        self.state, self._server = State.IN, None
+        self._client.authenticated(_principal(server))
+        self._passed()
+        lifetime_ms = self._listener.session_lifetime_ms(server, self._clock.now_ms())
+        self._expires_ms = None if lifetime_ms is None else self._clock.monotonic_ms() + lifetime_ms
+        return lifetime_ms or 0
+
+    def _failure(self, correlation_id: int, version: int, message: str) -> list[Part]:
+        response = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
+        return _frame(correlation_id, version, response)
+
+    def _what(self) -> str:
+        return "re-authentication" if self._again else "authentication"
+
+
+def _principal(server: SaslServer) -> KafkaPrincipal:
+    """A delegation token speaks for its owner, of whatever type that is."""
+    return KafkaPrincipal.parse(server.principal) if server.is_token else KafkaPrincipal(USER_TYPE, server.principal)
+
+
+def _decoded(frame: bytes, api_key: int, version: int) -> Message:
+    if version not in VERSIONS_SERVED[api_key]:
+        raise UnsupportedRequestError(f"{_name(api_key)} version {version} is not served")
+    return decode_request(frame)[1]
+
+
+def _frame(correlation_id: int, version: int, response: Message) -> list[Part]:
+    return framed(encode_response(correlation_id, version, response))
+
+
+def _name(api_key: int) -> str:
+    return API_NAMES.get(api_key, f"API {api_key}")

@@ -1,0 +1,72 @@
+"""DescribeUserScramCredentials (key 50), version 0: who may log in with SCRAM, and by how many iterations (KIP-554).
+
+Any broker answers, from ZooKeeper. Without names it is all users who have credentials; one who has none is then not
+shown, but RESOURCE_NOT_FOUND when asked for, and DUPLICATE_RESOURCE when asked for twice. Nothing of the credentials
+themselves is told. Source: ZkAdminManager.describeUserScramCredentials of Kafka 3.9.
+"""
+
+from collections import Counter
+
+from odradek.broker.dynamic_config import stored_settings
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.services import Services
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from odradek.security.scram import MECHANISMS, decode_credential
+from odradek.zk_schema.store import NoNode
+from odradek.zk_schema.znodes.configs import USERS, desanitize, entity_type_path, sanitize
+
+REQUEST = DescribeUserScramCredentialsRequest
+VERSIONS = (0, 0)
+NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""The mechanisms on the wire."""
+
+Result = DescribeUserScramCredentialsResult
+
+
+def handle(broker: Services, request: DescribeUserScramCredentialsRequest, context: RequestContext) -> Outcome:
+    return _describe(broker, [one.name for one in request.users or ()])
+
+
+async def _describe(broker: Services, names: list[str]) -> Reply:
+    if names:
+        times = Counter(names)
+        results = [await _named(broker, name, times[name]) for name in times]
+    else:
+        infos = {user: await _infos(broker, user) for user in sorted(await _all_users(broker))}
+        results = [
+            Result(user=user, error_message=None, credential_infos=found) for user, found in infos.items() if found
+        ]
+    return Reply(DescribeUserScramCredentialsResponse(error_message=None, results=results))
+
+
+async def _named(broker: Services, user: str, times: int) -> Result:
+    if times > 1:
+        message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        return Result(user=user, error_code=ErrorCode.DUPLICATE_RESOURCE, error_message=message)
+    found = await _infos(broker, user) if user else []
+    if not found:
+        message = f"Attempt to describe a user credential that does not exist: {user}"
+        return Result(user=user, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=message)
+    return Result(user=user, error_message=None, credential_infos=found)
+
+
+async def _all_users(broker: Services) -> list[str]:
+    try:
+        return [desanitize(name) for name in await broker.zookeeper.children(entity_type_path(USERS))]
+    except NoNode:
+        return []
+
+
+async def _infos(broker: Services, user: str) -> list[CredentialInfo]:
+    settings = await stored_settings(broker.zookeeper, f"{USERS}/{sanitize(user)}")
+    return [
+        CredentialInfo(mechanism=NUMBERS[one], iterations=decode_credential(settings[one]).iterations)
+        for one in MECHANISMS
+        if one in settings
+    ]

@@ -1,0 +1,152 @@
+"""OAuth tokens as a broker checks them: signature, issuer, audience and times (KIP-768); unsigned ones only on request.
+
+Sources: OAuthBearerValidatorCallbackHandler, ValidatorAccessTokenValidator, RefreshingHttpsJwks and
+OAuthBearerUnsecuredValidatorCallbackHandler of Kafka 3.9.
+"""
+
+import base64
+import binascii
+import json
+import logging
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import jwt
+
+from odradek.broker.security.sasl_mechanisms import ValidToken
+from odradek.security.errors import BadSecuritySetting, InvalidCredentials
+from odradek.security.jaas import JaasEntry
+from odradek.security.tls_context import Look
+
+log = logging.getLogger(__name__)
+
+HANDLER: Final = "oauthbearer.sasl.server.callback.handler.class"
+UNSECURED_HANDLER: Final = "OAuthBearerUnsecuredValidatorCallbackHandler"
+KEYS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
+"""Signatures with a public key alone: with HS256 whoever knows the key that checks could sign."""
+KEYS_BYTES_MAX: Final = 1 << 20
+FETCH_SECONDS: Final = 10.0
+LEAST_BETWEEN_SECONDS: Final = 10.0
+"""Keys are not asked for more often than this, whatever tokens name."""
+UNSECURED_SKEW: Final = "unsecuredValidatorAllowableClockSkewMs"
+UNSECURED_PRINCIPAL: Final = "unsecuredValidatorPrincipalClaimName"
+
+
+def bearer_validator(look: Look, jaas: JaasEntry | None) -> Callable[[str], ValidToken]:
+    """What checks the tokens of a listener. Reads keys; raises BadSecuritySetting."""
+    handler = (look(HANDLER) or "").rpartition(".")[2]
+    if handler == UNSECURED_HANDLER:
+        options = {} if jaas is None else jaas.options
+        log.warning("tokens without a signature are believed, because %s says so: only for tests", HANDLER)
+        return UnsecuredTokens(options.get(UNSECURED_PRINCIPAL, "sub"), int(options.get(UNSECURED_SKEW, "0")))
+    url = look(KEYS_URL)
+    if url is None:
+        raise BadSecuritySetting(KEYS_URL, f"OAUTHBEARER needs it (file: or https:), or {HANDLER}=…{UNSECURED_HANDLER}")
+    return SignedTokens(url, look)
+
+
+class SignedTokens:
+    """JSON Web Tokens that an issuer has signed."""
+
+    def __init__(self, keys_url: str, look: Look) -> None:
+        self._url = keys_url
+        self._principal_claim = look("sasl.oauthbearer.sub.claim.name") or "sub"
+        self._audience = list(look("sasl.oauthbearer.expected.audience") or ()) or None
+        self._issuer = look("sasl.oauthbearer.expected.issuer")
+        self._skew_seconds = look("sasl.oauthbearer.clock.skew.seconds")
+        self._refresh_seconds = look("sasl.oauthbearer.jwks.endpoint.refresh.ms") / 1000
+        self._fetched = time.monotonic()
+        try:
+            self._keys = fetch_keys(keys_url)
+        except (OSError, ValueError, jwt.PyJWTError) as error:
+            raise BadSecuritySetting(KEYS_URL, f"{keys_url}: {error}") from None
+
+    def __call__(self, token: str) -> ValidToken:
+        try:
+            header = jwt.get_unverified_header(token)
+            algorithm = header.get("alg")
+            if algorithm not in ALGORITHMS:
+                raise InvalidCredentials(f"the token's algorithm is {algorithm!r}")
+            claims = jwt.decode(
+                token,
+                self._key(header.get("kid")),
+                algorithms=[algorithm],
+                audience=self._audience,
+                issuer=self._issuer,
+                leeway=self._skew_seconds,
+                options={"require": ["exp", self._principal_claim], "verify_aud": self._audience is not None},
+            )
+        except jwt.PyJWTError as error:
+            raise InvalidCredentials(f"the token is not valid: {error}") from None
+        return _valid(claims, self._principal_claim)
+
+    def _key(self, key_id: str | None) -> Any:
+        """The issuer's key of that name; where the name is new, or the keys are old, they are read again."""
+        age = time.monotonic() - self._fetched
+        known = any(one.key_id == key_id for one in self._keys.keys)
+        if age > self._refresh_seconds or (not known and age > LEAST_BETWEEN_SECONDS):
+            self._fetched = time.monotonic()
+            threading.Thread(target=self._refresh, name="keys of the token issuer", daemon=True).start()
+        for one in self._keys.keys:
+            if one.key_id == key_id or (key_id is None and len(self._keys.keys) == 1):
+                return one
+        raise InvalidCredentials(f"no key of the issuer is called {key_id!r}")
+
+    def _refresh(self) -> None:
+        """Off the loop: an issuer may take its time. Meanwhile the keys from before count."""
+        try:
+            self._keys = fetch_keys(self._url)
+        except (OSError, ValueError, jwt.PyJWTError) as error:
+            log.error("the keys at %s cannot be read, those from before stay: %s", self._url, error)
+
+
+class UnsecuredTokens:
+    """Tokens that nobody has signed: anybody may be whoever they like. For tests."""
+
+    def __init__(self, principal_claim: str, skew_ms: int) -> None:
+        self._principal_claim, self._skew_ms = principal_claim, skew_ms
+
+    def __call__(self, token: str) -> ValidToken:
+        parts = token.split(".")
+        try:
+            header, claims = (json.loads(base64.urlsafe_b64decode(one + "=" * (-len(one) % 4))) for one in parts[:2])
+        except (ValueError, binascii.Error):
+            raise InvalidCredentials("not a token") from None
+        if len(parts) != 3 or parts[2] or not isinstance(claims, dict) or header != {"alg": "none"}:
+            raise InvalidCredentials("not a token without signature")
+        if not isinstance(claims.get("exp"), int | float):
+            raise InvalidCredentials("the token does not say until when it is valid")
+        now_ms = time.time() * 1000
+        if claims["exp"] * 1000 + self._skew_ms <= now_ms:
+            raise InvalidCredentials("the token has expired")
+        issued = claims.get("iat")
+        if isinstance(issued, int | float) and issued * 1000 - self._skew_ms > now_ms:
+            raise InvalidCredentials("the token is from the future")
+        return _valid(claims, self._principal_claim)
+
+
+def _valid(claims: dict[str, Any], principal_claim: str) -> ValidToken:
+    principal = claims.get(principal_claim)
+    if not isinstance(principal, str) or not principal.strip():
+        raise InvalidCredentials(f"the token has no {principal_claim}")
+    return ValidToken(principal.strip(), int(claims["exp"] * 1000))
+
+
+def fetch_keys(url: str) -> jwt.PyJWKSet:
+    """A set of keys from a file or an issuer. Raises OSError, ValueError and PyJWTError."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme == "file":
+        with Path(urllib.parse.unquote(parts.path)).open("rb") as file:
+            text = file.read(KEYS_BYTES_MAX)
+    elif parts.scheme in ("https", "http"):
+        with urllib.request.urlopen(url, timeout=FETCH_SECONDS) as answer:
+            text = answer.read(KEYS_BYTES_MAX)
+    else:
+        raise ValueError(f"{parts.scheme}: is not https: or file:")
+    return jwt.PyJWKSet.from_json(text.decode())

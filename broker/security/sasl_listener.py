@@ -1,0 +1,83 @@
+"""SASL at one listener: which mechanisms it offers, and what each of them checks against.
+
+Sources: JaasContext, SaslChannelBuilder and BrokerSecurityConfigs of Kafka 3.9.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from odradek.broker.security.sasl_mechanisms import BearerServer, PlainServer, SaslServer, ValidToken
+from odradek.security.errors import BadSecuritySetting
+from odradek.security.jaas import JaasEntry, parse_jaas
+from odradek.security.scram import MECHANISMS as SCRAM_MECHANISMS
+from odradek.security.scram import FindIdentity, ScramServer, new_nonce
+from odradek.security.tls_context import Look
+
+USER_OPTION: Final = "user_"
+BUILT: Final = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
+
+BearerValidator = Callable[[Look, JaasEntry | None], Callable[[str], ValidToken]]
+"""Makes what checks the tokens of a listener. Raises BadSecuritySetting."""
+
+
+class SaslListener:
+    """What a listener knows of SASL."""
+
+    def __init__(self, look: Look, find_scram: FindIdentity, bearer: BearerValidator) -> None:
+        """`look` takes names with a mechanism's prefix too, `plain.sasl.jaas.config`. Raises BadSecuritySetting."""
+        self.mechanisms: tuple[str, ...] = tuple(one.upper() for one in look("sasl.enabled.mechanisms") or ())
+        """Those that clients may choose from, in the order of the setting."""
+        self.receive_bytes_max: int = look("sasl.server.max.receive.size")
+        self._find_scram = find_scram
+        self._decoy_secret = secrets.token_bytes(32)
+        self._lifetimes = {one: int(look(f"{one.lower()}.connections.max.reauth.ms") or 0) for one in self.mechanisms}
+        self._users: Mapping[str, str] = {}
+        self._check()
+        jaas = {one: _jaas(look, one) for one in self.mechanisms}
+        if "PLAIN" in jaas:
+            self._users = _plain_users(jaas["PLAIN"])
+        self._validate = bearer(look, jaas["OAUTHBEARER"]) if "OAUTHBEARER" in jaas else None
+
+    def server(self, mechanism: str) -> SaslServer:
+        """A new exchange, with one of `mechanisms`."""
+        if mechanism == "PLAIN":
+            return PlainServer(self._users)
+        if mechanism == "OAUTHBEARER":
+            assert self._validate is not None, mechanism
+            return BearerServer(self._validate)
+        return ScramServer(mechanism, self._find_scram, new_nonce(), self._decoy_secret)
+
+    def session_lifetime_ms(self, server: SaslServer, now_ms: int) -> int | None:
+        """How long what a complete exchange has proved may be relied on (KIP-368); None: for ever."""
+        limit_ms = self._lifetimes[server.mechanism]
+        left_ms = None if server.expires_ms is None else max(0, server.expires_ms - now_ms)
+        if limit_ms <= 0:
+            return left_ms
+        return limit_ms if left_ms is None else min(limit_ms, left_ms)
+
+    def _check(self) -> None:
+        setting = "sasl.enabled.mechanisms"
+        if not self.mechanisms:
+            raise BadSecuritySetting(setting, "a listener with SASL needs one")
+        for one in self.mechanisms:
+            if one == "GSSAPI":
+                raise BadSecuritySetting(setting, f"GSSAPI (Kerberos) is not built; {', '.join(BUILT)} are")
+            if one not in BUILT:
+                raise BadSecuritySetting(setting, f"{one} is not known; {', '.join(BUILT)} are")
+
+
+def _jaas(look: Look, mechanism: str) -> JaasEntry | None:
+    name = f"{mechanism.lower()}.sasl.jaas.config"
+    text: Any = look(name)
+    return None if text is None else parse_jaas(text, f"listener.name.….{name}")
+
+
+def _plain_users(jaas: JaasEntry | None) -> dict[str, str]:
+    """`user_alice="secret"` for each user."""
+    if jaas is None:
+        raise BadSecuritySetting(
+            "listener.name.….plain.sasl.jaas.config", 'is needed, with user_<name>="<password>" for each user'
+        )
+    options = jaas.options.items()
+    return {name.removeprefix(USER_OPTION): text for name, text in options if name.startswith(USER_OPTION)}

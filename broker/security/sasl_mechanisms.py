@@ -1,0 +1,116 @@
+"""The server's side of the SASL mechanisms: each object carries one exchange.
+
+SCRAM's is odradek.security.scram.ScramServer. Sources: PlainSaslServer and OAuthBearerSaslServer of Kafka 3.9.
+"""
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from odradek.security.errors import AuthenticationFailed, InvalidCredentials
+
+CONTROL_A: Final = b"\x01"
+_OAUTH_FIRST: Final = re.compile(
+    rb"n,(?:a=(?P<authzid>[\x21-\x2b\x2d-\x7e]+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
+)
+
+
+class SaslServer(Protocol):
+    """One exchange with one client."""
+
+    mechanism: str
+    complete: bool
+    """Whether the client has proved to be `principal`."""
+    principal: str
+    expires_ms: int | None
+    """Until when that holds, on the wall clock; None: for ever."""
+    is_token: bool
+    """Whether it was a delegation token that proved it."""
+
+    def evaluate(self, token: bytes) -> bytes:
+        """The answer to a message. Raises AuthenticationFailed, and InvalidCredentials, of which no more is told."""
+
+
+class PlainServer:
+    """PLAIN (RFC 4616): one message with name and password."""
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        self.mechanism = "PLAIN"
+        self.complete = self.is_token = False
+        self.principal = ""
+        self.expires_ms: int | None = None
+        self._users = users
+
+    def evaluate(self, token: bytes) -> bytes:
+        parts = bytes(token).decode("utf-8", "replace").split("\0")
+        if len(parts) != 3:
+            raise InvalidCredentials(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        authorization_id, user, password = parts
+        if not user:
+            raise AuthenticationFailed("Authentication failed: username not specified")
+        if not password:
+            raise AuthenticationFailed("Authentication failed: password not specified")
+        known = self._users.get(user)
+        # Whoever is unknown is compared too, with something that nobody can send: it must cost the same.
+        if not _is_same(password, secrets.token_hex() if known is None else known) or known is None:
+            raise AuthenticationFailed("Authentication failed: Invalid username or password")
+        if authorization_id not in ("", user):
+            raise AuthenticationFailed(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        self.principal, self.complete = user, True
+        return b""
+
+
+def _is_same(one: str, other: str) -> bool:
+    """In a time that tells neither how long the texts are nor where they differ."""
+    return hmac.compare_digest(hashlib.sha256(one.encode()).digest(), hashlib.sha256(other.encode()).digest())
+
+
+class ValidToken(NamedTuple):
+    """What an OAuth token says of whoever has it."""
+
+    principal: str
+    expires_ms: int
+
+
+class BearerServer:
+    """OAUTHBEARER (RFC 7628): one message with a token; a second one acknowledges that it was refused."""
+
+    def __init__(self, validate: Callable[[str], ValidToken]) -> None:
+        """`validate` raises InvalidCredentials."""
+        self.mechanism = "OAUTHBEARER"
+        self.complete = self.is_token = False
+        self.principal = ""
+        self.expires_ms: int | None = None
+        self._validate = validate
+        self._refusal: str | None = None
+
+    def evaluate(self, token: bytes) -> bytes:
+        if self._refusal is not None:
+            if bytes(token) == CONTROL_A:
+                raise AuthenticationFailed(self._refusal)
+            raise InvalidCredentials("a refused token is not acknowledged")
+        match = _OAUTH_FIRST.fullmatch(bytes(token))
+        if match is None:
+            raise InvalidCredentials("the first OAUTHBEARER message was not understood")
+        pairs = dict(part.split("=", 1) for part in match["pairs"].decode("ascii").split("\x01") if part)
+        scheme, _, bearer = pairs.get("auth", "").partition(" ")
+        if scheme.lower() != "bearer" or not bearer.strip():
+            raise InvalidCredentials("no bearer token in the first OAUTHBEARER message")
+        try:
+            found = self._validate(bearer.strip())
+        except InvalidCredentials:
+            self._refusal = json.dumps({"status": "invalid_token"})
+            return self._refusal.encode()
+        if match["authzid"] is not None and match["authzid"].decode("ascii") != found.principal:
+            raise AuthenticationFailed(
+                f"Authentication failed: Client requested an authorization id ({match['authzid'].decode('ascii')}) "
+                "that is different from the token's principal name"
+            )
+        self.principal, self.expires_ms, self.complete = found.principal, found.expires_ms, True
+        return b""

@@ -1,0 +1,225 @@
+"""The client's side of SASL: what a mechanism sends, and the requests that carry it, on a connection that is new.
+
+Sources: SaslClientAuthenticator, OAuthBearerLoginModule and the token retrievers of Kafka 3.9 (KIP-12, 43, 84, 255).
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from odradek.protocol.connection import FrameReader, framed
+from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
+from odradek.protocol.fields import Message
+from odradek.protocol.headers import RequestHeader, decode_response, encode_request
+from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from odradek.security.errors import AuthenticationFailed, BadSecuritySetting
+from odradek.security.jaas import JaasEntry, parse_jaas
+from odradek.security.scram import MECHANISMS as SCRAM_MECHANISMS
+from odradek.security.scram import ScramClient, new_nonce
+from odradek.security.tls_context import Look
+from odradek.world.network import Endpoint
+
+ANSWER_BYTES_MAX: Final = 524_288
+CHUNK_BYTES: Final = 1 << 16
+
+
+class SaslClient(Protocol):
+    """One exchange with one broker."""
+
+    mechanism: str
+    complete: bool
+
+    def first(self) -> bytes:
+        """What the exchange begins with."""
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        """The next message; None when there is none. Raises AuthenticationFailed."""
+
+
+class PlainClient:
+    """PLAIN (RFC 4616)."""
+
+    def __init__(self, user: str, password: str) -> None:
+        self.mechanism = "PLAIN"
+        self.complete = False
+        self._message = f"\0{user}\0{password}".encode()
+
+    def first(self) -> bytes:
+        self.complete = True
+        return self._message
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        return None
+
+
+class BearerClient:
+    """OAUTHBEARER (RFC 7628)."""
+
+    def __init__(self, token: str, extensions: dict[str, str] | None = None) -> None:
+        self.mechanism = "OAUTHBEARER"
+        self.complete = False
+        more = "".join(f"{key}={value}\x01" for key, value in (extensions or {}).items())
+        self._message = f"n,,\x01auth=Bearer {token}\x01{more}\x01".encode()
+
+    def first(self) -> bytes:
+        return self._message
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        """Anything in the answer is a refusal, which is to be acknowledged."""
+        if challenge:
+            return b"\x01"
+        self.complete = True
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How a client logs in: makes an exchange for each connection. Making one may take a while: a token is fetched."""
+
+    mechanism: str
+    new: Callable[[], SaslClient]
+    blocks: bool = False
+    """Whether making one waits for others, so that it must not be done on the loop."""
+
+    def __repr__(self) -> str:
+        return f"Login({self.mechanism})"
+
+
+def read_login(look: Look) -> Login:
+    """Out of settings with Kafka's names, or kafka-python's: `sasl.mechanism`, and `sasl.jaas.config` or a name and
+    a password. Raises BadSecuritySetting.
+    """
+    mechanism = (look("sasl.mechanism") or "GSSAPI").upper()
+    text: Any = look("sasl.jaas.config")
+    jaas = None if text is None else parse_jaas(text)
+    if mechanism == "OAUTHBEARER":
+        from odradek.security.bearer_login import bearer_login
+
+        return bearer_login(look, jaas)
+    if mechanism != "PLAIN" and mechanism not in SCRAM_MECHANISMS:
+        known = ", ".join(("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER"))
+        hint = "Kerberos is not built: " if mechanism == "GSSAPI" else ""
+        raise BadSecuritySetting("sasl.mechanism", f"{mechanism}: {hint}{known} are")
+    user, password, token = _name_and_password(look, jaas, mechanism)
+    if mechanism == "PLAIN":
+        return Login(mechanism, lambda: PlainClient(user, password))
+    return Login(mechanism, lambda: ScramClient(mechanism, user, password, new_nonce(), token=token))
+
+
+def _name_and_password(look: Look, jaas: JaasEntry | None, mechanism: str) -> tuple[str, str, bool]:
+    if jaas is None:
+        user, password, token = look("sasl.username"), look("sasl.password"), "false"
+    else:
+        if jaas.family != mechanism.partition("-")[0]:
+            raise BadSecuritySetting("sasl.jaas.config", f"{jaas.module} is not for {mechanism}")
+        user, password = jaas.options.get("username"), jaas.options.get("password")
+        token = jaas.options.get("tokenauth", "false")
+    if user is None or password is None:
+        raise BadSecuritySetting("sasl.jaas.config", f"{mechanism} needs a user's name and a password")
+    return user, password, token.lower() == "true"
+
+
+class _Exchange:
+    """Frames on a connection that nobody else uses yet."""
+
+    def __init__(self, endpoint: Endpoint, client_id: str) -> None:
+        self._endpoint = endpoint
+        self._client_id = client_id
+        self._frames = FrameReader(ANSWER_BYTES_MAX)
+        self._buffer = memoryview(bytearray(CHUNK_BYTES))
+        self._next = 0
+
+    async def ask(self, message: Message, version: int) -> Message:
+        header = RequestHeader(message.API_KEY, version, self._next, self._client_id)
+        frame = await self.swap(b"".join(encode_request(header, message)))
+        correlation_id, response = decode_response(message.API_KEY, version, frame)
+        if correlation_id != self._next:
+            raise MalformedMessage(f"an answer to {correlation_id}, not {self._next}")
+        self._next += 1
+        return response
+
+    async def swap(self, body: bytes) -> bytes:
+        """Send one frame, receive one."""
+        await self._send(b"".join(framed([body])))
+        come = asyncio.Event()
+        self._endpoint.on_readable(come.set)
+        try:
+            while True:
+                await come.wait()
+                come.clear()
+                try:
+                    size = self._endpoint.receive_into(self._buffer)
+                except BlockingIOError:
+                    continue
+                if not size:
+                    raise AuthenticationFailed("the broker closed the connection while it was authenticated")
+                frames = self._frames.received(self._buffer[:size])
+                if frames:
+                    return frames[0]
+        finally:
+            self._endpoint.on_readable(None)
+
+    async def _send(self, data: bytes) -> None:
+        rest, room = memoryview(data), asyncio.Event()
+        while rest:
+            try:
+                rest = rest[self._endpoint.send(rest) :]
+            except BlockingIOError:
+                self._endpoint.on_writable(room.set)
+                try:
+                    await room.wait()
+                finally:
+                    self._endpoint.on_writable(None)
+                room.clear()
+
+
+async def authenticate(endpoint: Endpoint, login: Login, client_id: str) -> int:
+    """Log in on a new connection. How long the session lasts, in ms; 0 is for ever.
+
+    Raises AuthenticationFailed, and OSError when the connection broke.
+    """
+    sasl = await asyncio.to_thread(login.new) if login.blocks else login.new()
+    exchange = _Exchange(endpoint, client_id)
+    try:
+        versions = await exchange.ask(ApiVersionsRequest(), 0)
+        assert isinstance(versions, ApiVersionsResponse), versions
+        served = {one.api_key: one.max_version for one in versions.api_keys}
+        authenticate_max = served.get(SaslAuthenticateRequest.API_KEY, -1)
+        handshake_version = min(served.get(SaslHandshakeRequest.API_KEY, 0), 1 if authenticate_max >= 0 else 0)
+        answer = await exchange.ask(SaslHandshakeRequest(mechanism=login.mechanism), handshake_version)
+        assert isinstance(answer, SaslHandshakeResponse), answer
+        if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            offered = ", ".join(answer.mechanisms) or "no mechanism"
+            raise AuthenticationFailed(f"the broker does not take {login.mechanism}, but {offered}")
+        if answer.error_code != ErrorCode.NONE:
+            raise AuthenticationFailed(f"the broker refuses SASL: {KafkaError(error_code(answer.error_code))}")
+        if handshake_version == 0:
+            return await _carry_raw(exchange, sasl)
+        return await _carry(exchange, sasl, min(authenticate_max, 2))
+    except MalformedMessage as error:
+        raise AuthenticationFailed(f"the broker's answer was not understood: {error}") from error
+
+
+async def _carry(exchange: _Exchange, sasl: SaslClient, version: int) -> int:
+    message: bytes | None = sasl.first()
+    lifetime_ms = 0
+    while message is not None:
+        answer = await exchange.ask(SaslAuthenticateRequest(auth_bytes=message), version)
+        assert isinstance(answer, SaslAuthenticateResponse), answer
+        if answer.error_code != ErrorCode.NONE:
+            said = answer.error_message or KafkaError(error_code(answer.error_code)).message
+            raise AuthenticationFailed(f"{sasl.mechanism}: {said}")
+        lifetime_ms = answer.session_lifetime_ms
+        message = sasl.respond(bytes(answer.auth_bytes))
+    return lifetime_ms
+
+
+async def _carry_raw(exchange: _Exchange, sasl: SaslClient) -> int:
+    """As brokers before 1.0 want it: messages without headers."""
+    message: bytes | None = sasl.first()
+    while message is not None:
+        message = sasl.respond(await exchange.swap(message))
+    return 0
