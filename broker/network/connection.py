@@ -42,6 +42,7 @@ class Host(Protocol):
     clock: Clock
     timers: TimingWheel
     purgatory: Purgatory
+    dispatch: Dispatch
     idle_ms_max: int
     refusal_delay_ms: int
     """How long the answer to a failed authentication is held back (connection.failed.authentication.delay.ms)."""
@@ -154,12 +155,13 @@ class Connection:
     """Made by the server for an accepted endpoint; everything on the loop."""
 
     def __init__(
-        self, host: Host, endpoint: Endpoint, client: Client, buffer: ReceiveBuffer, dispatch: Dispatch
+        self, host: Host, endpoint: Endpoint, client: Client, buffer: ReceiveBuffer, gate: Dispatch | None = None
     ) -> None:
+        """`gate`: who handles its requests in place of the host."""
         self.client = client
         self.last_active_ms = host.clock.monotonic_ms()
         self._host = host
-        self._dispatch = dispatch
+        self._gate = gate
         self._endpoint = endpoint
         self._buffer = buffer
         self._output = Output(endpoint, self._on_writable)
@@ -245,7 +247,7 @@ class Connection:
             self._buffer,
             self._output,
             self._slots,
-            self._dispatch,
+            self._gate or self._host.dispatch,
             self.client,
         )
         purgatory = self._host.purgatory

@@ -119,7 +119,7 @@ class SocketServer:
         passage = self._passage(endpoint, client)
         if passage is None:
             buffer = ReceiveBuffer(self._shared, self.settings.socket_request_max_bytes)
-            self._connections[Connection(self, endpoint, client, buffer, self.dispatch)] = None
+            self._connections[Connection(self, endpoint, client, buffer)] = None
         else:
             self._enter(client, *passage)
         if not self._accepted_in_second:
@@ -131,7 +131,10 @@ class SocketServer:
         """What its requests come through, and who handles them at first; None when there is nothing to pass."""
         if self.entrance is None:
             return None
-        return self.entrance.enter(endpoint, client, self.dispatch, lambda: self._has_passed(client))
+        return self.entrance.enter(endpoint, client, self._dispatch_now, lambda: self._has_passed(client))
+
+    def _dispatch_now(self, frame: memoryview, client: Client, /) -> Answer:
+        return self.dispatch(frame, client)
 
     def _enter(self, client: Client, endpoint: Endpoint, dispatch: Dispatch) -> None:
         """It has some time to pass, little room to speak, and does not wait behind too many others."""
