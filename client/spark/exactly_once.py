@@ -6,6 +6,7 @@ Nothing here remembers anything between two calls: Spark may run each in another
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 
 from odradek.client.aio.producer import Producer
 from odradek.client.errors import ClientError, ClientTimeout
@@ -240,6 +241,7 @@ async def _end_all(session: SinkSession, epoch: Epoch, producers: dict[int, Prod
 async def end(session: SinkSession, transactional_id: str, producer: ProducerIdentity, *, commit: bool) -> bool:
     """Commit or abort a transaction that another process has left open; False when it was ended otherwise.
 
+    A commit is asked for twice: the first answer says that it will be seen, the second that it is.
     Raises ClientTimeout after max.block.ms, KafkaError.
     """
 
@@ -250,11 +252,18 @@ async def end(session: SinkSession, transactional_id: str, producer: ProducerIde
     deadline = session.deadline(what)
     coordinators = Coordinators(session.cluster, transactional_id)
     request = end_request(transactional_id, producer, commit=commit)
+
+    async def ask() -> ErrorCode:
+        return (await coordinators.ask(request, EndTxnResponse, error_of, wanted=lambda: deadline.left_ms() > 0))[0]
+
     try:
-        error, _ = await coordinators.ask(request, EndTxnResponse, error_of, wanted=lambda: deadline.left_ms() > 0)
+        error = await ask()
     except Pointless:
         raise ClientTimeout(f"{what}: no coordinator within {PATIENCE}={session.config.max_block_ms}") from None
     if error is ErrorCode.NONE:
+        if commit:
+            with suppress(Pointless):  # CONCURRENT_TRANSACTIONS, which is waited out, until readers see it
+                await ask()
         return True
     if error in LOST:
         return False

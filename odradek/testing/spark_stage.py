@@ -25,6 +25,7 @@ BROKER_SETTINGS = {
     "transaction.state.log.num.partitions": "2",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "offsets.topic.replication.factor": "1",
 }
 
 
@@ -34,12 +35,12 @@ def rows(*values: str, **columns: Sequence[Any]) -> pyarrow.RecordBatch:
 
 
 class Stage:
-    """One cluster of one broker, and a process of Spark beside it."""
+    """One cluster, and a process of Spark beside it."""
 
-    def __init__(self, loop: VirtualLoop, runner: asyncio.Runner) -> None:
+    def __init__(self, loop: VirtualLoop, runner: asyncio.Runner, brokers: int) -> None:
         self._loop, self._runner = loop, runner
         self.clock = VirtualClock(loop)
-        self.cluster = EmbeddedCluster(self.clock, 1, BROKER_SETTINGS)
+        self.cluster = EmbeddedCluster(self.clock, brokers, BROKER_SETTINGS)
         self.options = parse_sink({**SERVERS, "topic": "t", "transactionalId": "x"})
         self.world: dict[str, Any] = {"network": self.cluster.network.host("client"), "clock": self.clock}
 
@@ -133,11 +134,11 @@ async def _dropped(before: process.Process) -> None:
 
 
 @contextmanager
-def stage() -> Iterator[Stage]:
+def stage(brokers: int = 1) -> Iterator[Stage]:
     """One cluster, from start to end."""
     loop = VirtualLoop()
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        one = Stage(loop, runner)
+        one = Stage(loop, runner, brokers)
         one.run(one.cluster.__aenter__())
         process.stand_in(process.Process(one.run, World(random=random.Random(0), **one.world)))
         try:

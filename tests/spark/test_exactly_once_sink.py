@@ -7,6 +7,7 @@ The places are those of the table in `client/spark/epochs.py`. A process that is
 import asyncio
 from typing import Any
 
+import pyarrow
 import pytest
 
 from odradek.client.errors import ClientError
@@ -53,6 +54,24 @@ def test_nothing_is_seen_before_the_driver_commits() -> None:
         one.commit(messages)
         assert one.values() == [*ALL, "f"]
         assert result(messages[1]).producer is None, "a task without rows opens no transaction"
+
+
+def test_a_commit_returns_when_readers_see_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator answers before it has told the leaders, which here it cannot for three seconds."""
+    with stage(brokers=2) as one:
+        one.create()
+        everywhere = pyarrow.array([0, 1, 2], pyarrow.int32())
+        messages = [one.task(task, 0, rows("a", "b", "c", partition=everywhere)) for task in range(2)]
+        end = exactly_once.end
+
+        async def cut(*given: Any, **named: Any) -> bool:
+            one.cluster.network.cut("broker-0", "broker-1")
+            one.clock.call_later(3_000, one.cluster.network.heal)
+            return await end(*given, **named)
+
+        monkeypatch.setattr(exactly_once, "end", cut)
+        one.commit(messages)
+        assert one.values() == ["a", "a", "b", "b", "c", "c"]
 
 
 def test_an_epoch_without_rows_leaves_nothing() -> None:

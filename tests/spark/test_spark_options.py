@@ -77,7 +77,7 @@ REFUSED = [
     ({"subscribe": "a", "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger must be at least 1"),
     ({"subscribe": "a", "kafka.isolation.levl": "x"}, "did you mean isolation.level?"),
     ({"subscribe": "a", "kafka.isolation.level": "dirty"}, "must be one of read_uncommitted, read_committed"),
-    ({"subscribe": "a", "kafka.security.protocol": "SSL"}, "security.protocol must be one of PLAINTEXT"),
+    ({"subscribe": "a", "kafka.security.protocol": "NONE"}, "security.protocol must be one of PLAINTEXT"),
     ({"subscribe": "a", "kafka.bootstrap.servers": "nowhere"}, "'nowhere' is not host:port"),
     ({"subscribe": "a", "bootstrap.servers": "other:1"}, "contradict each other"),
 ]
