@@ -170,6 +170,8 @@ def test_how_an_older_spark_asks(start: str, first: list[int], monkeypatch: pyte
         fill(one, 2)
         assert reader.latestOffset() == offsets(5)
         assert len(reader.partitions(end, offsets(5))) == 1, "what has come since is read"
+        fill(one, 1)
+        assert reader.latestOffset() == offsets(6) and len(reader.partitions(offsets(5), offsets(6))) == 1
         repeated = stream(startingOffsets=start)
         assert len(repeated.partitions(repeated.initialOffset(), end)) == (start == "earliest")
 
