@@ -7,6 +7,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from odradek.client.backoff import backoff_ms
@@ -23,6 +24,7 @@ from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, F
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from odradek.world.clock import Clock
 from odradek.world.network import Network
+from odradek.world.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +63,8 @@ class Cluster:
         self.config = config
         self.metrics = Metrics(clock, config.metrics_num_samples, config.metrics_sample_window_ms)
         self._opened = self.metrics.sensor("", "connection-creation", "rate", "total")
+        self.tasks = Tasks(clock, lambda said: None)
+        """Starts what several callers wait for."""
         self.view = ClusterView()
         self.needs = MetadataNeeds(config.metadata_max_age_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.allow_auto_create = False
@@ -115,7 +119,7 @@ class Cluster:
             node = self._node(node_id)
             if self.clock.monotonic_ms() < link.retry_at_ms:
                 raise BrokerUnreachable(node.address, link.reason)
-            link.attempt = asyncio.ensure_future(self._open(link, node))
+            link.attempt = self.tasks.result_of(f"connect to {node.address}", partial(self._open, link, node))
             # Whoever asked may have given up by then; why it failed stands in the link.
             link.attempt.add_done_callback(lambda attempt: attempt.cancelled() or attempt.exception())
         return await self._shared(link.attempt)
@@ -271,7 +275,8 @@ class Cluster:
         try:
             while left or asked:
                 if left:
-                    asked.append(asyncio.ensure_future(self._question(left.pop(0), message, response, timeout_ms)))
+                    question = partial(self._question, left.pop(0), message, response, timeout_ms)
+                    asked.append(self.tasks.result_of(type(message).__name__, question))
                 await self._first_answer(asked, may_give_up=bool(left))
                 for task in [one for one in asked if one.done()]:
                     asked.remove(task)
@@ -292,7 +297,8 @@ class Cluster:
 
     async def _first_answer(self, asked: "list[asyncio.Task[Response]]", *, may_give_up: bool) -> None:
         """Wait until one has ended, or, when there is another to ask, for ANOTHER_BROKER_AFTER_MS."""
-        patience = [asyncio.ensure_future(sleep_ms(self.clock, ANOTHER_BROKER_AFTER_MS))] if may_give_up else []
+        wait = partial(sleep_ms, self.clock, ANOTHER_BROKER_AFTER_MS)
+        patience = [self.tasks.result_of("wait for an answer", wait)] if may_give_up else []
         try:
             await asyncio.wait([*asked, *patience], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -317,7 +323,7 @@ class Cluster:
 
     def _begin_refresh(self) -> "asyncio.Task[None]":
         if self._refresh is None:
-            self._refresh = asyncio.ensure_future(self._ask_metadata())
+            self._refresh = self.tasks.result_of("metadata", self._ask_metadata)
             self._refresh.add_done_callback(self._refresh_ended)
         return self._refresh
 

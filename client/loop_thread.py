@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from odradek.client.errors import ClientClosed, ClientError
 from odradek.client.forks import SAID, watch
+from odradek.world.clock import LoopClock
+from odradek.world.tasks import OnDeath, Tasks
 
 Result = TypeVar("Result")
 STOP_TIMEOUT_SECONDS = 5.0
@@ -88,7 +90,8 @@ class LoopThread:
         loop = self.loop
 
         def begin() -> None:
-            asyncio.ensure_future(make()).add_done_callback(lambda task: (task.exception(), loop.stop()))
+            tasks = Tasks(LoopClock(loop), lambda said: None)
+            tasks.spawn("end of a dropped client", make, OnDeath.REPORT).add_done_callback(lambda _: loop.stop())
 
         if self.running:
             loop.call_soon_threadsafe(begin)

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 
 from odradek.client import metrics
 from odradek.client.admin.config import AdminConfig
-from odradek.client.aio.world import World, named, running_loop, warn_dropped
+from odradek.client.aio.world import World, named, running_loop, warn_dropped, within
 from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
 from odradek.client.config import addresses, load
@@ -92,30 +92,14 @@ class AdminBase:
             raise ClientClosed("the admin client is closed")
         if self._opened is None:
             raise ClientError("the admin client is not started: use `async with`, or `await admin.start()`")
-        return await self._within_time(what, work(self._opened, self._deadline(what, timeout_ms)), timeout_ms)
+        limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
 
-    async def _within_time(self, what: str, work: Coroutine[Any, Any, Result], timeout_ms: float | None) -> Result:
-        """Wait for what keeps no deadline itself. Raises ClientTimeout."""
-        assert self._opened is not None
-        task = asyncio.ensure_future(work)
-        limit_ms, expired = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms, False
-
-        def expire() -> None:
-            nonlocal expired
-            expired = True
-            task.cancel()
-
-        timer = self._opened.clock.call_later(limit_ms + GRACE_MS, expire)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if not expired:
-                task.cancel()
-                raise
+        def too_late() -> ClientTimeout:
             said = f"{what}: not done within default.api.timeout.ms={limit_ms:g}"
-            raise ClientTimeout(said, setting="default.api.timeout.ms") from None
-        finally:
-            timer.cancel()
+            return ClientTimeout(said, setting="default.api.timeout.ms")
+
+        question = work(self._opened, self._deadline(what, timeout_ms))
+        return await within(self._opened, what, question, limit_ms + GRACE_MS, too_late)
 
     def _deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
         assert self._opened is not None

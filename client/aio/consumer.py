@@ -31,6 +31,7 @@ from odradek.client.records import (
 )
 from odradek.world.clock import Clock
 from odradek.world.network import Network
+from odradek.world.tasks import OnDeath
 
 LONGEST_WAIT_MS = 1_000.0
 """How long a poll sleeps at most before it looks around again; what happens in between wakes it."""
@@ -174,7 +175,12 @@ class Consumer:
             engine.stop()
             engine.cluster.close()
 
-        warn_dropped(self, f"consumer {self.config.client_id}", loop, lambda: loop.create_task(leave()))
+        warn_dropped(
+            self,
+            f"consumer {self.config.client_id}",
+            loop,
+            lambda: engine.cluster.tasks.spawn("leave", leave, OnDeath.REPORT),
+        )
 
     # -- what to read --------------------------------------------------------------------------------------------------
 

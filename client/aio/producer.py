@@ -9,13 +9,14 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from odradek.client import arguments, metrics
-from odradek.client.aio.world import World, named, running_loop, warn_dropped
+from odradek.client.aio.world import World, named, running_loop, warn_dropped, within
 from odradek.client.config import addresses, load
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.metadata import PartitionInfo
+from odradek.client.producer.batch import RecordFuture
 from odradek.client.producer.config import ProducerConfig, check, serializer
 from odradek.client.producer.engine import ProducerEngine
-from odradek.client.producer.outcome import Callback, RecordFuture
+from odradek.client.producer.outcome import Callback
 from odradek.client.producer.partitioners import partitioner
 from odradek.client.producer.transaction_driver import TransactionDriver
 from odradek.client.records import ConsumerGroupMetadata, Headers, RecordMetadata, TopicPartition
@@ -160,25 +161,12 @@ class Producer:
 
     async def _within(self, work: Any, timeout: float | None) -> None:
         """Wait for `work`. Raises ClientTimeout after `timeout` seconds of the client's clock."""
-        task = asyncio.ensure_future(work)
-        expired = False
+        engine = self.engine
 
-        def expire() -> None:
-            nonlocal expired
-            expired = True
-            task.cancel()
+        def too_late() -> ClientTimeout:
+            return ClientTimeout(f"{self.undelivered} record(s) are still not acknowledged after {timeout} s")
 
-        timer = None if timeout is None else self.engine.cluster.clock.call_later(timeout * 1000, expire)
-        try:
-            await task
-        except asyncio.CancelledError:
-            if not expired:
-                task.cancel()
-                raise
-            raise ClientTimeout(f"{self.undelivered} record(s) are still not acknowledged after {timeout} s") from None
-        finally:
-            if timer is not None:
-                timer.cancel()
+        await within(engine.cluster, "flush", work, None if timeout is None else timeout * 1000, too_late)
 
     def __del__(self) -> None:
         engine, loop = self.__dict__.get("_engine"), self.__dict__.get("_loop")

@@ -11,8 +11,8 @@ from odradek.client.errors import ConfigError, FailedToSendMessage
 from odradek.client.original.config import OriginalProducerConfig
 from odradek.client.original.encoders import encode_function, partition_function
 from odradek.client.original.messages import KeyedMessage
+from odradek.client.producer.batch import RecordFuture
 from odradek.client.producer.client import KafkaProducer
-from odradek.client.producer.outcome import RecordFuture
 from odradek.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)

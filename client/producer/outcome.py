@@ -1,18 +1,10 @@
-"""How a batch ended, and what an application waits on.
-
-One batch holds one `Outcome`; the futures of its records share it, so that a record costs two references and no lock.
-"""
+"""How a batch ended: set once, waited for by any thread and any loop."""
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
-from odradek.client.errors import ClientTimeout
 from odradek.client.records import RecordMetadata, TopicPartition
-
-if TYPE_CHECKING:
-    from odradek.client.producer.batch import ProducerBatch
 
 Callback = Callable[[RecordMetadata | None, Exception | None], object]
 """Called with (metadata, None) or (None, error), on the producer's own thread: it must not block."""
@@ -115,111 +107,3 @@ class Outcome:
             callback(None, self.error)
         else:
             callback(self.metadata(index), None)
-
-
-class RecordFuture:
-    """The fate of one record: what `send` returns. Awaitable, and with the methods of kafka-python's future.
-
-    Any thread may wait for it, and any event loop await it.
-    """
-
-    __slots__ = ("_batch", "_index", "_lock")
-
-    def __init__(self, batch: "ProducerBatch", index: int, lock: threading.Lock) -> None:
-        self._batch = batch
-        self._index = index
-        self._lock = lock
-
-    def _place(self) -> "tuple[ProducerBatch, int]":
-        """The batch that holds the record now: one that was too large for the broker was split."""
-        batch, index = self._batch, self._index
-        while batch.halves is not None:
-            first, second = batch.halves
-            in_first = index < len(first)
-            batch, index = (first, index) if in_first else (second, index - len(first))
-        return batch, index
-
-    def _wait(self, timeout_seconds: float | None) -> "tuple[ProducerBatch, int]":
-        batch, index = self._place()
-        if not batch.outcome.wait(timeout_seconds):
-            raise ClientTimeout(
-                f"{batch.topic_partition}: record not acknowledged within the {timeout_seconds} s that were waited for"
-            )
-        return (batch, index) if batch.halves is None else self._wait(timeout_seconds)
-
-    def done(self) -> bool:
-        """Tell whether it is delivered or failed."""
-        return self._place()[0].outcome.awake
-
-    @property
-    def is_done(self) -> bool:
-        """Tell whether it is delivered or failed (kafka-python's name)."""
-        return self.done()
-
-    def succeeded(self) -> bool:
-        """Tell whether it is delivered."""
-        outcome = self._place()[0].outcome
-        return outcome.awake and outcome.error is None
-
-    def failed(self) -> bool:
-        """Tell whether it has failed."""
-        outcome = self._place()[0].outcome
-        return outcome.awake and outcome.error is not None
-
-    @property
-    def value(self) -> RecordMetadata | None:
-        """Return where the record is, None unless it is delivered."""
-        batch, index = self._place()
-        return batch.outcome.metadata(index) if self.succeeded() else None
-
-    def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait at most `timeout` seconds. Raises what the send failed with, ClientTimeout when it is still open."""
-        batch, index = self._wait(timeout)
-        return _answer(batch, index)
-
-    get = result
-
-    def exception(self, timeout: float | None = None) -> Exception | None:
-        """Return what it failed with, or None; waits like `result`."""
-        return self._wait(timeout)[0].outcome.error
-
-    def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        """Wait until it is decided. Raises what the send failed with."""
-        return self._awaited().__await__()
-
-    async def _awaited(self) -> RecordMetadata:
-        while True:
-            batch, index = self._place()
-            await batch.outcome.until_awake()
-            if batch.halves is None:
-                return _answer(batch, index)
-
-    def add_callback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
-        """Call `callback(*args, metadata, **kwargs)` once the record is delivered; at once when it is already."""
-        return self._add(lambda metadata, error: None if metadata is None else callback(*args, metadata, **kwargs))
-
-    def add_errback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
-        """Call `callback(*args, error, **kwargs)` once the record has failed; at once when it has already."""
-        return self._add(lambda metadata, error: None if error is None else callback(*args, error, **kwargs))
-
-    def add_both(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
-        """Call `callback(*args, metadata or error, **kwargs)` once the record's fate is known."""
-        return self._add(
-            lambda metadata, error: callback(*args, metadata if error is None else error, **kwargs),
-        )
-
-    def _add(self, callback: Callback) -> "RecordFuture":
-        with self._lock:
-            batch, index = self._place()
-            if not batch.outcome.decided:
-                batch.callbacks.append((index, callback))
-                return self
-        batch.outcome.tell(index, callback)
-        return self
-
-
-def _answer(batch: "ProducerBatch", index: int) -> RecordMetadata:
-    error = batch.outcome.error
-    if error is not None:
-        raise error.with_traceback(None)  # each who waits gets it with its own stack
-    return batch.outcome.metadata(index)

@@ -10,13 +10,14 @@ from typing import Any
 
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout
 from odradek.client.producer.transaction import Call
+from odradek.world.tasks import Tasks
 
 
 class PendingCall:
     """The one call of a producer whose end nobody has heard yet."""
 
-    def __init__(self, transactional_id: str) -> None:
-        self._transactional_id = transactional_id
+    def __init__(self, transactional_id: str, tasks: Tasks) -> None:
+        self._transactional_id, self._tasks = transactional_id, tasks
         self._pending: tuple[Call, asyncio.Task[None]] | None = None
         self._failure: Exception | None = None
 
@@ -28,7 +29,8 @@ class PendingCall:
         """
         task = self._same(call)
         if task is None:
-            task = asyncio.ensure_future(begin())
+            work = begin()
+            task = self._tasks.result_of(self.named(call), lambda: work)
             task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # if nobody asks again
             self._pending = (call, task)
         await self.wait(call, task, timeout_ms)

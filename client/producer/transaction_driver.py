@@ -55,7 +55,7 @@ class TransactionDriver:
         self._sequences = sequences
         self._batches = batches
         self._coordinators = Coordinators(cluster, transaction.transactional_id)
-        self._pending = PendingCall(transaction.transactional_id)
+        self._pending = PendingCall(transaction.transactional_id, cluster.tasks)
         self._failures = Failures(transaction, batches)
         self._contents = Contents(transaction, sequences, self._coordinators, self._failures, batches)
         self._changed = WakeUp(cluster.clock)

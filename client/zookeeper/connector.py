@@ -22,6 +22,7 @@ from odradek.client.zookeeper.offset_storage import NOT_COMMITTED, OffsetKeeper,
 from odradek.client.zookeeper.streams import MessageStream
 from odradek.client.zookeeper.subscriptions import Blacklist, TopicFilter, Whitelist, consumer_id_of
 from odradek.world.clock import LoopClock
+from odradek.world.tasks import Tasks
 from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import ConnectionLost, StoreError
@@ -163,6 +164,7 @@ class ConsumerConnector:
     async def _open(self) -> None:
         settings = self._settings
         self._clock = LoopClock(asyncio.get_running_loop())
+        self._starter = Tasks(self._clock, lambda said: None)
         self._random = random.Random()
         self._store = KazooStore(
             settings.zookeeper_connect,
@@ -225,7 +227,7 @@ class ConsumerConnector:
             running.result()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = asyncio.ensure_future(work)
+        task = self._starter.result_of(self.consumer_id, lambda: work)
         self._tasks.append(task)
         task.add_done_callback(self._ended)
         return task

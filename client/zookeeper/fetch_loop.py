@@ -4,9 +4,9 @@ Kafka's ConsumerFetcherManager. A stream that is full is not asked for; what was
 kept, so that at most one answer of each broker comes on top of queued.max.message.chunks.
 """
 
-import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 from odradek.client.calls import Deadline
@@ -19,6 +19,7 @@ from odradek.client.offsets import offsets_at
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.consumption import Consumption
 from odradek.protocol.errors import KafkaError
+from odradek.world.tasks import OnDeath, Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class FetchLoop:
         self._reset_timestamp = reset_timestamp
         self._fetcher = Fetcher(cluster, settings, consumption, self._reset, self._truncate, "fetch.message.max.bytes")
         self._locating: set[TopicPartition] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(cluster.clock, lambda said: None)
 
     @property
     def _now_ms(self) -> float:
@@ -50,19 +51,20 @@ class FetchLoop:
                 changed.clear()
                 await changed.wait_until(self._round())
         finally:
-            for task in self._tasks:
-                task.cancel()
+            self._tasks.close()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+    def _spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run something beside the loop; what it raises, the readers of all streams get."""
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and isinstance(task.exception(), Exception):
-            self._fail_all(task.exception())  # type: ignore[arg-type]
-        self._consumption.wake()
+        async def told() -> None:
+            try:
+                await work()
+            except Exception as error:
+                self._fail_all(error)
+                raise
+
+        task = self._tasks.spawn(f"{self._settings.client_id}: {name}", told, OnDeath.REPORT)
+        task.add_done_callback(lambda _: self._consumption.wake())
 
     def _fail_all(self, error: Exception) -> None:
         for one in self._consumption.claimed.values():
@@ -77,11 +79,11 @@ class FetchLoop:
         if without_leader(positions, self._cluster.view):
             self._cluster.needs.stale()
         for call in self._fetcher.due(now_ms):
-            self._spawn(self._fetcher.fetch(call))
+            self._spawn("fetch", partial(self._fetcher.fetch, call))
         unlocated = [name for name in positions.unlocated(now_ms) if name not in self._locating]
         if unlocated:
             self._locating.update(unlocated)
-            self._spawn(self._locate(unlocated))
+            self._spawn("find offsets", partial(self._locate, unlocated))
         retries = [one.retry_at_ms for one in positions.partitions.values() if one.retry_at_ms > now_ms]
         return min([self._cluster.refresh_when_due(), *retries])
 

@@ -10,11 +10,12 @@ import enum
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from odradek.world.clock import Clock, sleep
 
 log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 RESTART_PAUSE_MS = 1_000.0
 """Pause before a task that died is begun anew, so that a fault that repeats does not fill processor and log."""
@@ -39,7 +40,7 @@ class Tasks:
         self.deaths: Counter[str] = Counter()
         """Deaths by the task's name."""
         self._clock, self._end = clock, end
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
 
     def spawn(
         self, name: str, work: Callable[[], Coroutine[Any, Any, object]], on_death: OnDeath
@@ -49,6 +50,16 @@ class Tasks:
         The task returned may be cancelled; a cancellation is no death. It never ends by an exception.
         """
         task = asyncio.get_running_loop().create_task(self._supervise(name, work, on_death), name=name)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    def result_of(self, name: str, work: Callable[[], Coroutine[Any, Any, Result]]) -> "asyncio.Task[Result]":
+        """Start `work()` for those who wait for the task returned: its result, or its error, is theirs, and no death.
+
+        For questions that several wait for, or that one waits for only so long.
+        """
+        task = asyncio.get_running_loop().create_task(work(), name=name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task

@@ -85,3 +85,28 @@ def test_an_end_and_a_cancellation_are_no_deaths(rule: OnDeath) -> None:
         assert task.cancelled() and not ended
 
     assert not on_virtual_time(story).deaths
+
+
+def test_a_result_or_an_error_is_of_those_who_wait_and_an_end_of_all_cancels_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(tasks: Tasks, ended: list[str], clock: VirtualClock) -> None:
+        async def answer() -> int:
+            return 5
+
+        async def refuse() -> int:
+            raise ValueError("refused")
+
+        async def never() -> None:
+            await asyncio.Event().wait()
+
+        assert await tasks.result_of("answer", answer) == 5
+        with pytest.raises(ValueError, match="refused"):
+            await tasks.result_of("refuse", refuse)
+        waiting = tasks.result_of("never", never)
+        tasks.close()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    assert on_virtual_time(story).deaths == {}
+    assert "has died" not in caplog.text
