@@ -110,7 +110,7 @@ class CommonConfig(SecurityConfig):
     retry_backoff_ms: int = setting(100, at_least=0)
     retry_backoff_max_ms: int = setting(1_000, at_least=0)
     metadata_recovery_strategy: str = setting("rebootstrap", choices=["none", "rebootstrap"])
-    """Whether to begin again from bootstrap.servers when no broker that is known can be reached (KIP-899)."""
+    """Begin again from bootstrap.servers, or not, when no broker that is known can be reached (KIP-899)."""
     metrics_num_samples: int = setting(2, at_least=1)
     metrics_sample_window_ms: int = setting(30_000, at_least=1)
     send_buffer_bytes: int = setting(131_072, at_least=-1)

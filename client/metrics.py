@@ -17,7 +17,7 @@ class MetricName(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """One figure by its name, as `metrics(raw=True)` gives it."""
+    """Figure by its name, as `metrics(raw=True)` gives it."""
 
     metric_name: MetricName
     measured: float
@@ -28,7 +28,7 @@ class Metric(NamedTuple):
 
 
 class Window:
-    """What a sensor was told in one stretch of time."""
+    """Sum, count and maximum of what a sensor was told in a stretch of time."""
 
     __slots__ = ("began_ms", "count", "highest", "total")
 
@@ -40,7 +40,7 @@ class Window:
 
 
 class Sensor:
-    """What was told in all, and in the last windows. Statistics without anything in them are NaN, as in Kafka."""
+    """Totals of what was told in all, and in the last windows. Statistics of nothing are NaN, as in Kafka."""
 
     def __init__(self, clock: Clock, samples: int, window_ms: float) -> None:
         self._clock, self._samples, self._window_ms = clock, samples, window_ms
@@ -67,7 +67,7 @@ class Sensor:
 
     @property
     def rate(self) -> float:
-        """What was told in a second (Kafka's Rate: of a time that is never shorter than all windows but one)."""
+        """Return what was told in a second (Kafka's Rate: of a time never shorter than all windows but one)."""
         now_ms = self._clock.monotonic_ms()
         windows = self._live(now_ms)
         if not windows:

@@ -42,7 +42,7 @@ class FetchParameters(NamedTuple):
     committed: bool = False
     """Isolation level read_committed: nothing of open transactions, and told which were aborted (KIP-98)."""
     rack: str = ""
-    """Where the consumer stands, if it is to be sent to the nearest replica (KIP-392)."""
+    """Rack of the consumer, if it is to be sent to the nearest replica (KIP-392)."""
     listener: str = ""
     """Name of the listener at which it reaches brokers."""
 

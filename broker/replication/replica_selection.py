@@ -1,4 +1,4 @@
-"""Which replica a consumer is sent to (KIP-392): the nearest by rack, of those that have what it asks for. Rules."""
+"""Choice of the replica that a consumer is sent to (KIP-392): the nearest by rack that has what it asks for. Rules."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What brokers serve: API versions and features. Coroutines for the client's loop."""
+"""API versions and features that brokers serve. Coroutines for the client's loop."""
 
 from collections.abc import Mapping
 

@@ -28,7 +28,7 @@ from odradek.protocol.messages.write_txn_markers import (
 
 NO_DURATION = -1
 SLACK_MS = 300_000
-"""How long after its longest time a transaction counts as hanging (Java: TransactionsCommand)."""
+"""Time beyond its longest after which a transaction counts as hanging (Java: TransactionsCommand)."""
 ENDED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 

@@ -19,7 +19,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource:
-    """One owner of a configuration. A broker's name is its id; empty for the default of all brokers.
+    """Owner of a configuration. A broker's name is its id; empty for the default of all brokers.
 
     `configs` are settings for `alter_configs` and `reset_configs`; two are equal when type and name are.
     """
@@ -77,7 +77,7 @@ class ConfigEntry:
     read_only: bool
     sensitive: bool
     synonyms: tuple[tuple[str, str | None, ConfigSource], ...] = ()
-    """Where else the value could come from, by precedence: names, values and sources; empty when not asked for."""
+    """Other places the value could come from, by precedence: names, values, sources; empty when not asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class GroupDescription:
     members: list[GroupMember]
     coordinator: int
     authorized_operations: frozenset[int] | None = None
-    """What who asks may do to it, as numbers of ACLOperation; None when not asked for."""
+    """Operations on it that the asker may do, as numbers of ACLOperation; None when not asked for."""
 
 
 class PartitionLag(NamedTuple):
@@ -284,26 +284,26 @@ class HangingTransaction(NamedTuple):
 
 
 class ACLResourceType(IntEnum):
-    """What an access control entry is about; ANY in filters alone."""
+    """Kinds of things that access control entries are about; ANY in filters alone."""
 
     UNKNOWN, ANY, TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = range(8)
 
 
 class ACLOperation(IntEnum):
-    """What it lets do; ANY in filters alone."""
+    """Operations that an entry is about; ANY in filters alone."""
 
     UNKNOWN, ANY, ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = range(10)
     DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, CREATE_TOKENS, DESCRIBE_TOKENS = range(10, 15)
 
 
 class ACLPermissionType(IntEnum):
-    """Whether it lets or forbids; ANY in filters alone."""
+    """Permission or prohibition; ANY in filters alone."""
 
     UNKNOWN, ANY, DENY, ALLOW = range(4)
 
 
 class ACLResourcePatternType(IntEnum):
-    """How a name is meant (KIP-290); ANY and MATCH in filters alone."""
+    """Meanings of a name: literal, or a prefix (KIP-290); ANY and MATCH in filters alone."""
 
     UNKNOWN, ANY, MATCH, LITERAL, PREFIXED = range(5)
 
@@ -317,7 +317,7 @@ class ResourcePattern(NamedTuple):
 
 
 class ACL(NamedTuple):
-    """One access control entry: `principal` (`User:name`) from `host` (* for all) may or may not do something."""
+    """Access control entry: `principal` (`User:name`) from `host` (* for all) may or may not do something."""
 
     principal: str | None
     host: str | None

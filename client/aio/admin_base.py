@@ -1,4 +1,4 @@
-"""What an administrative client on asyncio is before it is asked for anything."""
+"""The opening and closing of the administrative client on asyncio, and the time its methods have."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -17,7 +17,7 @@ from odradek.world.network import Network
 
 Result = TypeVar("Result")
 GRACE_MS = 100.0
-"""What a method has beyond its time, to say itself what it was waiting for."""
+"""Time that a method has beyond its own, to say itself what it was waiting for."""
 
 
 class AdminBase:

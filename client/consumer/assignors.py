@@ -30,7 +30,7 @@ class Subscriber:
     generation_id: int = -1
     """The generation in which it came to own them."""
     user_data: bytes = b""
-    """What the assignor of the member has told, in a form of its own (`user_data`)."""
+    """Bytes that the member's assignor has told, in a form of its own (`user_data`)."""
 
     @property
     def order(self) -> tuple[bool, str]:
@@ -39,7 +39,7 @@ class Subscriber:
 
 
 class Adopted(NamedTuple):
-    """What a member was assigned last, in which generation; -1 when there was none yet."""
+    """Assignment that a member was given last, and its generation; -1 when there was none yet."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation_id: int = -1

@@ -41,7 +41,7 @@ class ConsumerSettings(CommonConfig):
     exclude_internal_topics: bool = setting(True)
     allow_auto_create_topics: bool = setting(True)
     client_rack: str = setting("")
-    """Where the consumer stands: brokers with a replica.selector.class send it to the replica there (KIP-392)."""
+    """Rack of the consumer: brokers with a replica.selector.class send it to the replica there (KIP-392)."""
     default_api_timeout_ms: int = setting(60_000, at_least=0)
     interceptor_classes: Sequence[Any] | None = setting(None)
     """Objects with `on_consume(records)` and `on_commit(offsets)`, called in this order."""

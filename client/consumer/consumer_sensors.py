@@ -1,4 +1,4 @@
-"""What a consumer's sensors are told (Kafka: FetchMetricsRegistry, ConsumerCoordinatorMetrics), never for a record."""
+"""Sensors of a consumer (Kafka: FetchMetricsRegistry, ConsumerCoordinatorMetrics), told of nothing for each record."""
 
 from odradek.client.metrics import Metrics
 
@@ -6,7 +6,7 @@ FETCHES, COORDINATOR = "consumer-fetch-manager-metrics", "consumer-coordinator-m
 
 
 class FetchSensors:
-    """Of fetches, on the loop."""
+    """Sensors of fetches, on the loop."""
 
     def __init__(self, metrics: Metrics) -> None:
         """Register them."""
@@ -26,7 +26,7 @@ class FetchSensors:
 
 
 class GroupSensors:
-    """Of a member's requests to its coordinator, on the loop."""
+    """Sensors of a member's requests to its coordinator, on the loop."""
 
     def __init__(self, metrics: Metrics) -> None:
         """Register them."""
@@ -41,7 +41,7 @@ class GroupSensors:
 
 
 class PollSensors:
-    """Of polls, on the application's thread."""
+    """Sensors of polls, on the application's thread."""
 
     def __init__(self, metrics: Metrics) -> None:
         """Register them."""

@@ -1,4 +1,4 @@
-"""Where leader epochs end: asked of brokers that do not compare them in a Fetch (KIP-320). Pure."""
+"""Ends of leader epochs, asked of brokers that do not compare epochs in a Fetch (KIP-320). Pure."""
 
 from collections.abc import Mapping
 

@@ -21,7 +21,7 @@ OLDER_NAMES = {
 }
 """Names of Kafka 0.7 → those of 0.8 (max.request.size: the present producer's)."""
 BROKER_ID = re.compile(r"^\d+:(?=[^:]+:\d+$)")
-"""What stands before `host:port` in 0.7's broker.list."""
+"""Number of the broker before `host:port` in 0.7's broker.list."""
 CODECS = {"0": "none", "1": "gzip", "2": "snappy"}
 """compression.codec as 0.7 numbers it."""
 
@@ -48,7 +48,7 @@ class OriginalProducerConfig:
     queue_buffering_max_ms: int = setting(5_000, at_least=0)
     queue_buffering_max_messages: int = setting(10_000, at_least=1)
     queue_enqueue_timeout_ms: int = setting(-1, at_least=-1)
-    """What `send` waits for room in the queue: 0 not at all, -1 however long."""
+    """Time that `send` waits for room in the queue: 0 not at all, -1 however long."""
     batch_num_messages: int = setting(200, at_least=1)
     send_buffer_bytes: int = setting(102_400, at_least=-1)
     max_request_size: int = setting(1_000_000, at_least=1)

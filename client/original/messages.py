@@ -99,7 +99,7 @@ class MessageSet:
         """Take a request and what came of it."""
         self.request = request
         self.high_watermark = high_watermark
-        """Where the log ends for consumers; -1 with an error."""
+        """End of the log for consumers; -1 with an error."""
         self.error = error
         self._chunk = chunk
 
@@ -115,7 +115,7 @@ class MessageSet:
 
     @property
     def next_offset(self) -> int:
-        """Where to fetch next: behind these messages, and behind what is not for consumers. Raises `error`."""
+        """Return where to fetch next: behind these messages and what is not for consumers. Raises `error`."""
         if self.error is not None:
             raise self.error
         return self.request.offset if self._chunk is None else self._chunk.next_offset

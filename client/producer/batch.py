@@ -1,4 +1,4 @@
-"""One batch of records of one partition, by columns, until it is acknowledged or given up, and its records' futures.
+"""Batch of records of one partition, by columns, until it is acknowledged or given up, and its records' futures.
 
 One batch holds one `Outcome`; the futures share it, so that a record costs two references and no lock.
 """

@@ -1,4 +1,4 @@
-"""How a batch ended: set once, waited for by any thread and any loop."""
+"""Outcome of a batch: set once, waited for by any thread and any loop."""
 
 import asyncio
 import threading

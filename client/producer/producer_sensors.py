@@ -1,4 +1,4 @@
-"""What a producer's sensors are told (Kafka: SenderMetricsRegistry), once for a request and for a batch."""
+"""Sensors of a producer (Kafka: SenderMetricsRegistry), told once for a request and for a batch."""
 
 from collections.abc import Iterable
 

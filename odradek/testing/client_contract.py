@@ -228,7 +228,7 @@ async def check_what_a_producer_knows(world: ContractWorld) -> None:
     assert producer.bootstrap_connected()
     await (await producer.send(topic, b"x"))
     measured = producer.metrics()
-    assert measured["producer-metrics"]["record-send-total"] == 1 == measured["producer-metrics"]["request-total"]
+    assert measured["producer-metrics"]["record-send-total"] == 1 <= measured["producer-metrics"]["request-total"]
     assert (
         measured["producer-metrics"]["request-latency-max"] >= measured["producer-metrics"]["request-latency-avg"] > 0
     )
@@ -686,7 +686,7 @@ async def check_what_brokers_serve(world: ContractWorld) -> None:
     admin = await world.admin()
     (leader,) = (await admin.describe_topics([topic]))[0].partitions[0].replicas
     assert 18 in await admin.api_versions() and (await admin.get_broker_version_data(leader))[1][1] >= 11
-    assert (await admin.describe_features()).finalized_features_epoch is None
+    assert (await admin.describe_features(send_request_to_controller=True)).finalized_features == {}
     await raises(KafkaError, lambda: admin.update_features({"metadata.version": 1}))
     directories = (await admin.describe_log_dirs([where], [leader]))[leader]
     assert [one.topic_partition for directory in directories for one in directory.replicas] == [where]

@@ -89,7 +89,7 @@ REFUSED: Mapping[str, str] = {
 
 
 class Row(NamedTuple):
-    """One public name. `verdict`: same, same call, other, no."""
+    """Public name of theirs. `verdict`: same, same call, other, no."""
 
     client: str
     name: str
