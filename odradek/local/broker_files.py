@@ -46,7 +46,7 @@ class BrokerFile:
             "log.dirs": str(self.directory / "data" / self.name),
             "zookeeper.connect": self.zookeeper,
             "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-            "zookeeper.connection.timeout.ms": "30000",
+            "zookeeper.connection.timeout.ms": "120000",
             # What is acknowledged with acks=all is on two brokers at least, and survives the death of either.
             "default.replication.factor": str(replicas),
             "min.insync.replicas": str(MIN_IN_SYNC if replicas == REPLICAS else 1),

@@ -24,7 +24,8 @@ from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import ConnectionLost, Stat
 
-READY_TIMEOUT_SECONDS = 60.0
+READY_TIMEOUT_SECONDS = 150.0
+"""For what hangs: what ends is noticed at once, and a machine at its limit may need a minute for a start."""
 EXTERNAL_TIMEOUT_MS = 10_000
 PROBE_TIMEOUT_MS = 2000
 PROBE_PAUSE_SECONDS = 0.02

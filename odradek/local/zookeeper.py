@@ -12,8 +12,8 @@ NAME = "zookeeper"
 HEAP_MB = 96
 TICK_TIME_MS = 500
 """Sessions may last 2 to 20 ticks: 1 to 10 seconds."""
-READY_TIMEOUT_SECONDS = 60.0
-SILENCE_SECONDS = 8.0
+READY_TIMEOUT_SECONDS = 150.0
+SILENCE_SECONDS = 20.0
 """A ZooKeeper that accepts connections for so long without a word is started again: 3.9 can stumble over a client that
 connects and leaves while it starts, and then never answers anybody (seen on a machine at its limit)."""
 POLL_SECONDS = 0.03
