@@ -236,7 +236,7 @@ class Observer:
         wait_until(lambda: len(ask_again(lambda: self.admin.list_topics(timeout=10)).brokers) == 3, "three brokers")
         topic = NewTopic(self.topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
         for created in self.admin.create_topics([topic]).values():
-            created.result(30)
+            created.result(PATIENCE_SECONDS)
 
     def leaders(self) -> dict[int, int]:
         return {p: state.leader for p, state in self._partitions().items()}

@@ -20,7 +20,7 @@ from odradek.testing.foreign.kafka_python import KafkaPythonClient
 from odradek.testing.foreign.kcat import KcatClient
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.needs import CANNOT_BE_HAD, RUNTIMES, need
-from odradek.testing.patience import wait_until
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
 HERE = Path(__file__).parent
@@ -76,7 +76,7 @@ def new_topic(
         name += suffix
         settings = {key.replace("_", "."): value for key, value in config.items()}
         for made in admin.create_topics([NewTopic(name, partitions, 3, config=settings)]).values():
-            made.result(30)
+            made.result(PATIENCE_SECONDS)
         for address in cluster.bootstrap.split(","):
             wait_until(lambda address=address: _known(address, name, partitions), f"{name} at {address}")
         return name
@@ -222,7 +222,7 @@ def admin_groups(admin: AdminClient) -> Callable[[str], str]:
     """The state of a group, by its name."""
 
     def state(group: str) -> str:
-        described = admin.describe_consumer_groups([group])[group].result(30)
+        described = admin.describe_consumer_groups([group])[group].result(PATIENCE_SECONDS)
         return str(described.state.name)
 
     return state

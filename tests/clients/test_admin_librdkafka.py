@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from odradek.testing.patience import PATIENCE_SECONDS as LONG
 from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 
@@ -42,28 +43,30 @@ def _refusal(action: Callable[[], object]) -> str:
 
 def test_topics_and_partitions(admin: AdminClient) -> None:
     name = "librdkafka-topics"
-    admin.create_topics([NewTopic(name, 2, 3)])[name].result(30)
-    assert _refusal(lambda: admin.create_topics([NewTopic(name, 2, 3)])[name].result(30)) == "TOPIC_ALREADY_EXISTS"
+    admin.create_topics([NewTopic(name, 2, 3)])[name].result(LONG)
+    assert _refusal(lambda: admin.create_topics([NewTopic(name, 2, 3)])[name].result(LONG)) == "TOPIC_ALREADY_EXISTS"
     too_many = NewTopic("librdkafka-too-many", 1, 4)
-    assert _refusal(lambda: admin.create_topics([too_many])[too_many.topic].result(30)) == "INVALID_REPLICATION_FACTOR"
+    assert (
+        _refusal(lambda: admin.create_topics([too_many])[too_many.topic].result(LONG)) == "INVALID_REPLICATION_FACTOR"
+    )
     bad_name = NewTopic("librdkafka topics", 1, 1)
-    assert _refusal(lambda: admin.create_topics([bad_name])[bad_name.topic].result(30)) == "TOPIC_EXCEPTION"
-    admin.create_partitions([NewPartitions(name, 5)])[name].result(30)
+    assert _refusal(lambda: admin.create_topics([bad_name])[bad_name.topic].result(LONG)) == "TOPIC_EXCEPTION"
+    admin.create_partitions([NewPartitions(name, 5)])[name].result(LONG)
     fewer = NewPartitions(name, 4)
-    assert _refusal(lambda: admin.create_partitions([fewer])[name].result(30)) == "INVALID_PARTITIONS"
+    assert _refusal(lambda: admin.create_partitions([fewer])[name].result(LONG)) == "INVALID_PARTITIONS"
     wait_until(lambda: len(admin.list_topics(name, 10).topics[name].partitions) == 5, "five partitions")
 
     def described() -> bool:
         """By whichever broker is asked."""
         try:
-            found = admin.describe_topics(Topics([name]))[name].result(30)
+            found = admin.describe_topics(Topics([name]))[name].result(LONG)
         except KafkaException:
             return False
         whole = [one for one in found.partitions if len(one.replicas) == len(one.isr) == 3 and one.leader is not None]
         return len(whole) == len(found.partitions) == 5 and found.topic_id is not None
 
     wait_until(described, "five partitions with leaders")
-    admin.delete_topics([name])[name].result(30)
+    admin.delete_topics([name])[name].result(LONG)
     wait_until(lambda: name not in admin.list_topics(timeout=10).topics, "the topic is gone")
 
     def gone() -> bool:
@@ -76,13 +79,13 @@ def test_topics_and_partitions(admin: AdminClient) -> None:
 
 def test_validation_alone_creates_nothing(admin: AdminClient) -> None:
     name = "librdkafka-validated"
-    admin.create_topics([NewTopic(name, 1, 1)], validate_only=True)[name].result(30)
+    admin.create_topics([NewTopic(name, 1, 1)], validate_only=True)[name].result(LONG)
     assert name not in admin.list_topics(timeout=10).topics
 
 
 def _values(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, str]:
     resource = ConfigResource(kind, name)
-    return {key: entry.value for key, entry in admin.describe_configs([resource])[resource].result(30).items()}
+    return {key: entry.value for key, entry in admin.describe_configs([resource])[resource].result(LONG).items()}
 
 
 def test_topic_settings(admin: AdminClient, new_topic: Callable[..., str]) -> None:
@@ -92,7 +95,7 @@ def test_topic_settings(admin: AdminClient, new_topic: Callable[..., str]) -> No
     def change(key: str, value: str | None, how: AlterConfigOpType) -> None:
         entry = ConfigEntry(key, value, incremental_operation=how)
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
-        admin.incremental_alter_configs([resource])[resource].result(30)
+        admin.incremental_alter_configs([resource])[resource].result(LONG)
 
     change("max.message.bytes", "2000", AlterConfigOpType.SET)
     change("cleanup.policy", "delete", AlterConfigOpType.APPEND)
@@ -120,13 +123,13 @@ def test_broker_settings(admin: AdminClient) -> None:
     assert values["broker.id"] == "1" and "log.dirs" in values
     entry = ConfigEntry("log.cleaner.threads", "2", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(LONG)
     entry = ConfigEntry("broker.id", "7", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-    assert _refusal(lambda: admin.incremental_alter_configs([resource])[resource].result(30)) == "INVALID_REQUEST"
+    assert _refusal(lambda: admin.incremental_alter_configs([resource])[resource].result(LONG)) == "INVALID_REQUEST"
     entry = ConfigEntry("log.cleaner.threads", None, incremental_operation=AlterConfigOpType.DELETE)
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])  # others share the cluster
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(LONG)
 
 
 def test_groups_and_their_offsets(admin: AdminClient, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
@@ -141,22 +144,22 @@ def test_groups_and_their_offsets(admin: AdminClient, cluster: UpCluster, new_to
     wait_until(lambda: consumer.poll(0.1) is not None, "a record")
     consumer.commit(offsets=[TopicPartition(topic, 0, 4, metadata="by hand")], asynchronous=False)
 
-    described = admin.describe_consumer_groups([group])[group].result(30)
+    described = admin.describe_consumer_groups([group])[group].result(LONG)
     assert described.state.name == "STABLE" and described.partition_assignor == "range"
     assert [member.client_id for member in described.members] == ["reader"]
     assert [tp.partition for tp in described.members[0].assignment.topic_partitions] == [0]
-    assert any(one.group_id == group for one in admin.list_consumer_groups().result(30).valid)
-    assert _refusal(lambda: admin.delete_consumer_groups([group])[group].result(30)) == "NON_EMPTY_GROUP"
+    assert any(one.group_id == group for one in admin.list_consumer_groups().result(LONG).valid)
+    assert _refusal(lambda: admin.delete_consumer_groups([group])[group].result(LONG)) == "NON_EMPTY_GROUP"
     consumer.close()
 
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
-    committed = admin.list_consumer_group_offsets([asked])[group].result(30).topic_partitions[0]
+    committed = admin.list_consumer_group_offsets([asked])[group].result(LONG).topic_partitions[0]
     assert (committed.offset, committed.metadata) == (4, "by hand")
     moved = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 9)])
-    admin.alter_consumer_group_offsets([moved])[group].result(30)
-    assert admin.list_consumer_group_offsets([asked])[group].result(30).topic_partitions[0].offset == 9
-    admin.delete_consumer_groups([group])[group].result(30)
-    assert all(one.group_id != group for one in admin.list_consumer_groups().result(30).valid)
+    admin.alter_consumer_group_offsets([moved])[group].result(LONG)
+    assert admin.list_consumer_group_offsets([asked])[group].result(LONG).topic_partitions[0].offset == 9
+    admin.delete_consumer_groups([group])[group].result(LONG)
+    assert all(one.group_id != group for one in admin.list_consumer_groups().result(LONG).valid)
 
 
 def test_offsets_of_a_partition(admin: AdminClient, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
@@ -168,7 +171,7 @@ def test_offsets_of_a_partition(admin: AdminClient, cluster: UpCluster, new_topi
     partition = TopicPartition(topic, 0)
 
     def offset(spec: OffsetSpec) -> int:
-        return int(admin.list_offsets({partition: spec})[partition].result(30).offset)
+        return int(admin.list_offsets({partition: spec})[partition].result(LONG).offset)
 
     assert offset(OffsetSpec.earliest()) == 0
     assert offset(OffsetSpec.latest()) == 10
@@ -179,13 +182,13 @@ def test_offsets_of_a_partition(admin: AdminClient, cluster: UpCluster, new_topi
 
 def test_preferred_election(admin: AdminClient, new_topic: Callable[..., str]) -> None:
     partition = TopicPartition(new_topic(), 0)
-    outcomes = admin.elect_leaders(ElectionType.PREFERRED, [partition]).result(30)
+    outcomes = admin.elect_leaders(ElectionType.PREFERRED, [partition]).result(LONG)
     error = outcomes[partition]
     assert error is not None and error.name() == "ELECTION_NOT_NEEDED"
 
 
 def test_cluster(admin: AdminClient, cluster: UpCluster) -> None:
-    described = admin.describe_cluster().result(30)
+    described = admin.describe_cluster().result(LONG)
     assert sorted(node.id for node in described.nodes) == [0, 1, 2]
     assert {f"{node.host}:{node.port}" for node in described.nodes} == set(cluster.bootstrap.split(","))
     assert described.controller.id in (0, 1, 2) and len(described.cluster_id) == 22

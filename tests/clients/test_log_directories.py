@@ -37,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, directories: list[str]) ->
     overrides = [f"log.dirs={','.join(directories)}"]
     with UpCluster(tmp_path_factory.mktemp("up") / "cluster", brokers=1, overrides=overrides) as up:
         admin = AdminClient({"bootstrap.servers": up.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(30)
+        admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(PATIENCE_SECONDS)
         producer = Producer({"bootstrap.servers": up.bootstrap})
         for number in range(RECORDS):
             producer.produce(TOPIC, VALUE, str(number).encode(), partition=0)

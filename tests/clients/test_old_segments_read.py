@@ -23,7 +23,7 @@ from odradek.testing.foreign.kafka_python import KafkaPythonClient
 from odradek.testing.foreign.kcat import KcatClient
 from odradek.testing.needs import RUNTIMES, need
 from odradek.testing.old_segments import GOLDEN, OldRecord, expected, golden_bytes, golden_copy
-from odradek.testing.patience import wait_until
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
@@ -45,7 +45,7 @@ def old_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]
         admin = AdminClient({"bootstrap.servers": up.bootstrap})
         new = [NewTopic(topic, 1, replica_assignment=[[0, 1]], config={"retention.ms": "-1"}) for topic in TOPICS]
         for made in admin.create_topics(new).values():
-            made.result(30)
+            made.result(PATIENCE_SECONDS)
 
         def replicated() -> bool:
             topics = admin.list_topics(timeout=30).topics
@@ -125,7 +125,7 @@ def test_our_consumer_and_command_line(old_cluster: UpCluster) -> None:
     command = [sys.executable, "-m", "odradek", "consume", "v0", "--from-beginning", "--max-messages", "65"]
     done = subprocess.run(
         [*command, "--bootstrap-server", old_cluster.bootstrap],
-        capture_output=True, timeout=60, check=True, env={**os.environ, "NO_COLOR": "1"},
+        capture_output=True, timeout=PATIENCE_SECONDS, check=True, env={**os.environ, "NO_COLOR": "1"},
     )  # fmt: skip
     assert done.stdout.count(b"value ") == 8 * sum(value is not None for _, _, _, value in expected("v0-0"))
     assert (GOLDEN / "v0-0").is_dir()

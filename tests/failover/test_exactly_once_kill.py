@@ -157,7 +157,7 @@ def all_is_done(cluster: UpCluster, topic: str) -> Callable[[], bool]:
 
 def test_one_broker_after_another(cluster: UpCluster, observer: Observer) -> None:
     for made in observer.admin.create_topics([NewTopic(TARGET, PARTITIONS, 3)]).values():
-        made.result(30)
+        made.result(PATIENCE_SECONDS)
     feeder = Feeder(cluster, observer.topic)
     workers = [Worker(cluster, observer.topic, number) for number in range(WORKERS)]
     try:

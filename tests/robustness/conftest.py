@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from odradek.testing.load import PARTITIONS, TOPIC, Load, check_nothing_lost
 from odradek.testing.memory import PeakMemory
 from odradek.testing.needs import CANNOT_BE_HAD
-from odradek.testing.patience import wait_until
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
 BAD_TOPICS = {"bad": {}, "compacted": {"cleanup.policy": "compact"}}
@@ -24,7 +24,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
         topics = [NewTopic(TOPIC, PARTITIONS, 1)]
         topics += [NewTopic(name, 3, 1, config=config) for name, config in BAD_TOPICS.items()]
         for created in admin.create_topics(topics).values():
-            created.result(30)
+            created.result(PATIENCE_SECONDS)
         yield up
         log = up.log_file(0).read_text()
         assert not any(sign in log for sign in SIGNS_OF_A_BUG), log[-5000:]

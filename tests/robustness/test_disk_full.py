@@ -13,7 +13,7 @@ from odradek.protocol.messages.produce import PartitionProduceData, ProduceReque
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.log_storage import make_batch
 from odradek.testing.needs import CANNOT_BE_HAD
-from odradek.testing.patience import wait_until
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.small_disk import CannotMount, fill, free, small_disk
 from odradek.testing.up import UpCluster
 
@@ -61,7 +61,7 @@ def fetch_offsets(connection: RawConnection, offset: int) -> Any:
 
 def test_writes_go_on_when_there_is_room_again(cluster: UpCluster, disk: Path) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(PATIENCE_SECONDS)
     with RawConnection(cluster.bootstrap) as connection:
         wait_until(lambda: produce(connection).error_code == 0, "the first record")
         fill(disk)

@@ -15,6 +15,7 @@ from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import set_base_offset
 from odradek.testing.foreign.kafka_jars import KafkaJars
 from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.cluster
 
@@ -133,7 +134,7 @@ def test_the_same_verdict_on_every_batch(kafka: KafkaJars, tmp_path: Path, seed:
         ours.step()
     command = kafka.program(PROGRAM, str(tmp_path))
     given = "\n".join(ours.lines) + "\n"
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     theirs = [line.rstrip() for line in done.stdout.splitlines() if " unstable " in line]
     for number, (mine, its) in enumerate(zip(ours.said, theirs, strict=True)):
