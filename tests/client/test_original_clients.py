@@ -33,7 +33,7 @@ from odradek.protocol.messages.produce import (
 from odradek.protocol.record_builder import BatchBuilder
 from odradek.protocol.records import decode_records
 from odradek.testing.forked import in_a_child
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
 
@@ -130,6 +130,7 @@ def test_what_is_not_acknowledged_is_raised_with_its_messages(broker: Any) -> No
 def test_acknowledgements_are_not_waited_for_unless_asked_for(broker: Any) -> None:
     with producer(broker, request_required_acks=0) as sending:
         sending.send(KeyedMessage("t", "one", key="a"))
+    wait_until(lambda: bool(broker.requests(ProduceRequest)), "the request, which nobody has waited for")
     assert [request.acks for request in broker.requests(ProduceRequest)] == [0]
 
 
