@@ -13,6 +13,8 @@ from odradek.broker.coordinator_partitions import CoordinatorElections, Partitio
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.metrics.journal import Journal
+from odradek.broker.metrics.request_metrics import RequestMetrics
 from odradek.broker.network.server import SocketServer
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
@@ -81,6 +83,7 @@ def assemble(
     def broker_epoch() -> int:
         return identity.broker_epoch
 
+    journal = Journal(world.clock.now_ms)
     throttling = _throttling(config, world)
     replicas = _replica_manager(config, world, identity, logs, metadata, sockets.purgatory, throttling)
     fetchers = FetcherManager(
@@ -126,8 +129,10 @@ def assemble(
         verification=TransactionVerification(
             identity.broker_id, metadata, client, transactions, config.request_timeout_ms
         ),
-        controller=_controller(config, world, store, identity, metadata, tasks),
         authorizer=_authorizer(config, world, store, tasks),
+        controller=_controller(config, world, store, identity, metadata, tasks, journal),
+        journal=journal,
+        request_metrics=RequestMetrics(),
         served=SERVED,
         learn_topic_settings=dynamic.learn,
         auto_create_topic=creation.create,
@@ -145,8 +150,10 @@ def make_sockets(config: BrokerConfig, world: World, tasks: Tasks) -> SocketServ
 def dispatcher(services: Services) -> Dispatcher:
     authorizer = services.authorizer
     if authorizer is None:
-        return Dispatcher(services, HANDLERS)
-    return Dispatcher(services, HANDLERS, lambda handle, key: authorized(handle, key, authorizer))
+        return Dispatcher(services, HANDLERS, metrics=services.request_metrics)
+    return Dispatcher(
+        services, HANDLERS, lambda handle, key: authorized(handle, key, authorizer), services.request_metrics
+    )
 
 
 def _authorizer(config: BrokerConfig, world: World, store: Store, tasks: Tasks) -> AclAuthorizer | None:
@@ -223,7 +230,13 @@ def _transaction_coordinator(
 
 
 def _controller(
-    config: BrokerConfig, world: World, store: Store, identity: Identity, metadata: MetadataCache, tasks: Tasks
+    config: BrokerConfig,
+    world: World,
+    store: Store,
+    identity: Identity,
+    metadata: MetadataCache,
+    tasks: Tasks,
+    journal: Journal,
 ) -> Controller:
     channels = BrokerChannels(
         lambda host, port: Peer(world.network, world.clock, host, port, f"controller-{identity.broker_id}", tasks),
@@ -240,4 +253,5 @@ def _controller(
         world.random,
         tasks,
         on_controller=metadata.controller_changed,
+        journal=journal,
     )

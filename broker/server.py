@@ -28,6 +28,7 @@ from odradek.broker.log.directories.directory_files import Owner
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.monitoring.monitoring import BrokerState, Monitoring
 from odradek.broker.network.connection import Dispatch
 from odradek.broker.network.server import SocketServer
 from odradek.broker.security.credentials import Credentials
@@ -75,6 +76,7 @@ class BrokerServer:
         self._security: BrokerSecurity | None = None
         self._credentials = Credentials()
         self._live.register("tls", self._configure_security)
+        self._monitoring = Monitoring(world.network, world.clock, self.tasks)
         self._store: Store | None = None
         self._logs: LogManager | None = None
         self._dynamic: DynamicConfig | None = None
@@ -135,6 +137,7 @@ class BrokerServer:
         self.dispatch = dispatcher(services).dispatch
         self._sockets.serve(self.dispatch)
         services.controller.start()
+        self._monitoring.serve(services, self._sockets, self._assembly.fetchers, self._assembly.client)
         config = self.config
         self._every("in-sync replicas", config.replica_lag_time_max_ms / 2, services.replicas.check_in_sync_replicas)
         self._every(
@@ -202,6 +205,11 @@ class BrokerServer:
                 raise StartFailure(f"cannot listen on {where}: {error}") from error
             shown = advertised.get(listener.name, listener)
             endpoints.append(Endpoint(listener.name, shown.host, shown.port or port, listener.protocol))
+        if self.config.metrics_port:
+            try:
+                self._monitoring.listen(self.config.metrics_host, self.config.metrics_port)
+            except OSError as error:
+                raise StartFailure(f"cannot listen on metrics.port {self.config.metrics_port}: {error}") from error
         return endpoints
 
     async def _reach_zookeeper(self) -> Store:
@@ -263,8 +271,9 @@ class BrokerServer:
         assert self._assembly is not None
         registration = BrokerRegistration(identity.broker_id, tuple(endpoints), rack=self.config.broker_rack)
         registrar = Registrar(store, self._world.clock, registration)
+        services = self._assembly.services
         self._lifecycle = BrokerLifecycle(
-            store, self.tasks, identity, registrar, self._assembly.services.control.session_expired, self._break
+            store, self.tasks, identity, registrar, services.control.session_expired, self._break, services.journal
         )
         assert self._logs is not None
         torn = [(one.topic, one.partition) for one in self._logs.all_logs() if one.clean_end_offset < 0]
@@ -354,6 +363,7 @@ class BrokerServer:
         """In a controlled way."""
         assert self._assembly is not None
         services = self._assembly.services
+        self._monitoring.broker_state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         if self.config.controlled_shutdown_enable and not self.broken.is_set():
             await move_leaders_away(services, self._assembly.client)
         await self.abort()
@@ -365,6 +375,7 @@ class BrokerServer:
             timer.cancel()
         if self._lifecycle is not None:
             self._lifecycle.leave()
+        self._monitoring.close()
         self._sockets.stop_listening()
         if self._assembly is not None:
             self._assembly.services.groups.stop()

@@ -9,6 +9,8 @@ from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.config import BrokerConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.metrics.journal import Journal
+from odradek.broker.metrics.request_metrics import RequestMetrics
 from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.replica_manager import ReplicaManager
@@ -45,6 +47,8 @@ class Services:
     controller: Controller
     authorizer: AclAuthorizer | None
     """None: everybody may do everything."""
+    journal: Journal
+    request_metrics: RequestMetrics
     served: Mapping[int, tuple[int, int]]
     """The versions that ApiVersions advertises, by API key."""
     learn_topic_settings: Callable[[Iterable[str]], Awaitable[None]]

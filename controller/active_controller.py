@@ -12,6 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
+from odradek.broker.metrics.counters import ControllerCounters
+from odradek.broker.metrics.journal import Journal
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller.channel_manager import Channels, RequestBatch
 from odradek.controller.cluster_state import NO_LEADER, Broker, ClusterState, LeaderAndIsr, TopicPartition
@@ -48,10 +50,14 @@ class ActiveController:
         config: Callable[[], ControllerSettings],
         clock: Clock,
         enqueue: Callable[[Event], None],
+        counters: ControllerCounters | None = None,
+        journal: Journal | None = None,
     ) -> None:
         """`enqueue` puts an event into the controller's queue, unless an equal one waits there."""
         self.state, self.store = state, store
         self._channels, self._config, self._clock, self._enqueue = channels, config, clock, enqueue
+        self.counters = counters or ControllerCounters()
+        self.journal = journal or Journal(clock.now_ms)
         self._timers: dict[Event, Timer] = {}
         self._closed = False
 
@@ -112,9 +118,13 @@ class ActiveController:
         """Queue everything collected, in order per broker. Answers that matter come back as events."""
         for _ in batch.build():
             await self.breathe()
+        told: dict[str, list[int]] = {}
         for broker_id, message in batch.messages():
+            told.setdefault(type(message).__name__.removesuffix("Request"), []).append(broker_id)
             self._channels.send(broker_id, message, self._answer_to(broker_id, message))
             await self.breathe()
+        if told:
+            self.journal.note("requests", "controller", sent=told)
 
     async def tell(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
         """Send only metadata, of some partitions and all live brokers, to all brokers or to some."""
@@ -150,6 +160,15 @@ class ActiveController:
         unclean = before is not None and after.is_unclean_after(before)
         if unclean:
             self.state.unclean_elections += 1
+            self.counters.unclean_elections += 1
+        if before is not None and before.leader_epoch == after.leader_epoch:
+            self.counters.isr_changes += 1
+        elif after.leader != NO_LEADER:
+            self.counters.elections += 1
+        self.journal.note(
+            "partition", str(partition), rule=why, unclean=unclean,
+            before=None if before is None else _facts(before), after=_facts(after),
+        )  # fmt: skip
         level = logging.WARNING if unclean else logging.INFO
         if not state_change.isEnabledFor(level):
             return
@@ -172,6 +191,7 @@ class ActiveController:
 
     def log_failure(self, partition: TopicPartition, what: str, reason: str) -> None:
         """Say that a partition stays as it was."""
+        self.journal.note("failure", str(partition), rule=what, reason=reason)
         state_change.error("%d controller %s failed %s: %s", self._clock.now_ms(), partition, what, reason)
 
 
@@ -210,6 +230,18 @@ class Call(Generic[T]):
 
 def not_controller() -> KafkaError:
     return KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+
+
+def _facts(state: LeaderAndIsr) -> dict[str, object]:
+    """A partition's state as the journal has it."""
+    return {
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+        "partition_epoch": state.partition_epoch,
+        "controller_epoch": state.controller_epoch,
+        "recovering": state.recovering,
+    }
 
 
 def _joined(brokers: tuple[int, ...]) -> str:

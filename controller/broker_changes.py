@@ -28,6 +28,11 @@ async def look(active: ActiveController) -> None:
     )
     if new or dead or bounced or updated:
         log.info("brokers: new %s, dead %s, bounced %s, updated %s", new, dead, bounced, updated)
+        for change, changed in (("came", new), ("went", dead), ("bounced", bounced), ("updated", updated)):
+            for broker_id in changed:
+                epochs = {"epoch": found[broker_id].epoch} if broker_id in found else {}
+                former = {"former_epoch": known[broker_id].epoch} if broker_id in known else {}
+                active.journal.note("broker", str(broker_id), change=change, **epochs, **former)
     for broker_id in (*bounced, *dead):
         active.disconnect(broker_id)
     for broker_id in new:

@@ -309,6 +309,9 @@ class Channels(Protocol):
     def send(self, broker_id: int, message: Message, on_response: OnResponse) -> None:
         """`on_response` is called at most once, on the loop, never from within `send`."""
 
+    def queued_by_broker(self) -> dict[int, int]:
+        """Requests that wait to be sent."""
+
 
 class Connection(Protocol):
     """The part of odradek.broker.cluster.peer.Peer that a channel needs."""
@@ -352,9 +355,8 @@ class BrokerChannels:
             log.error("broker %d has not taken %d requests: cut off", broker_id, QUEUED_REQUESTS_MAX)
             self.remove_broker(broker_id)
 
-    def queued(self) -> int:
-        """Requests that wait, over all brokers."""
-        return sum(channel.queued for channel in self._channels.values())
+    def queued_by_broker(self) -> dict[int, int]:
+        return {broker_id: channel.queued for broker_id, channel in self._channels.items()}
 
 
 class BrokerChannel:

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
+from odradek.broker.metrics.counters import ControllerCounters
+from odradek.broker.metrics.journal import Journal
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller import (
     broker_changes,
@@ -94,6 +96,7 @@ class Controller:
         tasks: Tasks,
         *,
         on_controller: Callable[[int], object] | None = None,
+        journal: Journal | None = None,
     ) -> None:
         """`on_controller` is told the id of the active controller whenever it changes, here or elsewhere
         (NO_CONTROLLER when there is none). `tasks` supervises the task that handles events.
@@ -103,6 +106,8 @@ class Controller:
         """The broker that holds `/controller`, as far as is known here."""
         self._store, self._clock, self._channels, self._randomness = store, clock, channels, randomness
         self._tasks, self._on_controller = tasks, on_controller
+        self.counters = ControllerCounters()
+        self.journal = journal or Journal(clock.now_ms)
         self._active: ActiveController | None = None
         self._last_epoch = -1
         self._queue: deque[Event | Call[object]] = deque()
@@ -154,6 +159,15 @@ class Controller:
     def state(self) -> ClusterState | None:
         """The state to look at, for metrics and tests; None when not active."""
         return None if self._active is None else self._active.state
+
+    def requests_queued(self) -> dict[int, int]:
+        """Requests that wait to be sent, by broker; empty when not active."""
+        return {} if self._active is None else self._channels.queued_by_broker()
+
+    @property
+    def events_queued(self) -> int:
+        """Events and requests that wait for their turn."""
+        return len(self._queue)
 
     @property
     def idle(self) -> bool:
@@ -244,7 +258,7 @@ class Controller:
                 while self._queue:
                     event = self._queue.popleft()
                     self._busy = True
-                    await self._handle(event)
+                    await self._handle_measured(event)
                     self._busy = False
                 self._wake.clear()
                 await self._wake.wait()
@@ -255,6 +269,18 @@ class Controller:
                 self._learn_controller(NO_CONTROLLER)
                 await self._delete_own_znode()
             raise
+
+    async def _handle_measured(self, event: Event | Call[object]) -> None:
+        name = type(event).__name__
+        began_s = self._clock.perf_counter()
+        self.counters.present_event = name
+        self.journal.begin(name)
+        try:
+            await self._handle(event)
+        finally:
+            self.counters.present_event = ""
+            self.journal.begin("")
+        self.counters.handled(name, self._clock.perf_counter() - began_s)
 
     async def _handle(self, event: Event | Call[object]) -> None:
         if isinstance(event, Event):
@@ -338,7 +364,16 @@ class Controller:
         self._last_epoch = elected.epoch
         store = ControllerStore(self._store, CONTROLLER_EPOCH_PATH, elected.epoch_version)
         state = ClusterState(self.broker_id, elected.epoch)
-        active = ActiveController(state, store, self._channels, lambda: self.config, self._clock, self._enqueue)
+        active = ActiveController(
+            state, store, self._channels, lambda: self.config, self._clock, self._enqueue, self.counters, self.journal
+        )
+        self.journal.note(
+            "controller",
+            str(self.broker_id),
+            change="elected",
+            epoch=elected.epoch,
+            version=elected.epoch_version,
+        )
         self._active = active
         self._learn_controller(self.broker_id)
         await failover.take_over(active, self._randomness)
@@ -348,6 +383,7 @@ class Controller:
         if self._active is None or active not in (None, self._active):
             return
         log.info("broker %d is not the controller any more: %s", self.broker_id, why)
+        self.journal.note("controller", str(self.broker_id), change="resigned", reason=why)
         self._active.close()
         self._active = None
         for waiting in self._queue:

@@ -26,6 +26,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from odradek.world.durations import Durations
+
 ANY_VERSION = -1
 """As an expected version: do not check."""
 
@@ -179,6 +181,9 @@ class Store(Protocol):
 
     Every call may raise ConnectionLost, SessionExpired and NotAuthorized besides what it names.
     """
+
+    latency: Durations
+    """How long answers took."""
 
     @property
     def session_id(self) -> int:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Sized
 
 from odradek.broker.cluster.identity import Identity
+from odradek.broker.metrics.journal import Journal
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.store import Connected, Expired, Store, StoreEvent, Suspended
@@ -28,9 +29,10 @@ class BrokerLifecycle:
         registrar: Registrar,
         stop_leading: Callable[[], Sized],
         lost: Callable[[BrokerIdInUse], object],
+        journal: Journal,
     ) -> None:
         self._store, self._tasks, self._identity, self._registrar = store, tasks, identity, registrar
-        self._stop_leading, self._lost = stop_leading, lost
+        self._stop_leading, self._lost, self._journal = stop_leading, lost, journal
         self._session_id = 0
         self._rejoining: asyncio.Task[None] | None = None
         self._left = False
@@ -52,19 +54,26 @@ class BrokerLifecycle:
             self._session_id = self._store.session_id
             self._identity.session_over = self._session_id == 0  # it may have ended while the answer was on its way
         log.info("broker %d is registered, epoch %d", self._identity.broker_id, self._identity.broker_epoch)
+        self._note("registered", epoch=self._identity.broker_epoch)
+
+    def _note(self, change: str, **facts: int) -> None:
+        self._journal.note("session", str(self._identity.broker_id), change=change, session=self._session_id, **facts)
 
     def _on_event(self, event: StoreEvent) -> None:
         if self._left:
             return
         if isinstance(event, Suspended):
             log.warning("ZooKeeper is away: serving what can be served without it")
+            self._note("away")
         elif isinstance(event, Expired):
             self._identity.session_over = True
             led = self._stop_leading()
+            self._note("expired", led=len(led))
             log.warning("the ZooKeeper session has expired: %d partitions are not led here any more", len(led))
         elif isinstance(event, Connected):
             if event.session_id == self._session_id:
                 log.warning("ZooKeeper is back, in the same session")
+                self._note("back")
             elif self._rejoining is None or self._rejoining.done():
                 self._rejoining = self._tasks.spawn("register again", self._rejoin, OnDeath.RESTART)
 

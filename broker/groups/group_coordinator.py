@@ -257,6 +257,11 @@ class GroupCoordinator:
 
     # administration
 
+    @property
+    def groups(self) -> list[Group]:
+        """All groups that are loaded here, in a copy."""
+        return list(self._groups.values())
+
     def list_groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[GroupMetadata]]:
         """ListGroups: this broker's groups, of these states and types (in any case; none named: all)."""
         if not self._active:

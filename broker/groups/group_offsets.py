@@ -62,6 +62,10 @@ class OffsetTable:
         """Commits before a marker that is in the leader's log, but not yet in those of all replicas in sync."""
         self._next_sequence = 0
 
+    def __len__(self) -> int:
+        """Partitions with a committed offset."""
+        return len(self._visible)
+
     # commits
 
     def stage(self, partitions: Iterable[TopicPartition]) -> int:

@@ -6,6 +6,7 @@ Request handlers return an `Outcome`; the dispatcher makes an `Answer` of it, wh
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from odradek.broker.metrics.request_metrics import NO_API, ApiMetrics
 from odradek.broker.purgatory.purgatory import DelayedOperation
 from odradek.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from odradek.protocol.fields import Message
@@ -83,7 +84,7 @@ Outcome = Reply | Wait | Silent | Coroutine[Any, Any, Reply]
 class Client:
     """A connection, as the dispatcher sees it."""
 
-    __slots__ = ("contexts", "identity", "listener", "peer", "principal")
+    __slots__ = ("api", "contexts", "identity", "listener", "peer", "principal")
 
     def __init__(self, peer: str, listener: str) -> None:
         self.peer = peer
@@ -92,6 +93,8 @@ class Client:
         """The client id of the last request, with its length in front, as it came."""
         self.contexts: dict[int, RequestContext] = {}
         """Contexts of that client id and principal by version."""
+        self.api: ApiMetrics = NO_API
+        """Where the last request counts."""
         self.principal = ANONYMOUS
         """Changed by `authenticated` alone."""
 

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from odradek.broker.metrics.request_metrics import MEASURE_EVERY_S, RequestWatch, Sampling, all_sent
 from odradek.broker.network.answers import Answer, Client, Deferred, Reply, Silent, Wait
 from odradek.broker.network.boundary import Boundary
 from odradek.broker.network.buffers import Output, ReceiveBuffer
@@ -46,6 +47,7 @@ class Host(Protocol):
     idle_ms_max: int
     refusal_delay_ms: int
     """How long the answer to a failed authentication is held back (connection.failed.authentication.delay.ms)."""
+    sampling: Sampling
 
     def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Start it as a task."""
@@ -60,16 +62,18 @@ class Host(Protocol):
 class Slot:
     """The place of one answer. `answer` is what handlers know as `respond`."""
 
-    __slots__ = ("_answered", "deferred", "overtaken", "parts", "size_bytes")
+    __slots__ = ("_answered", "deferred", "overtaken", "parts", "size_bytes", "watch")
 
     def __init__(
-        self, deferred: Deferred | None, overtaken: bool, answered: Callable[["Slot", Message, int], object]
+        self, deferred: Deferred | None, overtaken: bool, answered: Callable[..., object], watch: RequestWatch | None
     ) -> None:
         self.deferred = deferred
         self.overtaken = overtaken
         """Whether requests that came later may be handled before this one is answered."""
         self.parts: list[Part] | None = None
         self.size_bytes = 0
+        self.watch = watch
+        """Takes the time of the request, if that is measured."""
         self._answered = answered
 
     def answer(self, response: Message, throttle_ms: int = 0) -> None:
@@ -118,13 +122,13 @@ class Slots:
         if not slot.overtaken:
             self._waiting -= 1
 
-    def take_ready(self, push: Callable[[list[Part]], object]) -> None:
+    def take_ready(self, push: Callable[[list[Part], RequestWatch | None], object]) -> None:
         """Hand over, in order, the answers that no unanswered request precedes."""
         queue = self._queue
         while queue and (parts := queue[0].parts) is not None:
             slot = queue.popleft()
             self.filled_bytes -= slot.size_bytes
-            push(parts)
+            push(parts, slot.watch)
 
     def clear(self) -> None:
         """The connection is closed."""
@@ -135,20 +139,20 @@ class Slots:
 class _Guarded:
     """An operation of this connection: a bug in it closes the connection and does not reach whoever touched its key."""
 
-    __slots__ = ("_boundary", "_operation")
+    __slots__ = ("_boundary", "guarded")
 
     def __init__(self, operation: DelayedOperation, boundary: Boundary) -> None:
-        self._operation = operation
+        self.guarded = operation
         self._boundary = boundary
 
     def try_complete(self) -> bool:
         with self._boundary:
-            return self._operation.try_complete()
+            return self.guarded.try_complete()
         return True
 
     def expire(self) -> None:
         with self._boundary:
-            self._operation.expire()
+            self.guarded.expire()
 
 
 class Connection:
@@ -159,13 +163,17 @@ class Connection:
     ) -> None:
         """`gate`: who handles its requests in place of the host."""
         self.client = client
-        self.last_active_ms = host.clock.monotonic_ms()
+        self._perf_counter = host.clock.perf_counter
+        self.last_active_s = self._perf_counter()
         self._host = host
         self._gate = gate
+        self._sampling = host.sampling
         self._endpoint = endpoint
         self._buffer = buffer
         self._output = Output(endpoint, self._on_writable)
         self._slots = Slots()
+        self._sending: list[RequestWatch] = []
+        """Of the unsent answers that are measured."""
         self._boundary = Boundary(client.peer, self._abandon)
         self._held = False
         self._reading = True
@@ -195,7 +203,7 @@ class Connection:
             self.close()
             return
         buffer.end += received
-        self.last_active_ms = self._host.clock.monotonic_ms()
+        self.last_active_s = self._perf_counter()
         with self._boundary:
             self._proceed()
 
@@ -206,7 +214,7 @@ class Connection:
         self._throttle = self._host.timers.call_later(self._host.refusal_delay_ms, self.close)
 
     def _on_writable(self) -> None:
-        self.last_active_ms = self._host.clock.monotonic_ms()
+        self.last_active_s = self._perf_counter()
         self._flush()
         self._continue_if_possible()
 
@@ -217,7 +225,7 @@ class Connection:
     def _check_idle(self) -> None:
         """Look again when the limit can next be reached; what waits for us is not idle."""
         limit_ms = self._host.idle_ms_max
-        idle_ms = self._host.clock.monotonic_ms() - self.last_active_ms
+        idle_ms = (self._perf_counter() - self.last_active_s) * 1000.0
         if idle_ms >= limit_ms and not self._slots:
             self.close()
         else:
@@ -251,39 +259,51 @@ class Connection:
             self.client,
         )
         purgatory = self._host.purgatory
+        watch = None
+        measured = self.last_active_s >= self._sampling.next_s
+        if measured:
+            now_s = self._perf_counter()
+            self._sampling.next_s = now_s + MEASURE_EVERY_S
         self._handling = True
         purgatory.hold_touches()
         try:
             while not self._held and (frame := buffer.next_frame()) is not None:
                 answer = dispatch(frame, client)
+                if measured:
+                    began_s, now_s = now_s, self._perf_counter()
+                    watch = RequestWatch(client.api, self.last_active_s, began_s, now_s)
+                    if answer is None:
+                        watch.sent(now_s)
                 if answer is None:
                     continue
                 if isinstance(answer, list) and not slots:
                     output.push(answer)
+                    if watch is not None:
+                        self._sending.append(watch)
                     if output.unsent_bytes > UNSENT_BYTES_MAX:
                         self._held = True
                 else:
-                    self._answer_in_turn(answer)
+                    self._answer_in_turn(answer, watch)
                     self._update_held()
         finally:
             purgatory.release_touches()
             self._handling = False
 
-    def _answer_in_turn(self, answer: list[Part] | Deferred) -> None:
+    def _answer_in_turn(self, answer: list[Part] | Deferred, watch: RequestWatch | None) -> None:
         """Everything but a plain answer with nothing before it."""
         if isinstance(answer, list):
-            slot = Slot(None, True, self._answered)
+            slot = Slot(None, True, self._answered, watch)
             slot.fill(answer)
             self._slots.add(slot)
         elif isinstance(answer.outcome, Silent):
             self._closing = True
         else:
-            self._defer(answer)
-        self._slots.take_ready(self._output.push)
+            self._defer(answer, watch)
+        self._slots.take_ready(self._push)
 
-    def _defer(self, deferred: Deferred) -> None:
+    def _defer(self, deferred: Deferred, watch: RequestWatch | None) -> None:
         outcome = deferred.outcome
-        slot = Slot(deferred, isinstance(outcome, Wait) and outcome.overtaken, self._answered)
+        slot = Slot(deferred, isinstance(outcome, Wait) and outcome.overtaken, self._answered, watch)
         self._slots.add(slot)
         if isinstance(outcome, Reply):
             self._finish(slot, outcome)
@@ -309,6 +329,8 @@ class Connection:
         with self._boundary:
             assert slot.deferred is not None, "a request was answered twice"
             self._slots.fill(slot, slot.deferred.answer(response))
+            if slot.watch is not None:
+                slot.watch.answered(self._perf_counter(), throttle_ms)
             if throttle_ms > 0 and self._throttle is None:
                 self._throttle = self._host.timers.call_later(throttle_ms, self._end_throttle)
         if not self._handling and not self._continuing and not self._closed:
@@ -354,15 +376,24 @@ class Connection:
         if self._closed:
             return
         if self._slots:
-            self._slots.take_ready(self._output.push)
+            self._slots.take_ready(self._push)
         if self._output.unsent_bytes:
             try:
                 self._output.flush()
             except OSError:
                 self.close()
                 return
+        if self._sending and not self._output.unsent_bytes:
+            all_sent(self._sending, self._perf_counter())
         if self._closing and not self._slots and not self._output.unsent_bytes:
             self.close()
+
+    def _push(self, parts: list[Part], watch: RequestWatch | None) -> None:
+        """Queue an answer whose turn has come."""
+        self._output.push(parts)
+        if watch is not None:
+            watch.queued(self._perf_counter())
+            self._sending.append(watch)
 
     def _abandon(self) -> None:
         """The boundary's end of this connection: requests before the one that failed keep their answers."""
@@ -374,6 +405,16 @@ class Connection:
     def admit(self, request_bytes_max: int) -> None:
         """The client is in: its requests may be as large as anybody's."""
         self._buffer.frame_bytes_max = request_bytes_max
+
+    @property
+    def held(self) -> bool:
+        """Whether requests wait to be handled."""
+        return self._held and self._buffer.end > self._buffer.start
+
+    @property
+    def unanswered(self) -> int:
+        """Requests under way, or answered behind one that is."""
+        return len(self._slots)
 
     def review_buffer(self) -> bool:
         """Give back memory that is not made use of. Whether a buffer is left."""
@@ -388,6 +429,7 @@ class Connection:
         self._endpoint.close()
         self._output.clear()
         self._slots.clear()
+        self._sending.clear()
         self._buffer.release()
         for timer in (self._throttle, self._idle_timer):
             if timer is not None:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from odradek.broker.metrics.request_metrics import Sampling
 from odradek.broker.network.answers import Answer, Client
 from odradek.broker.network.buffers import ReceiveBuffer
 from odradek.broker.network.connection import Connection, Dispatch
@@ -50,6 +51,7 @@ class SocketServer:
         self.purgatory = purgatory
         self.dispatch: Dispatch = _nobody_serves
         self.settings = settings
+        self.sampling = Sampling()
         self.idle_ms_max = settings.connections_max_idle_ms
         self.refusal_delay_ms = settings.connection_failed_authentication_delay_ms
         self.entrance: Entrance | None = None
@@ -64,6 +66,9 @@ class SocketServer:
         self._with_own_buffer: set[Connection] = set()
         self._tasks = tasks
         self._serving = False
+        self.accepted: Counter[str] = Counter()
+        self.closed: Counter[str] = Counter()
+        """Connections since the start, by listener."""
         self._accepted_in_second: Counter[str] = Counter()
         """Connections that came in within the present second, by listener."""
 
@@ -71,6 +76,23 @@ class SocketServer:
     def connections(self) -> int:
         """How many are open."""
         return len(self._connections)
+
+    @property
+    def listeners(self) -> list[str]:
+        """Names of the listeners."""
+        return list(self._listeners)
+
+    def connections_by_listener(self) -> Counter[str]:
+        """Count those that are open."""
+        return Counter(connection.client.listener for connection in self._connections)
+
+    def held_connections(self) -> int:
+        """Count the connections with requests that wait to be handled."""
+        return sum(connection.held for connection in self._connections)
+
+    def unanswered_requests(self) -> int:
+        """Count the requests that are under way, or answered and not sent."""
+        return sum(connection.unanswered for connection in self._connections)
 
     def listen(self, name: str, host: str, port: int) -> int:
         """Take one more port, accepting when `serve` has been called; the port. Raises OSError when it is in use."""
@@ -115,6 +137,7 @@ class SocketServer:
         if len(self._connections) >= self.settings.max_connections:
             self._make_place()
         self._by_address[host] += 1
+        self.accepted[listener] += 1
         client = Client(endpoint.peer, listener)
         passage = self._passage(endpoint, client)
         if passage is None:
@@ -166,7 +189,7 @@ class SocketServer:
         """Close the connection that was idle longest, but none of the protected listener (KIP-402)."""
         others = [connection for connection in self._connections if not self._is_protected(connection.client.listener)]
         if others:
-            min(others, key=lambda connection: connection.last_active_ms).close()
+            min(others, key=lambda connection: connection.last_active_s).close()
 
     def _pause_or_resume(self) -> None:
         """Where a limit is reached newcomers stay in the backlog, except on the protected listener."""
@@ -204,6 +227,7 @@ class SocketServer:
         del self._connections[connection]
         self._has_passed(connection.client)
         self._with_own_buffer.discard(connection)
+        self.closed[connection.client.listener] += 1
         host = connection.client.peer.rpartition(":")[0]
         self._by_address[host] -= 1
         if not self._by_address[host]:

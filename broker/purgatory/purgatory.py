@@ -7,7 +7,7 @@ once for all of them.
 """
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
@@ -62,6 +62,12 @@ class Purgatory:
     def __len__(self) -> int:
         """Unfinished operations (Kafka's metric `NumDelayedOperations`)."""
         return self._unfinished
+
+    def kinds(self) -> Counter[str]:
+        """Count the unfinished operations by the name of their class."""
+        watches = {watch for waiting in self._watches.values() for watch in waiting}
+        operations = (getattr(watch.operation, "guarded", watch.operation) for watch in watches)
+        return Counter(type(operation).__name__ for operation in operations)
 
     @property
     def watched_keys(self) -> int:

@@ -143,8 +143,9 @@ class ControllerRequests:
             replica_log = self._logs.get_or_create(topic, index, topic_id, is_new=is_new)
             high_watermark = self._checkpointed.pop((topic, index), 0)
             partition = Partition(
-                topic, index, self._replicas.broker_id, replica_log, high_watermark, self._replicas.criteria
-            )
+                topic, index, self._replicas.broker_id, replica_log, high_watermark, self._replicas.criteria,
+                self._replicas.traffic.of_topic(topic),
+            )  # fmt: skip
             self._replicas.partitions[(topic, index)] = partition
             self._replicas.moves.resume(partition)
         if topic_id != ZERO_UUID:
@@ -214,6 +215,8 @@ class ControllerRequests:
         error = ErrorCode.NONE
         if stopped.delete:
             del self._replicas.partitions[key]
+            if all(other != topic for other, _ in self._replicas.partitions):
+                self._replicas.traffic.forget_topic(topic)
             self._replicas.moves.forget(topic, index)
             error = self._delete_log(topic, index)
         if error is ErrorCode.NONE:

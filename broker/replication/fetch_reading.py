@@ -29,6 +29,9 @@ FIRST_VERSION_FROM_FOLLOWERS = 11
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_LEADER_HINT = 16
 
+NO_FAILURES_OF_BROKER = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.KAFKA_STORAGE_ERROR})
+"""Refusals of a read that Kafka does not count as failed requests. Source: ReplicaManager.readFromLog."""
+
 
 class FetchParameters(NamedTuple):
     """Identity and limits of a Fetch."""
@@ -131,6 +134,7 @@ def _read_one(
     partition = replicas.partitions.get((wanted.topic, wanted.index))
     if partition is None:
         return _refusal(wanted, replicas.why_absent(wanted.topic, wanted.index), version)
+    partition.counters.fetch_requests += 1
     if wanted.topic_id not in (partition.topic_id, ZERO_UUID) and version >= FIRST_VERSION_WITH_TOPIC_IDS:
         return _refusal(wanted, ErrorCode.INCONSISTENT_TOPIC_ID)
     or_follower = replica_id < 0 and (version >= FIRST_VERSION_FROM_FOLLOWERS or replica_id == DEBUGGING_CONSUMER)
@@ -154,6 +158,7 @@ def _read_one(
                 return answer
         records, aborted = _records(partition, wanted, parameters, min(wanted.max_bytes, left), whole_first_batch)
     except KafkaError as refused:
+        partition.counters.failed_fetch_requests += refused.code not in NO_FAILURES_OF_BROKER
         return _refusal(wanted, _for_stray(refused.code, partition, replica_id), version, partition)
     if replica_id >= 0 and replica_id not in partition.committed_isr and replicas.serving.holds_back(partition):
         records = b""

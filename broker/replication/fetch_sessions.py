@@ -239,6 +239,8 @@ class FetchSessionCache:
         self._slots, self._random, self._purgatory = slots, randomness, purgatory
         self._told_watermarks = told_watermarks
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self.evictions = 0
+        """Sessions that had to make room."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -247,6 +249,11 @@ class FetchSessionCache:
         """What the fetcher of a session reads; nothing where there is no such session."""
         session = self._sessions.get(session_id)
         return [] if session is None else list(session.partitions.values())
+
+    @property
+    def cached_partitions(self) -> int:
+        """Partitions in all sessions together."""
+        return sum(len(session.partitions) for session in self._sessions.values())
 
     def open(self, request: FetchRequest, version: int, names: TopicNames, now_ms: float) -> OpenedFetch:
         """The session of a request: none, a new one, or the next step of one that exists.
@@ -291,6 +298,7 @@ class FetchSessionCache:
         if oldest is None or now_ms - oldest.last_used_ms < MIN_EVICTION_MS:
             return False
         self._sessions.pop(oldest.id).end()
+        self.evictions += 1
         return True
 
     def _continue(self, request: FetchRequest, version: int, names: TopicNames, now_ms: float) -> OpenedFetch:

@@ -51,13 +51,15 @@ partition."""
 class PartitionFetchState:
     """State of a partition that is being copied."""
 
-    __slots__ = ("caught_up", "needs_leader_offsets", "not_before_ms", "partition", "stopped")
+    __slots__ = ("caught_up", "lag", "needs_leader_offsets", "not_before_ms", "partition", "stopped")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.not_before_ms = 0.0
         self.caught_up = False
         """At its last answer our log reached the leader's high watermark."""
+        self.lag = 0
+        """Records that our log lacked up to the leader's high watermark at its last answer."""
         self.stopped = False
         """The leader has fenced us: nothing to do until the controller tells news."""
         self.needs_leader_offsets = False
@@ -80,6 +82,8 @@ class FetcherCore:
         self.local_id, self.leader_id, self.settings = local_id, leader_id, settings
         self._throttle = throttle
         self.broker_epoch = -1
+        self.requests = self.bytes_in = 0
+        """Fetches answered, and bytes copied by them, since this fetcher began."""
         self._states: dict[PartitionKey, PartitionFetchState] = {}
         self._by_id = True
         """Topics are asked for by their ids; not while one of them has none."""
@@ -90,6 +94,11 @@ class FetcherCore:
         self._grown: set[PartitionKey] = set()
         """Partitions that an answer has brought records for: all that changes what is asked for while all is well."""
         self._look_at_all_ms = 0.0
+
+    @property
+    def states(self) -> Iterable[PartitionFetchState]:
+        """The partitions that are being copied, to look at."""
+        return self._states.values()
 
     def __len__(self) -> int:
         return len(self._states)
@@ -213,6 +222,7 @@ class FetcherCore:
         What goes wrong with one partition (a disk that fails, whose manager knows by then; records that cannot be
         appended; a log that cannot be truncated) is that partition's trouble: it is asked for again after a pause.
         """
+        self.requests += 1
         if response.error_code:
             self.disconnected()
             return ()
@@ -264,7 +274,9 @@ class FetcherCore:
                 records = data.records or b""
                 if partition.append_as_follower(records, data.high_watermark, data.log_start_offset):
                     advanced.append(partition)
-                state.caught_up = data.high_watermark <= partition.log.log_end_offset
+                state.lag = max(0, data.high_watermark - partition.log.log_end_offset)
+                state.caught_up = not state.lag
+                self.bytes_in += len(records)
                 self._throttle.copied(partition, len(records))
                 return True
             except KafkaError as bad:

@@ -152,6 +152,17 @@ class FetcherManager:
         self._fetchers_per_leader = settings.num_replica_fetchers
         self._tasks: dict[tuple[int, int], FetcherTask] = {}
         self._task_of: dict[Partition, FetcherTask] = {}
+        self._former_bytes = 0
+
+    @property
+    def cores(self) -> list[FetcherCore]:
+        """The fetchers that there are, to look at."""
+        return [task.core for task in self._tasks.values()]
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes copied from leaders since the broker started."""
+        return self._former_bytes + sum(core.bytes_in for core in self.cores)
 
     def follow(self, partition: Partition) -> None:
         """Copy it from `partition.leader` under its present epoch; replaces what was copied before."""
@@ -176,6 +187,7 @@ class FetcherManager:
         if not len(task.core):
             task.stop()
             self._tasks = {key: other for key, other in self._tasks.items() if other is not task}
+            self._former_bytes += task.core.bytes_in
 
     def resize(self, fetchers_per_leader: int) -> None:
         """Spread the partitions over so many fetchers for each leader: a changed `num.replica.fetchers`."""

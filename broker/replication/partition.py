@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from odradek.broker.log.local_log import LogSlice
 from odradek.broker.log.log import Appended, Log, Origin
+from odradek.broker.metrics.counters import TopicCounters
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.world.files import Buffer
@@ -125,9 +126,9 @@ class Partition:
     """
 
     __slots__ = (
-        "advanced", "appended", "committed_isr", "criteria", "followers", "high_watermark", "index", "is_leader",
-        "leader", "leader_epoch", "leader_epoch_start_offset", "local_id", "log", "low_watermark_moved", "offline",
-        "partition_epoch", "pending_isr", "replicas", "topic", "topic_id",
+        "advanced", "appended", "committed_isr", "counters", "criteria", "followers", "high_watermark", "index",
+        "is_leader", "leader", "leader_epoch", "leader_epoch_start_offset", "local_id", "log", "low_watermark_moved",
+        "offline", "partition_epoch", "pending_isr", "replicas", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -138,6 +139,7 @@ class Partition:
         log: Log,
         high_watermark: int = 0,
         criteria: IsrCriteria = IsrCriteria(),
+        counters: TopicCounters | None = None,
     ) -> None:
         """Take the high watermark that was checkpointed last; what the log does not have is not counted."""
         self.topic, self.index, self.local_id = topic, index, local_id
@@ -152,6 +154,8 @@ class Partition:
         self.pending_isr: PendingIsr | None = None
         self.followers: dict[int, FollowerProgress] = {}
         self.offline = False
+        self.counters = counters or TopicCounters()
+        """Those of its topic."""
         self.appended, self.advanced, self.low_watermark_moved = object(), object(), object()
         """Keys of the purgatory: the log has grown; the high watermark has moved; the start of the leader's log or of
         a follower's has moved. All are touched when the role changes."""

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from odradek.broker.log.log import Appended, Origin
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.metrics.counters import Traffic
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession
@@ -94,6 +95,7 @@ class ReplicaManager:
         self.purgatory = purgatory
         self.criteria = criteria
         self.partitions: dict[tuple[str, int], Partition] = {}
+        self.traffic = Traffic()
         self.serving = throttling.serving
         self.moves = DirectoryMoves(self.partitions, logs, clock, throttling.moving)
         self.alter_partition: IsrSubmitter | None = None
@@ -127,6 +129,9 @@ class ReplicaManager:
     def append(self, partition: Partition, records: Buffer, acks: int, origin: Origin = Origin.CLIENT) -> Appended:
         """Append to a partition that `led` has just given, and wake whoever waits for it. Raises KafkaError."""
         appended, advanced = partition.append_as_leader(records, acks, origin)
+        counters = partition.counters
+        counters.messages_in += appended.last_offset - appended.first_offset + 1
+        counters.bytes_in += len(records)
         self.purgatory.touch(partition.appended)
         if advanced:
             self.purgatory.touch(partition.advanced)
@@ -194,12 +199,23 @@ class ReplicaManager:
         return refused
 
     def sent_to_follower(self, answers: Iterable[tuple[CachedPartition, PartitionData]]) -> None:
-        """Count what is sent to a follower now, when there is a limit on it."""
-        if self.serving.limit.bytes_per_second is not None:
-            for wanted, answer in answers:
+        """Count what is sent to a follower now, also against the limit on it when there is one."""
+        limited = self.serving.limit.bytes_per_second is not None
+        for wanted, answer in answers:
+            if answer.records:
+                self.traffic.replication_bytes_out += len(answer.records)
+            if limited:
                 partition = self.partitions.get((wanted.topic, wanted.index))
                 if partition is not None and answer.records:
                     self.serving.copied(partition, len(answer.records))
+
+    def sent_to_consumer(self, answers: Iterable[tuple[CachedPartition, PartitionData]]) -> None:
+        """Count what is sent to a consumer now."""
+        for wanted, answer in answers:
+            if answer.records:
+                partition = self.partitions.get((wanted.topic, wanted.index))
+                if partition is not None:
+                    partition.counters.bytes_out += len(answer.records)
 
     def role_changed(self, partition: Partition) -> None:
         """Wake all that wait for a partition: its answer may be an error now."""
@@ -234,11 +250,17 @@ class ReplicaManager:
     def isr_accepted(self, pending: PendingIsr, isr: Sequence[int], partition_epoch: int) -> None:
         """Adopt what the controller has written: `isr`, as version `partition_epoch`."""
         partition = self.partitions.get((pending.topic, pending.index))
-        if partition is not None and partition.isr_accepted(pending, isr, partition_epoch):
+        if partition is None:
+            return
+        before = len(partition.committed_isr)
+        if partition.isr_accepted(pending, isr, partition_epoch):
             self.purgatory.touch(partition.advanced)
+        self.traffic.isr_shrinks += len(partition.committed_isr) < before
+        self.traffic.isr_expansions += len(partition.committed_isr) > before
 
     def isr_refused(self, pending: PendingIsr) -> None:
         """Drop a change that the controller has not written and will not write."""
+        self.traffic.failed_isr_updates += 1
         partition = self.partitions.get((pending.topic, pending.index))
         if partition is not None and partition.isr_refused(pending):
             self.purgatory.touch(partition.advanced)

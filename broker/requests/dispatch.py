@@ -10,14 +10,18 @@ from struct import Struct
 from types import ModuleType
 from typing import Any
 
+from odradek.broker.metrics.request_metrics import FETCH_CONSUMER, FETCH_FOLLOWER, ApiMetrics, RequestMetrics
 from odradek.broker.network.answers import Answer, Client
 from odradek.broker.network.boundary import UnsupportedRequestError
+from odradek.broker.replication.fetch_sessions import replica_of
 from odradek.broker.requests import api_versions
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Silent
 from odradek.protocol.codec import Encoder, decoder, encoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import message_classes, request_header_version, response_header_version
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.primitives import Part, read_unsigned_varint, skip_tagged_fields
 
 REQUEST_HEADER = Struct(">Iih")
@@ -45,14 +49,26 @@ class Route:
     response_header: Struct
     has_client_id: bool
     """False for ControlledShutdown version 0 alone."""
+    api: ApiMetrics
+    follower: ApiMetrics | None
+    """Where a Fetch counts that a follower has sent; None for other APIs."""
+    tells_errors: bool
+    """The error codes in its answers are looked for here: handlers of Produce and Fetch know when there are any."""
 
     def answer(self, correlation_id: int, response: Message) -> list[Part]:
         """The whole frame of a response, its size in front."""
+        if self.tells_errors:
+            self.api.answered_with(response)
         parts: list[Part] = [b""]
         self.encode(response, parts)
         header = self.response_header
         parts[0] = header.pack(sum(map(len, parts)) + header.size - 4, correlation_id)
         return parts
+
+    def kind_of_fetch(self, request: FetchRequest) -> ApiMetrics:
+        """Where a Fetch counts."""
+        assert self.follower is not None
+        return self.follower if replica_of(request)[0] >= 0 else self.api
 
 
 class Deferred:
@@ -78,11 +94,13 @@ class Dispatcher:
         broker: object,
         modules: Mapping[int, ModuleType],
         guarded: Callable[[Any, int], Any] = lambda handle, key: handle,
+        metrics: RequestMetrics | None = None,
     ) -> None:
         """`guarded` puts what must come before it around the handler of an API, once."""
         self._broker = broker
         self._modules = modules
         self._guarded = guarded
+        self.metrics = RequestMetrics() if metrics is None else metrics
         self._routes: dict[int, Route] = {}
 
     def dispatch(self, frame: memoryview, client: Client) -> Answer:
@@ -98,7 +116,7 @@ class Dispatcher:
         if route is None:
             route = self._find_route(api)
             if route is None:
-                return self._refuse_api_versions(correlation_id)
+                return self._refuse_api_versions(correlation_id, client)
         at = HEADER_START_BYTES + client_id_bytes if client_id_bytes > 0 else HEADER_START_BYTES
         if not route.has_client_id:
             at = CLIENT_ID_AT
@@ -115,6 +133,8 @@ class Dispatcher:
             count, at = read_unsigned_varint(frame, at)
             at = skip_tagged_fields(frame, at, count)
         request, _ = route.decode(frame, at)
+        client.api = api_metrics = route.api if route.follower is None else route.kind_of_fetch(request)
+        api_metrics.requests[route.version] += 1
         outcome = route.handle(self._broker, request, context)
         kind = type(outcome)
         if kind is Reply and not outcome.throttle_ms and not outcome.close:
@@ -134,6 +154,8 @@ class Dispatcher:
             if key == api_versions.REQUEST.API_KEY:
                 return None
             raise UnsupportedRequestError(f"API {key} version {version} is not served, but {lowest}-{highest}")
+        name = module.REQUEST.__name__.removesuffix("Request")
+        is_fetch = key == FetchRequest.API_KEY
         flexible_response = response_header_version(key, version) == 1
         assert len(self._routes) < ROUTES_MAX, "more routes than Kafka has versions"
         route = self._routes[api] = Route(
@@ -144,11 +166,16 @@ class Dispatcher:
             flexible=request_header_version(key, version) == 2,
             response_header=FLEXIBLE_RESPONSE_HEADER if flexible_response else RESPONSE_HEADER,
             has_client_id=request_header_version(key, version) > 0,
+            api=self.metrics.of_api(FETCH_CONSUMER if is_fetch else name),
+            follower=self.metrics.of_api(FETCH_FOLLOWER) if is_fetch else None,
+            tells_errors=key not in (FetchRequest.API_KEY, ProduceRequest.API_KEY),
         )
         return route
 
-    def _refuse_api_versions(self, correlation_id: int) -> list[Part]:
+    def _refuse_api_versions(self, correlation_id: int, client: Client) -> list[Part]:
         """KIP-511: in the layout of version 0, whatever was asked."""
+        client.api = self.metrics.of_api("ApiVersions")
+        client.api.requests[0] += 1
         parts: list[Part] = [b""]
         response = api_versions.unsupported_version()
         encoder(type(response), 0)(response, parts)

@@ -16,6 +16,7 @@ With `replica.selector.class` the leader sends a consumer that names its rack to
 
 from collections.abc import Callable, Iterable
 
+from odradek.broker.metrics.request_metrics import FETCH_CONSUMER, FETCH_FOLLOWER
 from odradek.broker.replication.fetch_reading import (
     CONSUMER,
     DelayedFetch,
@@ -52,7 +53,9 @@ def handle(
     version = context.api_version
     opened = broker.fetch_sessions.open(request, version, broker.metadata.names, broker.clock.monotonic_ms())
     if opened.error is not ErrorCode.NONE:
-        return Reply(FetchResponse(error_code=opened.error))
+        refusal = FetchResponse(error_code=opened.error)
+        broker.request_metrics.failed(FETCH_FOLLOWER if replica_of(request)[0] >= 0 else FETCH_CONSUMER, refusal)
+        return Reply(refusal)
     parameters = _parameters(broker, request, version)
     if request.rack_id and broker.replicas.selector is not None:
         parameters = parameters._replace(rack=request.rack_id, listener=context.listener)
@@ -101,7 +104,11 @@ def _response(
     answers = read.answers if session is None else _told(broker, session, read, opened.incremental)
     if parameters.as_follower:
         broker.replicas.sent_to_follower(answers)
+    else:
+        broker.replicas.sent_to_consumer(answers)
     response = FetchResponse(session_id=0 if session is None else session.id, responses=_by_topic(answers))
+    if read.failed:
+        broker.request_metrics.failed(FETCH_FOLLOWER if parameters.as_follower else FETCH_CONSUMER, response)
     if read.failed and context.api_version >= FIRST_VERSION_WITH_ENDPOINTS:
         response.node_endpoints = _leaders_named(broker, answers, context.listener)
     return response

@@ -27,6 +27,7 @@ from odradek.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -54,6 +55,16 @@ LAST_VERSION_WITHOUT_STORAGE_ERROR = 3
 FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER_HINT = 10
 LENGTH = Struct(">i")
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+NO_FAILURES_OF_BROKER = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Refusals that Kafka does not count as failed requests: the client is wrong, or a disk, which is counted elsewhere."""
 
 
 def handle(broker: Services, request: ProduceRequest, context: RequestContext) -> Outcome:
@@ -108,6 +119,7 @@ def _append(
         return Silent(close=failed)
     response = ProduceResponse(responses=topics)
     if failed:
+        broker.request_metrics.failed("Produce", response)
         _point_to_leaders(broker, response, context)
     if not awaited:
         return Reply(response)
@@ -117,6 +129,7 @@ def _append(
             for answer, append in awaited:
                 answer.error_code = append.error or ErrorCode.NONE  # it keeps its place, which the log may lose yet
             if any(append.error for _, append in awaited):
+                broker.request_metrics.failed("Produce", response)
                 _point_to_leaders(broker, response, context)
             respond(response)
 
@@ -141,6 +154,7 @@ def _append_topic(
         answers.append(answer)
         try:
             partition = broker.replicas.led(topic.name, data.index)
+            partition.counters.produce_requests += 1
             records = data.records
             if version < FIRST_PRODUCE_VERSION_WITH_BATCHES:
                 records = to_batch(records)
@@ -149,6 +163,7 @@ def _append_topic(
                 raise KafkaError(refused[topic.name, data.index], "the coordinator knows of no such transaction")
             appended = broker.replicas.append(partition, records, acks)
         except BadRecords as error:
+            partition.counters.failed_produce_requests += 1
             _fail(answer, error.code, error.message, version)
             answer.log_start_offset = partition.log.log_start_offset
             answer.record_errors = [
@@ -157,14 +172,29 @@ def _append_topic(
             ]
             continue
         except KafkaError as error:
+            _count_failure(broker, topic.name, data, error.code)
             _fail(answer, error.code, error.message, version)
             continue
+        if version < FIRST_PRODUCE_VERSION_WITH_BATCHES:
+            converted = appended.last_offset - appended.first_offset + 1
+            partition.counters.produce_message_conversions += converted
         answer.base_offset = appended.first_offset
         answer.log_append_time_ms = appended.log_append_time_ms
         answer.log_start_offset = appended.log_start_offset
         if acks == ALL and partition.high_watermark <= appended.last_offset:
             awaited.append((answer, AwaitedAppend(partition, appended.last_offset + 1)))
     return answers
+
+
+def _count_failure(broker: Services, topic: str, data: PartitionProduceData, error: ErrorCode) -> None:
+    """Count a refusal against its topic, if that is here. Source: ReplicaManager.appendToLocalLog."""
+    partition = broker.replicas.partitions.get((topic, data.index))
+    if partition is None:
+        return
+    if error in TOO_LARGE:
+        partition.counters.bytes_rejected += len(data.records or b"")
+    elif error not in NO_FAILURES_OF_BROKER:
+        partition.counters.failed_produce_requests += 1
 
 
 def _check(records: Records, version: int, in_transaction: bool) -> None:

@@ -19,6 +19,14 @@ class ServerSettings:
         "Whether a broker without a number may have one generated from ZooKeeper's sequence.",
     )
     reserved_broker_max_id: int = setting("int 1000 >=0 medium read-only", "Generated numbers begin above this one.")
+    metrics_port: int = setting(
+        "int 0 0..65535 medium read-only",
+        "Port for Prometheus, /metrics and /journal over HTTP; 0: none. Not a setting of Kafka's.",
+    )
+    metrics_host: str = setting(
+        "string 127.0.0.1 any medium read-only",
+        "Address of metrics.port; empty is every interface. Anybody who reaches it may read. Not a setting of Kafka's.",
+    )
     broker_rack: str | None = setting(
         "string - any medium read-only",
         "Where the broker stands; replicas are spread over racks.",

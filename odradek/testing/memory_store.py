@@ -7,6 +7,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek.world.clock import Clock, Timer
+from odradek.world.durations import Durations
 from odradek.zk_schema.store import (
     ANY_VERSION,
     Connected,
@@ -66,6 +67,7 @@ class MemoryStore:
     def __init__(self, server: "MemoryZooKeeper", clock: Clock, session_timeout_ms: int) -> None:
         self._server = server
         self._clock = clock
+        self.latency = Durations()
         self._session_timeout_ms = session_timeout_ms
         self._session_id = 0
         self._connected = False
@@ -240,8 +242,12 @@ class MemoryStore:
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         request = Request(path, self._session_id, ask, answer)
         self._under_way[id(request)] = request
+        asked_s = self._clock.perf_counter()
         self._travel(lambda: self._arrive(request))
-        return await answer  # type: ignore[return-value]
+        try:
+            return await answer  # type: ignore[return-value]
+        finally:
+            self.latency.add(self._clock.perf_counter() - asked_s)
 
     # Requests on their way there, answers and events on their way back.
 

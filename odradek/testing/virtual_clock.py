@@ -81,6 +81,9 @@ class VirtualClock(LoopClock):
     def now_ms(self) -> int:
         return self.wall_offset_ms + int(self.monotonic_ms())
 
+    def perf_counter(self) -> float:
+        return self._loop.time()
+
     def beside(self) -> "VirtualClock":
         """A clock of the same loop with a wall clock of its own, which shows the same until it is changed."""
         return VirtualClock(self._virtual_loop, self.wall_offset_ms)
@@ -129,6 +132,9 @@ class ManualClock:
 
     def monotonic_ms(self) -> float:
         return self._elapsed_ms
+
+    def perf_counter(self) -> float:
+        return self.monotonic_ms() / 1000.0
 
     def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
         timer = _ManualTimer(callback)

@@ -133,6 +133,9 @@ class InsideClock:
     def monotonic_ms(self) -> float:
         return self._clock.monotonic_ms()
 
+    def perf_counter(self) -> float:
+        return self._clock.perf_counter()
+
     def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
         return self._context.copy().run(self._clock.call_later, delay_ms, callback)
 

@@ -38,6 +38,8 @@ ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 PAGE = os.path.join(ROOT, "docs", "architecture.md")
 COUNTED = ("broker/", "controller/")
 """Folders of which a file may be a hop."""
+BESIDE = ("broker/metrics/",)
+"""What is noted of a way, and never decides where it goes: nobody reads it to understand the way."""
 TRACED = (*COUNTED, "protocol/", "zk_schema/", "odradek/world/")
 HOP_LINES = 8
 DOUBLES = {
@@ -69,7 +71,8 @@ class Stop:
 
     @property
     def is_hop(self) -> bool:
-        return self.file.startswith(COUNTED) and len(self.lines) >= HOP_LINES
+        counted = self.file.startswith(COUNTED) and not self.file.startswith(BESIDE)
+        return counted and len(self.lines) >= HOP_LINES
 
 
 Way = dict[str, Stop]

@@ -149,6 +149,9 @@ class FakeChannels:
     def remove_broker(self, broker_id: int) -> None:
         self._queues.pop(broker_id, None)
 
+    def queued_by_broker(self) -> dict[int, int]:
+        return {broker_id: len(queue) for broker_id, queue in self._queues.items()}
+
     def send(self, broker_id: int, message: Message, on_response: OnResponse) -> None:
         queue = self._queues.get(broker_id)
         if queue is None:

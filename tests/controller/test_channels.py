@@ -76,7 +76,7 @@ def test_order_and_one_at_a_time() -> None:
             wires[0].answer()
         await pass_time()
         assert answered == [0, 1, 2]
-        assert channels.queued() == 0
+        assert not any(channels.queued_by_broker().values())
 
     play(scenario)
 

@@ -22,6 +22,7 @@ from typing import Any
 from kazoo.protocol.states import KazooState, WatchedEvent
 
 from odradek.world.clock import Clock, Timer
+from odradek.world.durations import Durations
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.kazoo_store.client import SessionTimeout, new_client
 from odradek.zk_schema.kazoo_store.handler import LoopHandler, LoopQueue
@@ -83,6 +84,7 @@ class KazooStore:
         self._clock = clock
         self._timeout = SessionTimeout(session_timeout_ms)
         self._in_flight = asyncio.Semaphore(requests_at_once)
+        self.latency = Durations()
         self._session_id = 0
         self._condemned = 0
         self._password = b""
@@ -236,8 +238,12 @@ class KazooStore:
             if not self._connected:
                 raise SessionExpired(path) if self._condemned and not self._session_id else ConnectionLost(path)
             future: asyncio.Future[Any] = self._loop.create_future()
+            asked_s = self._clock.perf_counter()
             ask().rawlink(partial(self._answered, path, future, noted))
-            return await future
+            try:
+                return await future
+            finally:
+                self.latency.add(self._clock.perf_counter() - asked_s)
 
     def _answered(
         self, path: str, future: "asyncio.Future[Any]", noted: Callable[[Any], object] | None, result: Any

@@ -80,6 +80,9 @@ class Obedient:
     def remove_broker(self, broker_id: int) -> None:
         """And stay."""
 
+    def queued_by_broker(self) -> dict[int, int]:
+        return {}
+
     def send(self, broker_id: int, message: Message, on_response: OnResponse) -> None:
         self._clock.call_soon(lambda: self._take(broker_id, message, on_response))
 

@@ -1,0 +1,1 @@
+"""What is counted where it happens: plain numbers that broker/monitoring reads when somebody asks."""

@@ -1,0 +1,82 @@
+"""Traffic of topics, counted by whoever appends or reads (Kafka's BrokerTopicMetrics): integers, nothing else.
+
+A partition holds the counters of its topic, so that counting costs an attribute and an addition. What a topic had
+counted when it went stays in the sum over all topics, which must never go back.
+"""
+
+from typing import Final
+
+from odradek.world.durations import Durations
+
+TOPIC_COUNTERS: Final = (
+    "messages_in", "bytes_in", "bytes_out", "bytes_rejected", "produce_requests", "fetch_requests",
+    "failed_produce_requests", "failed_fetch_requests", "produce_message_conversions",
+)  # fmt: skip
+
+
+class TopicCounters:
+    """Totals of one topic on this broker since it started. Requests are counted once per partition, as Kafka does."""
+
+    __slots__ = TOPIC_COUNTERS
+
+    def __init__(self) -> None:
+        self.messages_in = self.bytes_in = self.bytes_out = self.bytes_rejected = 0
+        self.produce_requests = self.fetch_requests = 0
+        self.failed_produce_requests = self.failed_fetch_requests = 0
+        self.produce_message_conversions = 0
+
+    def add(self, other: "TopicCounters") -> None:
+        """Take in what another topic has counted."""
+        for name in TOPIC_COUNTERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class Traffic:
+    """Counters of all topics of a broker, and those that Kafka keeps for all topics together."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicCounters] = {}
+        """Topics that this broker has a partition of."""
+        self.replication_bytes_in = self.replication_bytes_out = 0
+        self.isr_shrinks = self.isr_expansions = self.failed_isr_updates = 0
+        """Changes that this broker's leaders asked for and the controller wrote, or refused."""
+        self._former = TopicCounters()
+
+    def of_topic(self, topic: str) -> TopicCounters:
+        """The counters of a topic, made when there are none."""
+        counters = self.topics.get(topic)
+        if counters is None:
+            counters = self.topics[topic] = TopicCounters()
+        return counters
+
+    def forget_topic(self, topic: str) -> None:
+        """Take a topic out that has no partition here any more. Harmless twice."""
+        gone = self.topics.pop(topic, None)
+        if gone is not None:
+            self._former.add(gone)
+
+    def all_topics(self) -> TopicCounters:
+        """Sum over the topics that there are and those that there were."""
+        total = TopicCounters()
+        total.add(self._former)
+        for counters in self.topics.values():
+            total.add(counters)
+        return total
+
+
+class ControllerCounters:
+    """What this broker's controller has done, in all its times as the active one (Kafka's ControllerStats)."""
+
+    def __init__(self) -> None:
+        self.elections = self.unclean_elections = 0
+        """Leaders written to ZooKeeper; those of them from outside the ISR."""
+        self.isr_changes = 0
+        """Changes of in-sync replicas that leaders asked for, written to ZooKeeper."""
+        self.events: dict[str, Durations] = {}
+        """How long the handling of each kind of event took."""
+        self.present_event = ""
+        """The kind that is being handled now; empty when there is none."""
+
+    def handled(self, event: str, seconds: float) -> None:
+        """Count an event."""
+        self.events.setdefault(event, Durations()).add(seconds)

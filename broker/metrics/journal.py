@@ -1,0 +1,48 @@
+"""What a broker and its controller did, and why: the last entries.
+
+An entry belongs to an event (a watch that fired, a request, a timer); it says the rule that was followed, what was
+written to ZooKeeper, with epochs and versions, or which requests were sent. In memory only: a state-change log is what
+lasts. Entries are plain data, so that they leave the broker as JSON.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+ENTRIES_MAX: Final = 10_000
+"""Older entries go. `forgotten` says how many have gone, so that a reader knows what it does not see."""
+
+Entry = dict[str, Any]
+
+
+class Journal:
+    """Entries in the order in which things happened, with growing numbers."""
+
+    def __init__(self, now_ms: Callable[[], int], entries_max: int = ENTRIES_MAX) -> None:
+        self._now_ms = now_ms
+        self._entries: deque[Entry] = deque(maxlen=entries_max)
+        self._noted = 0
+        self._event, self._event_number = "", 0
+
+    def begin(self, event: str) -> None:
+        """Say which event the entries from now on belong to; empty: to none."""
+        self._event = event
+        if event:
+            self._event_number += 1
+
+    def note(self, kind: str, subject: str, **facts: Any) -> None:
+        """Add an entry about a partition, a broker or a group. `facts` must be what JSON can say."""
+        self._noted += 1
+        entry: Entry = {"number": self._noted, "at_ms": self._now_ms(), "kind": kind, "subject": subject}
+        if self._event:
+            entry["event"], entry["event_number"] = self._event, self._event_number
+        self._entries.append(entry | facts)
+
+    @property
+    def forgotten(self) -> int:
+        """Entries that have gone to make room."""
+        return self._noted - len(self._entries)
+
+    def entries(self) -> list[Entry]:
+        """All that there are, oldest first."""
+        return list(self._entries)

@@ -1,0 +1,352 @@
+"""Metrics of topics, partitions, logs, replication and requests."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from odradek.broker.log.log import Log
+from odradek.broker.metrics.request_metrics import FETCH_CONSUMER, FETCH_FOLLOWER, ApiMetrics, error_name
+from odradek.broker.monitoring.metric import Kind, Metric, Samples, attribute, gauge, histogram, meter, one, own
+from odradek.broker.monitoring.observed import Observed
+from odradek.broker.replication.partition import Partition
+
+TOPIC_METERS: Final = {
+    "MessagesInPerSec": ("messages_in", "Records appended."),
+    "BytesInPerSec": ("bytes_in", "Bytes appended by clients."),
+    "BytesOutPerSec": ("bytes_out", "Bytes sent to consumers."),
+    "BytesRejectedPerSec": ("bytes_rejected", "Bytes of batches that were too large."),
+    "TotalProduceRequestsPerSec": ("produce_requests", "Produce requests, one for each partition in them."),
+    "TotalFetchRequestsPerSec": ("fetch_requests", "Reads of partitions for Fetch requests."),
+    "FailedProduceRequestsPerSec": ("failed_produce_requests", "Appends that failed, but for mistakes of clients."),
+    "FailedFetchRequestsPerSec": ("failed_fetch_requests", "Reads that failed, but for mistakes of clients."),
+    "ProduceMessageConversionsPerSec": ("produce_message_conversions", "Records converted from an old format."),
+}
+
+
+def _topic_meter(name: str, counter: str, text: str) -> Metric:
+    def read(broker: Observed) -> Samples:
+        for topic, counters in list(broker.traffic.topics.items()):
+            yield (topic,), getattr(counters, counter)
+
+    return meter(f"kafka.server:type=BrokerTopicMetrics,name={name},topic=*", text, read)
+
+
+def under_replicated(partition: Partition) -> bool:
+    return len(partition.committed_isr) < len(partition.replicas)
+
+
+def at_min_isr(partition: Partition) -> bool:
+    return len(partition.committed_isr) == min(partition.log.config.min_insync_replicas, len(partition.replicas))
+
+
+def _each(broker: Observed, value: str) -> Samples:
+    """A value of each partition that is led here."""
+    read = PARTITION_VALUES[value]
+    for partition in broker.led():
+        yield (partition.topic, str(partition.index)), read(partition)
+
+
+PARTITION_VALUES: Final[dict[str, Callable[[Partition], int]]] = {
+    "UnderReplicated": lambda p: int(under_replicated(p)),
+    "UnderMinIsr": lambda p: int(p.under_min_isr),
+    "AtMinIsr": lambda p: int(at_min_isr(p)),
+    "InSyncReplicasCount": lambda p: len(p.committed_isr),
+    "ReplicasCount": lambda p: len(p.replicas),
+    "LastStableOffsetLag": lambda p: max(0, p.high_watermark - p.last_stable_offset),
+}
+LOG_VALUES: Final[dict[str, Callable[[Log], int]]] = {
+    "Size": lambda log: log.size_bytes,
+    "NumLogSegments": lambda log: len(log.segments),
+    "LogStartOffset": lambda log: log.log_start_offset,
+    "LogEndOffset": lambda log: log.log_end_offset,
+}
+
+
+def _partition_gauge(name: str) -> Metric:
+    return gauge(
+        f"kafka.cluster:type=Partition,name={name},topic=*,partition=*",
+        f"{name} of a partition, told by its leader.",
+        lambda broker: _each(broker, name),
+    )
+
+
+def _log_gauge(name: str) -> Metric:
+    value = LOG_VALUES[name]
+
+    def read(broker: Observed) -> Samples:
+        for log in list(broker.services.logs.all_logs()):
+            yield (log.topic, str(log.partition)), value(log)
+
+    return gauge(f"kafka.log:type=Log,name={name},topic=*,partition=*", f"{name} of a replica's log.", read)
+
+
+def _directories(broker: Observed) -> Samples:
+    for path, directory in list(broker.services.logs.directories.items()):
+        yield (path,), int(directory.offline is not None)
+
+
+def _volumes(broker: Observed) -> Samples:
+    for path, directory in list(broker.services.logs.directories.items()):
+        if directory.offline is None:
+            total, usable = directory.volume_bytes()
+            yield (path, "total"), total
+            yield (path, "usable"), usable
+
+
+def _follower_lags(broker: Observed) -> Samples:
+    for core in broker.fetchers.cores:
+        for state in list(core.states):
+            partition = state.partition
+            yield ("Replica", partition.topic, str(partition.index)), state.lag
+
+
+def _fetchers(broker: Observed, counter: str) -> Samples:
+    metadata = broker.services.metadata
+    totals: Counter[int] = Counter()
+    for core in broker.fetchers.cores:
+        totals[core.leader_id] += getattr(core, counter)
+    for leader, total in totals.items():
+        live = metadata.brokers.get(leader)
+        at = None if live is None else live.at(broker.services.config.inter_broker_listener_name)
+        if at is not None:
+            yield ("ReplicaFetcherThread-0", at.host, str(at.port)), total
+
+
+REPLICATION: Final = (
+    *(_topic_meter(name, counter, text) for name, (counter, text) in TOPIC_METERS.items()),
+    meter(
+        "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesInPerSec",
+        "Bytes copied from leaders.",
+        lambda b: one(b.fetchers.bytes_in),
+    ),
+    meter(
+        "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesOutPerSec",
+        "Bytes sent to followers.",
+        lambda b: one(b.traffic.replication_bytes_out),
+    ),
+    gauge(
+        "kafka.server:type=ReplicaManager,name=PartitionCount",
+        "Partitions that this broker has a replica of.",
+        lambda b: one(len(b.services.replicas.partitions)),
+    ),
+    gauge(
+        "kafka.server:type=ReplicaManager,name=LeaderCount",
+        "Partitions that this broker leads.",
+        lambda b: one(sum(1 for _ in b.led())),
+    ),
+    gauge(
+        "kafka.server:type=ReplicaManager,name=OfflineReplicaCount",
+        "Replicas in log directories that have failed.",
+        lambda b: one(sum(p.offline for p in b.partitions())),
+    ),
+    gauge(
+        "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions",
+        "Partitions led here that have replicas out of sync.",
+        lambda b: one(sum(map(under_replicated, b.led()))),
+    ),
+    gauge(
+        "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount",
+        "Partitions led here with fewer replicas in sync than acks=all needs.",
+        lambda b: one(sum(p.under_min_isr for p in b.led())),
+    ),
+    gauge(
+        "kafka.server:type=ReplicaManager,name=AtMinIsrPartitionCount",
+        "Partitions led here with just as many replicas in sync as acks=all needs.",
+        lambda b: one(sum(map(at_min_isr, b.led()))),
+    ),
+    meter(
+        "kafka.server:type=ReplicaManager,name=IsrShrinksPerSec",
+        "In-sync replicas that leaders here have lost.",
+        lambda b: one(b.traffic.isr_shrinks),
+    ),
+    meter(
+        "kafka.server:type=ReplicaManager,name=IsrExpandsPerSec",
+        "In-sync replicas that leaders here have gained.",
+        lambda b: one(b.traffic.isr_expansions),
+    ),
+    meter(
+        "kafka.server:type=ReplicaManager,name=FailedIsrUpdatesPerSec",
+        "Changes of in-sync replicas that the controller refused.",
+        lambda b: one(b.traffic.failed_isr_updates),
+    ),
+    *map(_partition_gauge, PARTITION_VALUES),
+    *map(_log_gauge, LOG_VALUES),
+    gauge(
+        "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
+        "Log directories that have failed.",
+        lambda b: one(sum(one.offline is not None for one in b.services.logs.directories.values())),
+    ),
+    gauge("kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory=*", "1 when it has failed.", _directories),
+    own(
+        "odradek_log_volume_bytes", "File system of a log directory.", _volumes, "log_directory", "of", source="statvfs"
+    ),
+    gauge(
+        "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=*",
+        "The most records that a replica here lacks of its leader's.",
+        lambda b: ((("Replica",), max((value for _, value in _follower_lags(b)), default=0)),),
+    ),
+    gauge(
+        "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=*,topic=*,partition=*",
+        "Records that a replica here lacked at the leader's last answer.",
+        _follower_lags,
+    ),
+    meter(
+        "kafka.server:type=FetcherStats,name=RequestsPerSec,clientId=*,brokerHost=*,brokerPort=*",
+        "Fetches that leaders have answered.",
+        lambda b: _fetchers(b, "requests"),
+    ),
+    meter(
+        "kafka.server:type=FetcherStats,name=BytesPerSec,clientId=*,brokerHost=*,brokerPort=*",
+        "Bytes copied from leaders.",
+        lambda b: _fetchers(b, "bytes_in"),
+    ),
+    gauge(
+        "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions",
+        "Fetch sessions.",
+        lambda b: one(len(b.services.fetch_sessions)),
+    ),
+    gauge(
+        "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchPartitionsCached",
+        "Partitions in all fetch sessions.",
+        lambda b: one(b.services.fetch_sessions.cached_partitions),
+    ),
+    meter(
+        "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec",
+        "Fetch sessions that had to make room.",
+        lambda b: one(b.services.fetch_sessions.evictions),
+    ),
+)
+
+
+def _apis(broker: Observed) -> list[ApiMetrics]:
+    return [api for api in list(broker.services.request_metrics.apis.values()) if api.requests]
+
+
+def _requests(broker: Observed) -> Samples:
+    for api in _apis(broker):
+        for version, count in sorted(api.requests.items()):
+            yield (api.name, str(version)), count
+    fetches = [broker.services.request_metrics.apis.get(name) for name in (FETCH_CONSUMER, FETCH_FOLLOWER)]
+    both: Counter[int] = sum((api.requests for api in fetches if api is not None), Counter())
+    for version, count in sorted(both.items()):
+        yield ("Fetch", str(version)), count
+
+
+def _errors(broker: Observed) -> Samples:
+    for api in _apis(broker):
+        for code, count in sorted(api.errors.items()):
+            yield (api.name, error_name(code)), count
+
+
+PHASE_NAMES: Final = {
+    "total": ("TotalTimeMs", "From reading to the last byte of the answer."),
+    "queue": ("RequestQueueTimeMs", "From reading to handling."),
+    "local": ("LocalTimeMs", "Handling."),
+    "remote": ("RemoteTimeMs", "Waiting for others."),
+    "throttle": ("ThrottleTimeMs", "The connection is muted for a quota."),
+    "response": ("ResponseQueueTimeMs", "Behind answers to earlier requests."),
+    "send": ("ResponseSendTimeMs", "Sending the answer."),
+}
+
+
+def _phase(phase: str) -> Metric:
+    name, text = PHASE_NAMES[phase]
+
+    def read(broker: Observed) -> Samples:
+        for api in _apis(broker):
+            durations = getattr(api, phase)
+            yield (api.name,), (durations, sum(api.requests.values()))
+
+    return histogram(f"kafka.network:type=RequestMetrics,name={name},request=*", f"{text} Milliseconds.", read)
+
+
+def _sampled(broker: Observed) -> Samples:
+    for api in _apis(broker):
+        for phase, durations in api.phases():
+            yield (api.name, phase), durations.count
+
+
+def _sampled_seconds(broker: Observed) -> Samples:
+    for api in _apis(broker):
+        for phase, durations in api.phases():
+            yield (api.name, phase), durations.sum_s
+
+
+def _delayed(broker: Observed) -> Samples:
+    kinds = broker.sockets.purgatory.kinds()
+    for kind in ("Produce", "Fetch", "Deletion"):
+        yield (kind.replace("Deletion", "DeleteRecords"),), kinds[f"Delayed{kind}"]
+
+
+def _connections(broker: Observed) -> Samples:
+    counts = broker.sockets.connections_by_listener()
+    for listener in broker.sockets.listeners:
+        yield (listener, "0"), counts[listener]
+
+
+REQUESTS: Final = (
+    meter("kafka.network:type=RequestMetrics,name=RequestsPerSec,request=*,version=*", "Requests.", _requests),
+    meter("kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=*,error=*", "Errors in answers.", _errors),
+    *map(_phase, PHASE_NAMES),
+    own(
+        "odradek_request_phase_measured_total",
+        "Requests whose times were measured.",
+        _sampled,
+        "request",
+        "phase",
+        kind=Kind.COUNTER,
+        source="broker/metrics/request_metrics.py",
+    ),
+    own(
+        "odradek_request_phase_seconds_total",
+        "Time that measured requests took.",
+        _sampled_seconds,
+        "request",
+        "phase",
+        kind=Kind.COUNTER,
+        source="broker/metrics/request_metrics.py",
+    ),
+    gauge(
+        "kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations,delayedOperation=*",
+        "Requests that wait for something.",
+        _delayed,
+    ),
+    gauge(
+        "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=*",
+        "The same: what has ended is out of all lists at once.",
+        _delayed,
+    ),
+    gauge(
+        "kafka.network:type=RequestChannel,name=RequestQueueSize",
+        "Connections with requests that wait to be handled.",
+        lambda b: one(b.sockets.held_connections()),
+    ),
+    gauge(
+        "kafka.network:type=RequestChannel,name=ResponseQueueSize",
+        "Requests under way, or answered and not sent.",
+        lambda b: one(b.sockets.unanswered_requests()),
+    ),
+    attribute(
+        "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*",
+        "connection-count",
+        "Open connections.",
+        _connections,
+        confluent="kafka_server_socketservermetrics_connection_count",
+    ),
+    attribute(
+        "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*",
+        "connection-creation-total",
+        "Connections that came in.",
+        lambda b: (((listener, "0"), count) for listener, count in list(b.sockets.accepted.items())),
+        kind=Kind.COUNTER,
+        confluent="kafka_server_socketservermetrics_connection_creation_total",
+    ),
+    attribute(
+        "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*",
+        "connection-close-total",
+        "Connections that are closed again.",
+        lambda b: (((listener, "0"), count) for listener, count in list(b.sockets.closed.items())),
+        kind=Kind.COUNTER,
+        confluent="kafka_server_socketservermetrics_connection_close_total",
+    ),
+)

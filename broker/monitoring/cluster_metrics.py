@@ -1,0 +1,391 @@
+"""Metrics of the controller, ZooKeeper, the coordinators, the process and its loop."""
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from odradek.broker.groups.group_metadata import GroupState
+from odradek.broker.metrics.counters import ControllerCounters
+from odradek.broker.monitoring.metric import Kind, Metric, Samples, attribute, gauge, histogram, meter, one, own
+from odradek.broker.monitoring.observed import Observed
+from odradek.controller.cluster_state import ClusterState, ReplicaPhase
+
+Reader = Callable[[Observed], Samples]
+
+EVENT_STATES: Final = {
+    "": (0, "Idle"),
+    "ControllerChanged": (1, "ControllerChange"),
+    "BrokersChanged": (2, "LeaderElection"),
+    "TopicsChanged": (3, "TopicChange"),
+    "AssignmentChanged": (3, "TopicChange"),
+    "DeletionsChanged": (4, "TopicDeletion"),
+    "StopReplicaAnswered": (4, "TopicDeletion"),
+    "ReassignmentAsked": (5, "PartitionReassignment"),
+    "LeadersToBalance": (6, "AutoLeaderBalance"),
+    "PreferredElectionAsked": (7, "ManualLeaderBalance"),
+    "IsrChangeNotified": (9, "IsrChange"),
+    "LeaderAndIsrAnswered": (10, "LeaderAndIsrResponseReceived"),
+    "LogDirectoryFailed": (11, "LogDirChange"),
+    "UncleanElectionEnabled": (13, "UncleanLeaderElectionEnable"),
+}
+"""Kafka's ControllerState for our events: its number, and the name in ControllerStats. Requests (`Call`) have none."""
+
+
+def _state(broker: Observed) -> ClusterState:
+    """That of the active controller; an empty one elsewhere, of which everything counts as 0, as in Kafka."""
+    return broker.services.controller.state or ClusterState(-1, -1)
+
+
+def _counters(broker: Observed) -> ControllerCounters:
+    return broker.services.controller.counters
+
+
+def _imbalanced(broker: Observed) -> int:
+    state = _state(broker)
+    return sum(
+        current.leader != replicas[0]
+        for partition, current in list(state.leader_and_isr.items())
+        if not state.being_deleted(partition) and (replicas := state.replicas(partition))
+    )
+
+
+def _controller_gauge(name: str, text: str, value: Callable[[Observed], int]) -> Metric:
+    return gauge(f"kafka.controller:type=KafkaController,name={name}", text, lambda b: one(value(b)))
+
+
+def _event_timers() -> list[Metric]:
+    names = dict.fromkeys(name for _, name in EVENT_STATES.values() if name != "Idle")
+    return [_event_timer(name) for name in names]
+
+
+def _event_timer(name: str) -> Metric:
+    events = [event for event, (_, state) in EVENT_STATES.items() if state == name]
+
+    def read(broker: Observed) -> Samples:
+        for event in events:
+            durations = _counters(broker).events.get(event)
+            if durations is not None:
+                return one((durations, durations.count))
+        return ()
+
+    return histogram(
+        f"kafka.controller:type=ControllerStats,name={name}RateAndTimeMs",
+        f"Events of the controller's state {name}: milliseconds.",
+        read,
+    )
+
+
+def _channels(broker: Observed) -> Samples:
+    for broker_id, queued in broker.services.controller.requests_queued().items():
+        yield (str(broker_id),), queued
+
+
+CONTROLLER: Final = (
+    _controller_gauge(
+        "ActiveControllerCount", "1 where the active controller is.", lambda b: int(b.services.controller.is_active)
+    ),
+    _controller_gauge(
+        "OfflinePartitionsCount", "Partitions without a live leader.", lambda b: len(_state(b).without_live_leader())
+    ),
+    _controller_gauge(
+        "PreferredReplicaImbalanceCount", "Partitions that another than the preferred replica leads.", _imbalanced
+    ),
+    _controller_gauge("GlobalTopicCount", "Topics.", lambda b: len(_state(b).topics)),
+    _controller_gauge("GlobalPartitionCount", "Partitions.", lambda b: len(_state(b).leader_and_isr)),
+    _controller_gauge("ActiveBrokerCount", "Brokers registered.", lambda b: len(_state(b).brokers)),
+    _controller_gauge(
+        "TopicsToDeleteCount", "Topics that are being deleted.", lambda b: len(_state(b).topics_to_delete)
+    ),
+    _controller_gauge(
+        "TopicsIneligibleToDeleteCount", "Topics whose deletion has to wait.", lambda b: len(_state(b).deletion_halted)
+    ),
+    _controller_gauge(
+        "ReplicasToDeleteCount",
+        "Replicas that are being deleted.",
+        lambda b: sum(phase is ReplicaPhase.DELETION_STARTED for phase in list(_state(b).replica_phases.values())),
+    ),
+    _controller_gauge(
+        "ControllerState",
+        "What is being handled, as a number of Kafka's.",
+        lambda b: EVENT_STATES.get(_counters(b).present_event, (0, ""))[0],
+    ),
+    meter(
+        "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
+        "Leaders elected from outside the in-sync replicas.",
+        lambda b: one(_counters(b).unclean_elections),
+    ),
+    *_event_timers(),
+    own(
+        "odradek_controller_elections_total",
+        "Leaders written to ZooKeeper.",
+        lambda b: one(_counters(b).elections),
+        kind=Kind.COUNTER,
+        source="ControllerCounters",
+    ),
+    own(
+        "odradek_controller_isr_changes_total",
+        "In-sync replicas written to ZooKeeper.",
+        lambda b: one(_counters(b).isr_changes),
+        kind=Kind.COUNTER,
+        source="ControllerCounters",
+    ),
+    own(
+        "odradek_controller_epoch",
+        "Epoch of the active controller.",
+        lambda b: one(b.services.controller.controller_epoch) if b.services.controller.is_active else (),
+        source="Controller",
+    ),
+    gauge(
+        "kafka.controller:type=ControllerEventManager,name=EventQueueSize",
+        "Events and requests that wait for the controller.",
+        lambda b: one(b.services.controller.events_queued),
+    ),
+    gauge(
+        "kafka.controller:type=ControllerChannelManager,name=TotalQueueSize",
+        "Requests that wait to be sent to brokers.",
+        lambda b: one(sum(b.services.controller.requests_queued().values())),
+    ),
+    gauge(
+        "kafka.controller:type=ControllerChannelManager,name=QueueSize,broker-id=*", "The same, by broker.", _channels
+    ),
+    own(
+        "odradek_journal_entries_forgotten_total",
+        "Entries of the journal that went to make room.",
+        lambda b: one(b.services.journal.forgotten),
+        kind=Kind.COUNTER,
+        source="Journal",
+    ),
+)
+
+SESSION: Final = (
+    own(
+        "odradek_zookeeper_connected",
+        "1 while ZooKeeper answers.",
+        lambda b: one(int(b.services.zookeeper.connected)),
+        source="Store",
+    ),
+    meter(
+        "kafka.server:type=SessionExpireListener,name=ZooKeeperSyncConnectsPerSec",
+        "Connections to ZooKeeper.",
+        lambda b: one(b.session.connects),
+    ),
+    meter(
+        "kafka.server:type=SessionExpireListener,name=ZooKeeperDisconnectsPerSec",
+        "Connections to ZooKeeper that broke.",
+        lambda b: one(b.session.disconnects),
+    ),
+    meter(
+        "kafka.server:type=SessionExpireListener,name=ZooKeeperExpiresPerSec",
+        "ZooKeeper sessions that expired.",
+        lambda b: one(b.session.expirations),
+    ),
+    histogram(
+        "kafka.server:type=ZooKeeperClientMetrics,name=ZooKeeperRequestLatencyMs",
+        "Answers of ZooKeeper: milliseconds.",
+        lambda b: one((b.services.zookeeper.latency, b.services.zookeeper.latency.count)),
+    ),
+)
+
+
+def _group_gauge(name: str, state: GroupState | None) -> Metric:
+    def read(broker: Observed) -> Samples:
+        groups = broker.services.groups.groups
+        return one(sum(state in (None, group.metadata.state) for group in groups))
+
+    text = "Groups that this broker coordinates" + (f", in state {state.value}." if state else ".")
+    return gauge(f"kafka.coordinator.group:type=GroupMetadataManager,name={name}", text, read)
+
+
+def _transactions(broker: Observed) -> Samples:
+    _, found = broker.services.transactions.all()
+    for status, count in Counter(str(state.status) for _, state in found).items():
+        yield (status,), count
+
+
+COORDINATORS: Final = (
+    _group_gauge("NumGroups", None),
+    _group_gauge("NumGroupsPreparingRebalance", GroupState.PREPARING_REBALANCE),
+    _group_gauge("NumGroupsCompletingRebalance", GroupState.COMPLETING_REBALANCE),
+    _group_gauge("NumGroupsStable", GroupState.STABLE),
+    _group_gauge("NumGroupsDead", GroupState.DEAD),
+    _group_gauge("NumGroupsEmpty", GroupState.EMPTY),
+    gauge(
+        "kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets",
+        "Offsets that groups have committed.",
+        lambda b: one(sum(len(group.offsets) for group in b.services.groups.groups)),
+    ),
+    own(
+        "odradek_transactions",
+        "Transactional ids that this broker coordinates, by state.",
+        _transactions,
+        "state",
+        source="TransactionCoordinator",
+    ),
+)
+
+
+def _collections(value: str) -> Reader:
+    def read(broker: Observed) -> Samples:
+        for generation, durations in enumerate(broker.collections.generations):
+            yield (f"python generation {generation}",), getattr(durations, value)
+
+    return read
+
+
+def _proc(file: str, key: str) -> int | None:
+    """A number that the kernel keeps of this process; None where there is no such file."""
+    try:
+        with open(f"/proc/self/{file}") as lines:
+            return next((int(line.split()[1]) for line in lines if line.startswith(f"{key}:")), None)
+    except OSError:
+        return None
+
+
+def _kept(file: str, key: str, unit: int = 1) -> Reader:
+    def read(_: Observed) -> Samples:
+        value = _proc(file, key)
+        return () if value is None else one(value * unit)
+
+    return read
+
+
+def _descriptors(_: Observed) -> Samples:
+    return one(len(os.listdir("/proc/self/fd"))) if os.path.isdir("/proc/self/fd") else ()
+
+
+def _loop_lag(broker: Observed) -> Samples:
+    for quantile in (0.5, 0.95, 0.99, 0.999):
+        yield (str(quantile),), broker.loop.lag.quantile_s(quantile)
+
+
+PROCESS: Final = (
+    gauge(
+        "kafka.server:type=KafkaServer,name=BrokerState",
+        "Kafka's number: 3 runs, 6 hands its partitions over, 7 shuts down.",
+        lambda b: one(b.broker_state()),
+    ),
+    attribute(
+        "kafka.server:type=KafkaServer",
+        "linux-disk-read-bytes",
+        "Bytes that this process has read from disk.",
+        _kept("io", "read_bytes"),
+        kind=Kind.COUNTER,
+    ),
+    attribute(
+        "kafka.server:type=KafkaServer",
+        "linux-disk-write-bytes",
+        "Bytes that this process has written to disk.",
+        _kept("io", "write_bytes"),
+        kind=Kind.COUNTER,
+    ),
+    gauge(
+        "kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent",
+        "Share of the last minute in which the loop, which handles all requests, was idle.",
+        lambda b: one(b.loop.idle_share),
+    ),
+    gauge(
+        "kafka.network:type=SocketServer,name=NetworkProcessorAvgIdlePercent",
+        "The same: the loop serves all sockets too.",
+        lambda b: one(b.loop.idle_share),
+    ),
+    own(
+        "odradek_loop_lag_seconds",
+        "How late timers were in the last minutes.",
+        _loop_lag,
+        "quantile",
+        source="LoopWatch",
+    ),
+    own(
+        "odradek_task_deaths_total",
+        "Tasks that ended by an error.",
+        lambda b: (((name,), n) for name, n in list(b.services.tasks.deaths.items())),
+        "task",
+        kind=Kind.COUNTER,
+        source="Tasks",
+    ),
+    own(
+        "odradek_scrapes_total",
+        "Answers with metrics.",
+        lambda b: one(b.scrapes.count),
+        kind=Kind.COUNTER,
+        source="exporter",
+    ),
+    own(
+        "odradek_scrape_seconds_total",
+        "Time that they took, with pauses for others.",
+        lambda b: one(b.scrapes.sum_s),
+        kind=Kind.COUNTER,
+        source="exporter",
+    ),
+    own(
+        "jvm_gc_collection_seconds_count",
+        "Runs of Python's garbage collector, under the name that dashboards ask for.",
+        _collections("count"),
+        "gc",
+        kind=Kind.COUNTER,
+        source="gc.callbacks",
+    ),
+    own(
+        "jvm_gc_collection_seconds_sum",
+        "Time that they took.",
+        _collections("sum_s"),
+        "gc",
+        kind=Kind.COUNTER,
+        source="gc.callbacks",
+    ),
+    own(
+        "jvm_threads_current",
+        "Threads of Python, under the name that dashboards ask for.",
+        lambda b: one(threading.active_count()),
+        source="threading",
+    ),
+    own(
+        "process_cpu_seconds_total",
+        "Processor time of this process.",
+        lambda b: one(time.process_time()),
+        kind=Kind.COUNTER,
+        source="time.process_time",
+    ),
+    own(
+        "process_start_time_seconds", "When the broker started, since 1970.", lambda b: one(b.started_s), source="clock"
+    ),
+    own(
+        "process_resident_memory_bytes",
+        "Memory of this process.",
+        _kept("status", "VmRSS", 1024),
+        source="/proc/self/status",
+    ),
+    own("process_open_fds", "Open files and sockets of this process.", _descriptors, source="/proc/self/fd"),
+)
+
+LABELS: Final = ("consumergroup", "topic", "partition")
+SOURCE: Final = "broker/monitoring/lag.py; named as kafka_exporter names it"
+LAG: Final[tuple[Metric, ...]] = (
+    own(
+        "kafka_consumergroup_current_offset",
+        "Offset that a group has committed.",
+        lambda b: b.lag.committed(),
+        *LABELS,
+        source=SOURCE,
+    ),
+    own(
+        "kafka_consumergroup_lag",
+        "Records that a group has not committed yet.",
+        lambda b: b.lag.records(),
+        *LABELS,
+        source=SOURCE,
+    ),
+    own(
+        "kafka_consumergroup_lag_seconds",
+        "How long ago the record was written that a group reads next; 0 at the end.",
+        lambda b: b.lag.seconds(),
+        *LABELS,
+        source=SOURCE,
+    ),
+    own(
+        "kafka_consumergroup_members", "Members of a group.", lambda b: b.lag.members(), "consumergroup", source=SOURCE
+    ),
+)

@@ -1,0 +1,184 @@
+"""The small HTTP answers of a broker: `/metrics` for Prometheus, `/journal` for people.
+
+    GET /metrics                    the text exposition format, names by jmx_exporter's rules
+    GET /metrics?names=confluent    names by Confluent's rules
+    GET /journal                    JSON: {"broker": 1, "forgotten": 0, "entries": […]}
+
+One request per connection, which is closed after the answer. The text is made in slices of time, so that thousands of
+partitions do not keep the loop; what a slow reader has not taken yet is bounded by the size of one answer and by
+CONNECTIONS_MAX. There is no authentication: `metrics.host` says who can reach it, this machine alone if it is not set.
+"""
+
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from odradek.broker.monitoring.catalog import CATALOG
+from odradek.broker.monitoring.metric import Metric, Style
+from odradek.broker.monitoring.observed import Observed
+from odradek.world.clock import Clock, Timer
+from odradek.world.network import Endpoint, Listener, Network
+from odradek.world.tasks import OnDeath, Tasks
+from odradek.world.time_slices import TimeSlice
+
+log = logging.getLogger(__name__)
+
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+JSON: Final = "application/json"
+REQUEST_BYTES_MAX: Final = 8192
+CONNECTIONS_MAX: Final = 16
+"""Further ones are closed at once."""
+IDLE_MS: Final = 30_000.0
+"""Whoever sends no request, or takes no byte of the answer, for so long is gone."""
+PIECES_PER_LOOK: Final = 32
+"""Samples after which the clock is looked at."""
+
+
+class Exporter:
+    """Listens on `metrics.port`."""
+
+    def __init__(self, network: Network, clock: Clock, tasks: Tasks) -> None:
+        self._network, self._clock, self._tasks = network, clock, tasks
+        self._listener: Listener | None = None
+        self._open: set[_Exchange] = set()
+        self._broker: Observed | None = None
+
+    def listen(self, host: str, port: int) -> int:
+        """Take the port; who comes before `serve` waits. Returns the port. Raises OSError."""
+        self._listener = self._network.listen(host, port, self._accepted)
+        self._listener.pause()
+        return self._listener.port
+
+    def serve(self, broker: Observed) -> None:
+        """Begin to answer."""
+        assert self._listener is not None, "serve before listen"
+        self._broker = broker
+        self._listener.resume()
+
+    def close(self) -> None:
+        """Listen no more and close what is open. Harmless twice, or before `listen`."""
+        if self._listener is not None:
+            self._listener.close()
+        for exchange in tuple(self._open):
+            exchange.close()
+
+    def _accepted(self, endpoint: Endpoint) -> None:
+        if len(self._open) >= CONNECTIONS_MAX:
+            endpoint.close()
+            return
+        self._open.add(_Exchange(endpoint, self._clock, self._asked, self._open.discard))
+
+    def _asked(self, exchange: "_Exchange", target: str) -> None:
+        self._tasks.spawn("metrics", lambda: self._answer(exchange, target), OnDeath.REPORT)
+
+    async def _answer(self, exchange: "_Exchange", target: str) -> None:
+        broker = self._broker
+        assert broker is not None
+        address = urlsplit(target)
+        if address.path == "/metrics":
+            style = Style.CONFLUENT if parse_qs(address.query).get("names") == ["confluent"] else Style.JMX_EXPORTER
+            began_s = self._clock.perf_counter()
+            text = "".join([piece async for piece in pieces(broker, self._clock, style)])
+            broker.scrapes.add(self._clock.perf_counter() - began_s)
+            exchange.answer(200, TEXT, text.encode())
+        elif address.path == "/journal":
+            exchange.answer(200, JSON, await self._journal(broker))
+        else:
+            exchange.answer(404, TEXT, b"there are /metrics and /journal\n")
+
+    async def _journal(self, broker: Observed) -> bytes:
+        journal = broker.services.journal
+        head = {"broker": broker.services.identity.broker_id, "forgotten": journal.forgotten}
+        turn, told = TimeSlice(self._clock), []
+        for entry in journal.entries():
+            told.append(json.dumps(entry))
+            if not len(told) % PIECES_PER_LOOK:
+                await turn.pause_if_over()
+        return f'{json.dumps(head)[:-1]}, "entries": [{", ".join(told)}]}}'.encode()
+
+
+async def pieces(
+    broker: Observed, clock: Clock, style: Style, metrics: Sequence[Metric] = CATALOG
+) -> AsyncIterator[str]:
+    """The text of metrics, with pauses for others."""
+    turn = TimeSlice(clock)
+    for metric in metrics:
+        for number, piece in enumerate(metric.lines(broker, style)):
+            yield piece
+            if not number % PIECES_PER_LOOK:
+                await turn.pause_if_over()
+
+
+class _Exchange:
+    """One connection: a request, an answer."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        clock: Clock,
+        asked: Callable[["_Exchange", str], object],
+        closed: Callable[["_Exchange"], object],
+    ) -> None:
+        self._endpoint, self._clock, self._asked, self._closed = endpoint, clock, asked, closed
+        self._received = bytearray()
+        self._unsent = memoryview(b"")
+        self._head_only = False
+        self._timer: Timer = clock.call_later(IDLE_MS, self.close)
+        endpoint.on_readable(self._on_readable)
+
+    def answer(self, status: int, content_type: str, body: bytes) -> None:
+        """Send it, then close."""
+        reason = {200: "OK", 404: "Not Found"}.get(status, "Bad Request")
+        head = (
+            f"HTTP/1.1 {status} {reason}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
+            "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+        )
+        self._unsent = memoryview(head.encode() + (b"" if self._head_only else body))
+        self._send()
+
+    def close(self) -> None:
+        """Harmless twice."""
+        self._timer.cancel()
+        self._endpoint.close()
+        self._unsent = memoryview(b"")
+        self._closed(self)
+
+    def _on_readable(self) -> None:
+        buffer = bytearray(REQUEST_BYTES_MAX)
+        try:
+            size = self._endpoint.receive_into(memoryview(buffer))
+        except BlockingIOError:
+            return
+        except OSError:
+            size = 0
+        self._received += buffer[:size]
+        if not size:
+            self.close()
+        elif len(self._received) > REQUEST_BYTES_MAX:
+            self._endpoint.on_readable(None)
+            self.answer(400, TEXT, b"a request of more than 8 KiB\n")
+        elif b"\r\n\r\n" in self._received:
+            self._endpoint.on_readable(None)
+            self._take(bytes(self._received).partition(b"\r\n")[0].decode("latin-1").split(" "))
+
+    def _take(self, words: list[str]) -> None:
+        if len(words) != 3 or words[0] not in ("GET", "HEAD") or not words[2].startswith("HTTP/1."):
+            self.answer(400, TEXT, b"GET or HEAD, please\n")
+            return
+        self._head_only = words[0] == "HEAD"
+        self._asked(self, words[1])
+
+    def _send(self) -> None:
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self._endpoint.send(self._unsent) :]
+        except BlockingIOError:
+            self._timer.cancel()
+            self._timer = self._clock.call_later(IDLE_MS, self.close)
+            self._endpoint.on_writable(self._send)
+            return
+        except OSError as error:
+            log.debug("an answer with metrics was not taken: %s", error)
+        self.close()

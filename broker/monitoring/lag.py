@@ -1,0 +1,165 @@
+"""How far consumers are behind, in records and in seconds, for the groups that this broker coordinates.
+
+Collected at the group's coordinator, because it alone knows what a group has committed, at the moment it does, and each
+group has just one: no broker reads a foreign log, no series comes twice, and no exporter beside the cluster is needed.
+Ends of partitions that another broker leads are asked of their leaders, one ListOffsets each, every LOOK_MS, and only
+while `metrics.port` is set.
+
+Seconds: when the record that a group reads next was the end of the partition. Ends are remembered with their times, and
+interpolated between two looks. A group that is behind all that is remembered is behind at least that long.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from odradek.broker.cluster.broker_client import BrokerClient
+from odradek.broker.groups.group import Group
+from odradek.broker.monitoring.metric import Labels, Samples
+from odradek.broker.services import Services
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.world.clock import sleep
+from odradek.world.time_slices import TimeSlice
+
+LOOK_MS: Final = 5_000.0
+REMEMBERED: Final = 720
+"""Ends of a partition: an hour of them."""
+ANSWER_MS: Final = 5_000.0
+LATEST: Final = -1
+CONSUMER: Final = -1
+VERSION: Final = 5
+
+TopicPartition = tuple[str, int]
+
+
+class End(NamedTuple):
+    """Where a partition ended at some time."""
+
+    at_s: float
+    offset: int
+
+
+class PartitionEnds:
+    """The ends of one partition, oldest first. An end that has not moved is kept with the last time it was seen."""
+
+    def __init__(self) -> None:
+        self._ends: deque[End] = deque(maxlen=REMEMBERED)
+
+    def note(self, at_s: float, offset: int) -> None:
+        """Remember where it ends now. An end that went back (an unclean election) makes what was before it void."""
+        while self._ends and self._ends[-1].offset > offset:
+            self._ends.pop()
+        if len(self._ends) > 1 and self._ends[-1].offset == self._ends[-2].offset == offset:
+            self._ends.pop()
+        self._ends.append(End(at_s, offset))
+
+    @property
+    def last(self) -> int:
+        """The last end that is known."""
+        return self._ends[-1].offset
+
+    def behind_s(self, committed: int, now_s: float) -> float:
+        """How long ago the record at `committed` was written, as far as is remembered; 0.0 for a group at the end."""
+        if committed >= self.last:
+            return 0.0
+        for before, after in reversed(list(pairwise(self._ends))):
+            if before.offset <= committed < after.offset:
+                share = (committed - before.offset) / (after.offset - before.offset)
+                return max(0.0, now_s - (before.at_s + share * (after.at_s - before.at_s)))
+        return now_s - self._ends[0].at_s
+
+
+class ConsumerLag:
+    """Looks after the ends of what the groups here have committed."""
+
+    def __init__(self, services: Services, client: BrokerClient) -> None:
+        self._services, self._client = services, client
+        self._ends: dict[TopicPartition, PartitionEnds] = {}
+
+    async def run(self) -> None:
+        """Look every LOOK_MS, for ever."""
+        while True:
+            await self.look()
+            await sleep(self._services.clock, LOOK_MS)
+
+    async def look(self) -> None:
+        """Learn the ends of all partitions that groups here have committed, and forget those of others."""
+        wanted: set[TopicPartition] = set()
+        turn = TimeSlice(self._services.clock)
+        for group in self._groups():
+            wanted.update(partition for partition, _ in group.offsets.items())
+            await turn.pause_if_over()
+        self._ends = {partition: ends for partition, ends in self._ends.items() if partition in wanted}
+        elsewhere: dict[int, list[TopicPartition]] = {}
+        for topic, index in wanted:
+            partition = self._services.replicas.partitions.get((topic, index))
+            if partition is not None and partition.is_leader:
+                self._note((topic, index), partition.high_watermark)
+                continue
+            known = self._services.metadata.partition(topic, index)
+            if known is not None and known.leader >= 0:
+                elsewhere.setdefault(known.leader, []).append((topic, index))
+        for leader, partitions in elsewhere.items():
+            await self._ask(leader, partitions)
+
+    def close(self) -> None:
+        """Give up what is in flight. Harmless twice."""
+        self._client.close()
+
+    async def _ask(self, leader: int, partitions: Iterable[TopicPartition]) -> None:
+        """A leader that cannot be reached leaves the ends as they were known."""
+        topics: dict[str, ListOffsetsTopic] = {}
+        for topic, index in partitions:
+            asked = topics.setdefault(topic, ListOffsetsTopic(name=topic))
+            asked.partitions.append(ListOffsetsPartition(partition_index=index, timestamp=LATEST))
+        request = ListOffsetsRequest(replica_id=CONSUMER, topics=list(topics.values()))
+        try:
+            response = await self._client.to_broker(leader, request, VERSION, ANSWER_MS)
+        except OSError:
+            return
+        assert isinstance(response, ListOffsetsResponse)
+        for topic_answer in response.topics:
+            for answer in topic_answer.partitions:
+                if answer.error_code == ErrorCode.NONE:
+                    self._note((topic_answer.name, answer.partition_index), answer.offset)
+
+    def _note(self, partition: TopicPartition, offset: int) -> None:
+        self._ends.setdefault(partition, PartitionEnds()).note(self._services.clock.perf_counter(), offset)
+
+    def _groups(self) -> list[Group]:
+        return self._services.groups.groups
+
+    # what is told
+
+    def committed(self) -> Iterator[tuple[Labels, int]]:
+        """Offsets, by group, topic and partition."""
+        for group in self._groups():
+            for (topic, index), committed in list(group.offsets.items()):
+                yield (group.metadata.group_id, topic, str(index)), committed.offset
+
+    def records(self) -> Samples:
+        """Records between what is committed and the high watermark, where that is known."""
+        for labels, committed in self.committed():
+            ends = self._ends.get((labels[1], int(labels[2])))
+            if ends is not None:
+                yield labels, max(0, ends.last - committed)
+
+    def seconds(self) -> Samples:
+        """The same in time."""
+        now_s = self._services.clock.perf_counter()
+        for labels, committed in self.committed():
+            ends = self._ends.get((labels[1], int(labels[2])))
+            if ends is not None:
+                yield labels, ends.behind_s(committed, now_s)
+
+    def members(self) -> Samples:
+        """Members, by group."""
+        for group in self._groups():
+            yield (group.metadata.group_id,), len(group.metadata.members)

@@ -1,0 +1,65 @@
+"""Metrics of partitions by the names of kafka_exporter, told by their leaders; and how many a topic has."""
+
+from collections.abc import Callable
+from typing import Final
+
+from odradek.broker.monitoring.broker_metrics import under_replicated
+from odradek.broker.monitoring.metric import Metric, Samples, own
+from odradek.broker.monitoring.observed import Observed
+from odradek.broker.replication.partition import Partition
+
+VALUES: Final[dict[str, tuple[str, Callable[[Partition], int]]]] = {
+    "current_offset": ("High watermark.", lambda p: p.high_watermark),
+    "oldest_offset": ("Offset of the first record that is left.", lambda p: p.log.log_start_offset),
+    "in_sync_replica": ("Replicas in sync.", lambda p: len(p.committed_isr)),
+    "replicas": ("Replicas.", lambda p: len(p.replicas)),
+    "leader": ("Broker that leads.", lambda p: p.local_id),
+    "leader_is_preferred": ("1 if the first replica leads.", lambda p: int(p.replicas[:1] == (p.local_id,))),
+    "under_replicated_partition": ("1 if replicas are out of sync.", lambda p: int(under_replicated(p))),
+}
+
+
+def _metric(name: str) -> Metric:
+    text, value = VALUES[name]
+
+    def read(broker: Observed) -> Samples:
+        for partition in broker.led():
+            yield (partition.topic, str(partition.index)), value(partition)
+
+    source = "Partition of the leader; named as kafka_exporter names it"
+    return own(f"kafka_topic_partition_{name}", text, read, "topic", "partition", source=source)
+
+
+def _counts(broker: Observed) -> Samples:
+    state = broker.services.controller.state
+    for topic, assigned in [] if state is None else list(state.assignments.items()):
+        yield (topic,), len(assigned)
+
+
+def _brokers(broker: Observed) -> Samples:
+    state = broker.services.controller.state
+    listener = broker.services.config.inter_broker_listener_name
+    for broker_id, one in [] if state is None else list(state.brokers.items()):
+        at = one.registration.endpoint(listener)
+        if at is not None:
+            yield (str(broker_id), f"{at.host}:{at.port}"), 1
+
+
+PARTITIONS: Final = (
+    *map(_metric, VALUES),
+    own(
+        "kafka_topic_partitions",
+        "Partitions of a topic, told by the controller.",
+        _counts,
+        "topic",
+        source="ClusterState",
+    ),
+    own(
+        "kafka_broker_info",
+        "1 for each registered broker, told by the controller.",
+        _brokers,
+        "id",
+        "address",
+        source="ClusterState",
+    ),
+)

@@ -1,0 +1,50 @@
+"""Distributions of durations: cheap to add to, read by whoever asks."""
+
+from collections import deque
+from typing import Final
+
+BUCKETS: Final = 36
+"""The last one but one ends above nine hours."""
+PERIODS: Final = 5
+"""So many periods before the present one count as recent."""
+
+
+class Durations:
+    """Count, sum and distribution of durations, in powers of two of a microsecond.
+
+    Bucket 0 holds those below a microsecond, bucket n those of at least 2**(n-1) and less than 2**n microseconds.
+    """
+
+    __slots__ = ("_before", "buckets", "count", "sum_s")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum_s = 0.0
+        self.buckets = [0] * BUCKETS
+        self._before: deque[list[int]] = deque(maxlen=PERIODS)
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self.count += 1
+        self.sum_s += seconds
+        at = int(seconds * 1e6).bit_length()
+        self.buckets[at if at < BUCKETS else -1] += 1
+
+    def begin_period(self) -> None:
+        """Let what is older than the last periods count as recent no more. Called from time to time, a minute say."""
+        if self.count:
+            self._before.append(self.buckets.copy())
+
+    def quantile_s(self, quantile: float) -> float:
+        """The duration in seconds below which that share of the recent ones lies, interpolated within its bucket; 0.0
+        when there are none."""
+        recent = self.buckets
+        if self._before:
+            recent = [now - before for now, before in zip(recent, self._before[0], strict=True)]
+        wanted = quantile * sum(recent)
+        for at, count in enumerate(recent):
+            if count and wanted <= count:
+                least = 0.0 if at == 0 else 2.0 ** (at - 1)
+                return (least + (2.0**at - least) * wanted / count) / 1e6
+            wanted -= count
+        return 0.0

@@ -1,0 +1,139 @@
+"""Our own dashboards and alerts ask for nothing that a live cluster does not tell."""
+
+import asyncio
+import gc
+import importlib.util
+import json
+import random
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from odradek.aio import Admin
+from odradek.broker.monitoring.catalog import CATALOG
+from odradek.broker.monitoring.lag import PartitionEnds
+from odradek.broker.monitoring.metric import Style
+from odradek.client.records import OffsetAndMetadata, TopicPartition
+from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.scraping import METRICS_PORT, Scrape, scrape
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.testing.way_through import PRODUCE_VERSION, TOPIC, accepted, connect, create_topic, produce_request
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+OF_THE_MACHINE = frozenset(
+    [
+        "odradek_task_deaths_total",
+        "odradek_log_volume_bytes",
+        "process_open_fds",
+        "process_resident_memory_bytes",
+        "kafka_server_kafkaserver_linux_disk_read_bytes",
+        "kafka_server_kafkaserver_linux_disk_write_bytes",
+    ]
+)
+"""Told when there is something to tell: a death, a real disk, Linux. They must stand in the catalog."""
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("dashboards", DEPLOY / "grafana" / "dashboards.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+DASHBOARDS = load()
+
+
+async def lagging_group(cluster: EmbeddedCluster) -> None:
+    """Broker 1 leads a partition; a group has committed offset 1 of it, a minute before more records come."""
+    await create_topic(cluster, [1, 0])
+    client = await connect(cluster, cluster.brokers[1])
+    admin = Admin(
+        network=cluster.network.host("admin"),
+        clock=cluster.clock,
+        random=random.Random(1),
+        bootstrap_servers="broker-0:9092",
+    )
+    async with admin:
+        offsets = {TopicPartition(TOPIC, 0): OffsetAndMetadata(1)}
+        assert accepted(await client.ask(produce_request(), PRODUCE_VERSION))
+        await admin.alter_group_offsets("behind", offsets)
+        await asyncio.sleep(60)
+        assert accepted(await client.ask(produce_request(), PRODUCE_VERSION))
+        await asyncio.sleep(60)
+
+
+def scraped() -> tuple[set[str], list[Scrape]]:
+    async def main(clock: VirtualClock) -> tuple[set[str], list[Scrape]]:
+        async with EmbeddedCluster(clock, 2, {"metrics.port": str(METRICS_PORT)}) as cluster:
+            await lagging_group(cluster)
+            gc.collect()
+            scrapes = [await scrape(cluster, broker) for broker in cluster.brokers]
+            return {name for one in scrapes for name in one.samples}, scrapes
+
+    return run_virtual(main)
+
+
+def test_every_query_of_ours_names_metrics_that_a_live_cluster_tells() -> None:
+    told, _ = scraped()
+    asked = {name for query in DASHBOARDS.queries() for name in DASHBOARDS.names_in(query)}
+    alerts = (DEPLOY / "prometheus" / "alerts.yml").read_text()
+    expressions = re.findall(r"expr: (.*)", alerts)
+    assert len(expressions) == alerts.count("- alert:") == alerts.count("runbook:")
+    asked |= {name for expression in expressions for name in DASHBOARDS.names_in(expression)}
+    catalog = {metric.names[Style.JMX_EXPORTER] for metric in CATALOG}
+    assert asked - told - OF_THE_MACHINE == set()
+    assert asked & OF_THE_MACHINE <= catalog and len(asked) > 50
+
+
+def test_the_coordinator_tells_how_far_a_group_is_behind() -> None:
+    _, scrapes = scraped()
+    (coordinator,) = (one for one in scrapes if "kafka_consumergroup_lag" in one.samples)
+    labels = {"consumergroup": "behind", "topic": TOPIC, "partition": "0"}
+    (end,) = {
+        one.value("kafka_topic_partition_current_offset", topic=TOPIC)
+        for one in scrapes
+        if any(sample.labels["topic"] == TOPIC for sample in one.samples["kafka_topic_partition_current_offset"])
+    }
+    assert coordinator.value("kafka_consumergroup_lag", **labels) == end - 1 > 0
+    assert coordinator.value("kafka_consumergroup_current_offset", **labels) == 1
+    assert coordinator.value("kafka_consumergroup_members", consumergroup="behind") == 0
+    assert 55 < coordinator.value("kafka_consumergroup_lag_seconds", **labels) < 130
+
+
+@pytest.mark.parametrize("title", DASHBOARDS.BOARDS)
+def test_a_dashboard_is_what_the_table_says(title: str) -> None:
+    text = (DEPLOY / "grafana" / "dashboards" / f"{title.lower()}.json").read_text()
+    assert text == DASHBOARDS.render(title), "run: python deploy/grafana/dashboards.py"
+    panels = json.loads(text)["panels"]
+    assert len({panel["title"] for panel in panels}) == len(panels)
+
+
+def test_lag_in_time_is_that_of_the_record_read_next() -> None:
+    ends = PartitionEnds()
+    for at_s, offset in ((0.0, 0), (10.0, 100), (20.0, 100), (30.0, 100), (40.0, 200)):
+        ends.note(at_s, offset)
+    assert ends.behind_s(200, 50.0) == 0.0
+    assert ends.behind_s(150, 50.0) == pytest.approx(15.0)
+    assert ends.behind_s(100, 50.0) == pytest.approx(20.0), "the record at 100 came after the last look that had none"
+    assert ends.behind_s(50, 50.0) == pytest.approx(45.0)
+
+
+def test_an_end_that_went_back_makes_what_was_before_it_void() -> None:
+    ends = PartitionEnds()
+    ends.note(0.0, 100)
+    ends.note(10.0, 300)
+    ends.note(20.0, 150)
+    assert ends.last == 150 and ends.behind_s(150, 30.0) == 0.0
+    assert ends.behind_s(120, 30.0) == pytest.approx(30.0 - 8.0)
+    assert ends.behind_s(20, 30.0) == pytest.approx(30.0), "at least as long as is remembered"
+
+
+def test_compose_asks_every_broker() -> None:
+    asked = re.findall(r"broker-\d:(\d+)", (DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    overlay = (DEPLOY / "observability.yml").read_text()
+    assert len(asked) == 3 and set(asked) == set(re.findall(r"KAFKA_METRICS_PORT: (\d+)", overlay))
+    for mounted in re.findall(r"- \./(deploy/[\w./]+):", overlay):
+        assert (DEPLOY.parent / mounted).exists(), mounted
