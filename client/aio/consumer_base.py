@@ -1,0 +1,323 @@
+"""The opening of a consumer on asyncio, what it has subscribed to, and its questions."""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from odradek.client import arguments, metrics
+from odradek.client.aio.world import World, named, running_loop, warn_dropped
+from odradek.client.config import addresses, load
+from odradek.client.consumer.buffer import RecordBuffer
+from odradek.client.consumer.config import ConsumerSettings, check, deserializer
+from odradek.client.consumer.consumer_sensors import PollSensors
+from odradek.client.consumer.engine import ConsumerEngine
+from odradek.client.consumer.interceptors import ConsumerInterceptors
+from odradek.client.consumer.listener import RebalanceListener
+from odradek.client.consumer.participation import CLOSE_TIMEOUT_MS, CallBack, Participation
+from odradek.client.consumer.subscription import NOTHING, to_partitions, to_pattern, to_topics
+from odradek.client.errors import BrokerUnreachable, ClientClosed, ClientError, ConfigError
+from odradek.client.metadata import PartitionInfo
+from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, offsets_at
+from odradek.client.records import (
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+from odradek.world.clock import Clock
+from odradek.world.network import Network
+from odradek.world.tasks import OnDeath
+
+NEEDS_GROUP = "committing needs group.id"
+
+
+async def call_here(function: Callable[[], object]) -> object:
+    """Call a function of the application on the loop; a coroutine function is awaited."""
+    result = function()
+    return await result if inspect.isawaitable(result) else result
+
+
+class ConsumerBase:
+    """A consumer, but for records, positions and commits."""
+
+    def __init__(
+        self,
+        *topics: str | Mapping[str, Any],
+        network: Network | None = None,
+        clock: Clock | None = None,
+        random: Any = None,
+        **settings: Any,
+    ) -> None:
+        """Take topics, settings (Kafka's consumer configs), and the world they are for. Raises ConfigError."""
+        given = [one for one in topics if isinstance(one, Mapping)]
+        self._names = [arguments.topic_name(one) for one in topics if not isinstance(one, Mapping)]
+        if len(given) > 1:
+            raise ConfigError("give one mapping of settings, not several")
+        config = self.config = named(check(load(ConsumerSettings, given[0] if given else None, settings)), "consumer")
+        addresses(config.bootstrap_servers)
+        self._deserializers = (
+            deserializer(config.key_deserializer, "key"),
+            deserializer(config.value_deserializer, "value"),
+        )
+        self._interceptors = ConsumerInterceptors(list(config.interceptor_classes or []))
+        self._world = World(network, clock, random)
+        self.call_back: CallBack = call_here
+        """How the application's callbacks are called."""
+        self._call_on_loop: Callable[[Callable[[], object]], object] = lambda function: function()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._engine: ConsumerEngine | None = None
+        self._group: Participation | None = None
+        self._woken = False
+        self._closing = False
+
+    # -- beginning and end ---------------------------------------------------------------------------------------------
+
+    async def start(self) -> Self:
+        """Begin. Harmless twice."""
+        self.open(running_loop("Consumer"))
+        return self
+
+    def open(self, loop: asyncio.AbstractEventLoop, *, from_other_threads: bool = False) -> None:
+        """Begin on the running loop. With `from_other_threads` what needs no waiting may be called from any thread."""
+        if self._engine is not None:
+            return
+        self._loop = loop
+        if from_other_threads:
+            self._call_on_loop = loop.call_soon_threadsafe
+        engine = self._engine = ConsumerEngine(self._world.cluster(self.config), self.config)
+        self._shared = engine.shared
+        self._buffer = RecordBuffer(engine.shared, self.config, *self._deserializers)
+        self._sensors = PollSensors(engine.cluster.metrics)
+        if self.config.group_id is not None:
+            self._group = Participation(engine, self.call_back, self._interceptors)
+        engine.start()
+        if self._names:
+            self.subscribe(self._names)
+
+    @property
+    def engine(self) -> ConsumerEngine:
+        """The machinery below. Raises ClientError before `start`, ClientClosed and ClientBroken after the end."""
+        if self._engine is None:
+            raise ClientError("the consumer is not started: use `async with`, or `await consumer.start()`")
+        self._engine.shared.check_open()
+        return self._engine
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close; after an exception without a commit, for the record whose processing has failed is to come again."""
+        await self.close(autocommit=kind is None)
+
+    async def close(self, *, autocommit: bool = True, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
+        """Commit (with enable.auto.commit), leave the group, close connections. Harmless twice.
+
+        `timeout_ms` is for the commits; leaving takes two seconds at most.
+        """
+        engine = self._engine
+        if engine is None or self._closing:
+            return
+        self._closing = True
+        try:
+            if self._group is not None:
+                if engine.shared.ended is None:
+                    await self._group.close(autocommit=autocommit, timeout_ms=timeout_ms)
+                else:
+                    await self._group.leave("the consumer is broken")
+        finally:
+            self.stop()
+
+    async def abandon(self) -> None:
+        """Leave the group and end, without a commit and without a word to the application."""
+        self._closing = True
+        try:
+            if self._group is not None:
+                await self._group.leave("the consumer was dropped")
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """End at once; the group hears of it when the session times out."""
+        assert self._engine is not None
+        self._closing = True
+        self._engine.shared.end(ClientClosed("the consumer is closed"))
+        self._engine.stop()
+        self._engine.cluster.close()
+
+    @property
+    def undelivered(self) -> int:
+        """Nothing is sent."""
+        return 0
+
+    def __del__(self) -> None:
+        engine, loop, group = self.__dict__.get("_engine"), self.__dict__.get("_loop"), self.__dict__.get("_group")
+        if engine is None or loop is None or self._closing or engine.shared.ended is not None:
+            return
+
+        async def leave() -> None:
+            if group is not None:
+                await group.leave("the consumer was dropped")
+            engine.stop()
+            engine.cluster.close()
+
+        warn_dropped(
+            self,
+            f"consumer {self.config.client_id}",
+            loop,
+            lambda: engine.cluster.tasks.spawn("leave", leave, OnDeath.REPORT),
+        )
+
+    # -- what to read --------------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics, or all whose whole name matches a pattern; with group.id, shared with the group.
+
+        Replaces what was before. Methods of `listener` may be coroutine functions. Raises ConfigError, also when
+        partitions are assigned.
+        """
+        engine = self.engine
+        names = frozenset(arguments.topic_name(one) for one in ([topics] if isinstance(topics, str) else topics))
+        if bool(names) == (pattern is not None):
+            raise ConfigError("subscribe to topics or to a pattern: one of the two")
+        wanted = engine.subscription.followed_by(to_topics(names) if pattern is None else to_pattern(pattern))
+        if self._group is not None:
+            self._group.subscribe(wanted, listener)
+        else:
+            engine.subscribe(wanted)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, whatever the group says. Replaces what was before. Raises ConfigError, TypeError."""
+        engine = self.engine
+        wanted = arguments.topic_partitions(partitions)
+        subscription = engine.subscription.followed_by(to_partitions({tp.topic for tp in wanted}))
+        with self._shared.lock:
+            self._shared.positions.assign(wanted)
+        engine.subscribe(subscription)
+
+    async def unsubscribe(self) -> None:
+        """Read nothing, and leave the group."""
+        engine = self.engine
+        if self._group is not None and engine.subscription.shared:
+            await self._group.unsubscribe()
+            return
+        with self._shared.lock:
+            self._shared.positions.assign(())
+        engine.subscribe(NOTHING)
+
+    def assignment(self) -> set[TopicPartition]:
+        """Return what it reads now."""
+        with self._shared.lock:
+            return set(self._shared.positions.partitions)
+
+    def subscription(self) -> set[str]:
+        """Return the topics it has subscribed to; of a pattern those that match."""
+        if self._group is not None:
+            return self._group.topics
+        return set(self.engine.subscription.topics) if self.engine.subscription.shared else set()
+
+    def _needed_group(self) -> Participation:
+        _ = self.engine
+        if self._group is None:
+            raise ConfigError(NEEDS_GROUP)
+        return self._group
+
+    @property
+    def _now_ms(self) -> float:
+        assert self._engine is not None
+        return self._engine.cluster.clock.monotonic_ms()
+
+    def _wake_engine(self) -> None:
+        self._call_on_loop(self.engine.wake)
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the first offsets there are. Raises ClientTimeout after `timeout_ms` (default.api.timeout.ms)."""
+        return await self._limits(partitions, EARLIEST_TIMESTAMP, timeout_ms)
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the offsets of the next records to come, as far as the isolation level lets read."""
+        return await self._limits(partitions, LATEST_TIMESTAMP, timeout_ms)
+
+    async def _limits(
+        self, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: float | None
+    ) -> dict[TopicPartition, int]:
+        found = await self._offsets_at(dict.fromkeys(arguments.topic_partitions(partitions), timestamp), timeout_ms)
+        return {tp: offset.offset for tp, offset in found.items() if offset is not None}
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first offsets at or after these times (milliseconds since 1970); None where there is none."""
+        wanted = {arguments.topic_partition(tp): arguments.timestamp_ms(time) for tp, time in timestamps.items()}
+        return await self._offsets_at(wanted, timeout_ms)
+
+    async def _offsets_at(
+        self, times: Mapping[TopicPartition, int], timeout_ms: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        engine = self.engine
+        deadline = engine.deadline("finding offsets", timeout_ms)
+        return await offsets_at(engine.cluster, times, self.config.isolation, deadline)
+
+    async def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the numbers of a topic's partitions; None when there is no topic of that name."""
+        return {one.partition for one in await self.describe_partitions(topic)} or None
+
+    async def describe_partitions(self, topic: str) -> list[PartitionInfo]:
+        """Return a topic's partitions with leaders and replicas; empty when there is no topic of that name."""
+        view, _ = await self.engine.cluster.describe([arguments.topic_name(topic)])
+        info = view.topics.get(topic)
+        return list(info.partitions) if info is not None else []
+
+    async def topics(self) -> set[str]:
+        """Return all topics of the cluster but Kafka's own."""
+        view, _ = await self.engine.cluster.describe(None)
+        return {name for name, info in view.topics.items() if not info.internal}
+
+    async def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
+        """Wait until the cluster's brokers are known, with `refresh` asked for again. Nothing needs it.
+
+        Raises ClientTimeout after `timeout_ms` (None: default.api.timeout.ms).
+        """
+        cluster = self.engine.cluster
+        deadline = self.engine.deadline("finding the brokers", timeout_ms)
+        while refresh or not cluster.view.nodes:
+            try:
+                await cluster.refresh()
+                return
+            except BrokerUnreachable as error:
+                await deadline.pause_after(error)
+
+    def bootstrap_connected(self) -> bool:
+        """Tell whether a connection to some broker is open."""
+        return self.engine.cluster.any_connected
+
+    def metrics(self, raw: bool = False) -> Any:
+        """Return what is measured, by Kafka's names of groups and sensors: group → name → figure.
+
+        With `raw` by MetricName, each with `value()`. Rates, averages and maxima are of metrics.num.samples windows.
+        """
+        with self._shared.lock:
+            states = list(self._shared.positions.partitions.values())
+        lags = [max(0, one.high_watermark - one.position) for one in states if one.located and one.high_watermark >= 0]
+        counted: metrics.Figures = {
+            "consumer-coordinator-metrics": {"assigned-partitions": len(states)},
+            "consumer-fetch-manager-metrics": {
+                "records-consumed-total": self._buffer.records_taken,
+                "records-lag-max": max(lags, default=0),
+            },
+        }
+        figures = metrics.merged([self.engine.cluster.figures("consumer-metrics"), counted])
+        return metrics.raw(figures) if raw else figures
