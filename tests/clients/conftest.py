@@ -43,7 +43,7 @@ def _check_logs(up: UpCluster, signs: Sequence[str]) -> None:
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
     """In the end no broker may have written of an error; the last to shut down may say that nobody takes over."""
-    overrides = ["replica.fetch.wait.max.ms=50"]  # how long the first record of each new topic waits for its followers
+    overrides = ["replica.fetch.wait.max.ms=100"]  # how long the first record of each new topic waits for its followers
     with UpCluster(tmp_path_factory.mktemp("clients") / "cluster", overrides=overrides) as up:
         yield up
         _check_logs(up, ANY_ERRORS)
