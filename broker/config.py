@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
-from odradek.broker.settings import checks
+from odradek.broker.settings import checks, providers
 from odradek.broker.settings.authorizer_settings import AuthorizerSettings
 from odradek.broker.settings.catalog import (
     BROKER_SETTINGS,
@@ -157,7 +157,7 @@ def build_config(given: Sequence[Given]) -> BrokerConfig:
 
 def read_config(given: Sequence[Given]) -> tuple[BrokerConfig, list[str]]:
     """The settings, and a line for people about each that is unknown or has no effect. Raises ConfigError."""
-    last = {one.name: one for one in given}
+    last = _with_values({one.name: one for one in given})
     remarks = [remark for one in last.values() if (remark := _look_at(one)) is not None]
     texts = {name: one.text for name, one in last.items()}
     if "broker.id" not in texts and "node.id" in texts:
@@ -166,6 +166,19 @@ def read_config(given: Sequence[Given]) -> tuple[BrokerConfig, list[str]]:
         return BrokerConfig.of(Layers(texts)), remarks
     except BadValue as error:
         raise _config_error(error, last.get(error.name)) from None
+
+
+def _with_values(given: dict[str, Given]) -> dict[str, Given]:
+    """Values that stand in files or the environment, in the place of references to them. Raises ConfigError."""
+    if providers.SETTING not in given:
+        return given
+    try:
+        texts = providers.resolve({name: one.text for name, one in given.items()})
+    except BadValue as error:
+        raise ConfigError(f"{given[error.name].origin}: {error.name}: {error.reason}") from None
+    return {
+        name: one._replace(text=texts[name]) for name, one in given.items() if not providers.is_about_providers(name)
+    }
 
 
 def _look_at(given: Given) -> str | None:

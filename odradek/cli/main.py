@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "produce": "Send the lines of standard input to a topic",
     "consume": "Print the records of a topic",
     "groups": "Consumer groups: list, describe with lag, reset offsets, delete",
+    "users": "Users who log in with SCRAM: add, list, delete",
     "configs": "Describe and alter settings of topics and brokers",
     "reassign": "Move partitions to other brokers",
     "elect-leaders": "Give partitions back to their preferred leaders",
@@ -28,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "perf": "Measure produce, consume and latency",
     "zk": "Look into the cluster's ZooKeeper",
 }
+COMMAND_CONFIG = "--command-config"
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 
@@ -56,7 +58,15 @@ def help_text() -> str:
     width = max(map(len, COMMANDS)) + 2
     lines = [f"  {name:<{width}}{said}" for name, said in COMMANDS.items()]
     return "\n".join(
-        ["Usage: odradek COMMAND [OPTIONS]", "", "Commands:", *lines, "", "`odradek COMMAND --help` says more."]
+        [
+            "Usage: odradek COMMAND [OPTIONS]",
+            "",
+            "Commands:",
+            *lines,
+            "",
+            f"{COMMAND_CONFIG} FILE: properties of the client of any command, as of Kafka's tools (TLS, SASL).",
+            "`odradek COMMAND --help` says more.",
+        ]
     )
 
 
@@ -82,6 +92,7 @@ def run_command(name: str, arguments: list[str]) -> int:
     wrong_usage: Any = typer.BadParameter.__mro__[1]  # click's UsageError, which newer typers keep to themselves
     command = _click_command(name, typer)
     try:
+        arguments = _take_command_config(arguments)
         result = command.main(args=arguments, prog_name=f"odradek {name}", standalone_mode=False)
     except wrong_usage as error:
         where = error.ctx.command_path if error.ctx is not None else f"odradek {name}"
@@ -94,6 +105,22 @@ def run_command(name: str, arguments: list[str]) -> int:
     except (ClientError, KafkaError, MalformedMessage, OSError) as error:
         return _complain(str(error), FAILED)
     return result if isinstance(result, int) else 0
+
+
+def _take_command_config(arguments: list[str]) -> list[str]:
+    """Read the file of `--command-config`, which every command has; the arguments without it. Raises OSError."""
+    from odradek.cli import options
+
+    options.command_config.clear()
+    left: list[str] = []
+    rest = iter(arguments)
+    for one in rest:
+        name, equals, path = one.partition("=")
+        if name == COMMAND_CONFIG:
+            options.read_command_config(path if equals else next(rest, ""))
+        else:
+            left.append(one)
+    return left
 
 
 def _click_command(name: str, typer: Any) -> Any:

@@ -15,6 +15,8 @@ Properties = Annotated[
     list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="a setting of the client, by Kafka's name")
 ]
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
+command_config: dict[str, str] = {}
+"""What the file of `--command-config` says."""
 
 
 def new_app(help_text: str) -> typer.Typer:
@@ -33,6 +35,7 @@ def connect(bootstrap_server: str) -> "KafkaAdminClient":
     from odradek.client.admin.client import KafkaAdminClient
 
     admin = KafkaAdminClient(
+        command_config,
         bootstrap_servers=bootstrap_server,
         client_id="odradek-cli",
         request_timeout_ms=30_000,
@@ -43,9 +46,21 @@ def connect(bootstrap_server: str) -> "KafkaAdminClient":
     return admin
 
 
+def read_command_config(path: str) -> None:
+    """Have all clients of this process take the settings of a properties file. Raises OSError."""
+    from odradek.broker.settings.properties import BadProperties, parse_properties
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = parse_properties(file.read())
+    except BadProperties as error:
+        raise OSError(f"{path}:{error.line}: {error.reason}") from None
+    command_config.update((one.key, one.value) for one in found)
+
+
 def settings(given: Iterable[str] | None, option: str = "--property") -> dict[str, str]:
     """`KEY=VALUE` texts as a mapping. Wrong usage when one has no `=`."""
-    pairs: dict[str, str] = {}
+    pairs = dict(command_config) if option == "--property" else {}
     for text in given or ():
         key, equals, value = text.partition("=")
         if not equals or not key.strip():

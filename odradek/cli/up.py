@@ -15,6 +15,7 @@ from odradek.cli.options import Json, settings
 if TYPE_CHECKING:
     from odradek.local.cluster import BrokerStatus, ClusterPlan, LocalCluster
     from odradek.local.report import Report
+    from odradek.local.secure import SecureFiles
 
 PORT_MAX = 65535
 
@@ -30,6 +31,9 @@ def up(
     override: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="a setting of every broker, by Kafka's name")
     ] = None,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="TLS, SCRAM and access lists; makes keys, users and files for clients")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Start ZooKeeper and brokers, say `ready` when the cluster serves, and shut it down on SIGINT or SIGTERM."""
@@ -45,6 +49,7 @@ def up(
         zookeeper_port=zookeeper_port,
         zookeeper=zookeeper,
         overrides=settings(override, "--override"),
+        secure=_secure_files(data, brokers) if secure else None,
     )
     try:
         for remark in plan.remarks():
@@ -53,6 +58,12 @@ def up(
         print(f"odradek up: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
     raise typer.Exit(run(plan, as_json=as_json))
+
+
+def _secure_files(data: Path, brokers: int) -> "SecureFiles":
+    from odradek.local.secure import SecureFiles
+
+    return SecureFiles.make(data.resolve() / "security", brokers)
 
 
 def run(plan: "ClusterPlan", *, as_json: bool = False) -> int:
@@ -124,6 +135,8 @@ class _Up:
         self._shown = self._cluster.statuses()
         plan = self._plan
         ready: dict[str, Any] = {"event": "ready", "bootstrap": plan.bootstrap, "zookeeper": plan.zookeeper_connect}
+        if plan.secure is not None:
+            ready["clients"] = str(plan.secure.directory)
         self._report.say(ready)
         return None
 

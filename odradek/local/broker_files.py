@@ -3,6 +3,7 @@
 Every file is written anew by each `up`; what a person wants otherwise is said with `--override`.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ class BrokerFile:
     zookeeper: str
     directory: Path
     overrides: Mapping[str, str] = field(default_factory=dict)
+    security: Mapping[str, str] = field(default_factory=dict)
+    """In place of the open listener, where the cluster is secure. Holds a password."""
 
     @property
     def name(self) -> str:
@@ -57,6 +60,7 @@ class BrokerFile:
             "group.initial.rebalance.delay.ms": "0",
             # The last broker of a cluster that is shut down has nobody to hand its partitions to.
             "controlled.shutdown.retry.backoff.ms": "500",
+            **self.security,
             **self.overrides,
         }
 
@@ -65,4 +69,7 @@ class BrokerFile:
         (self.directory / "data" / self.name).mkdir(parents=True, exist_ok=True)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lines = [f"{key}={value}\n" for key, value in self.settings().items()]
-        self.path.write_text("".join(lines))
+        self.path.unlink(missing_ok=True)
+        mode = 0o600 if self.security else 0o666
+        with os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+            file.writelines(lines)

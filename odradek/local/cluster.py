@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from odradek.broker.cluster.peer import BrokerUnreachable, Peer
 from odradek.local.broker_files import HOST, SESSION_TIMEOUT_MS, BrokerFile
@@ -19,10 +20,14 @@ from odradek.local.view import NO_CONTROLLER, ClusterView, Watcher, look
 from odradek.local.zookeeper import NAME, EmbeddedZooKeeper
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from odradek.world.clock import LoopClock
+from odradek.world.clock import Clock, LoopClock
+from odradek.world.network import Network
 from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import ConnectionLost, Stat
+
+if TYPE_CHECKING:
+    from odradek.local.secure import SecureFiles
 
 READY_TIMEOUT_SECONDS = 150.0
 """For what hangs: what ends is noticed at once, and a machine at its limit may need a minute for a start."""
@@ -53,6 +58,8 @@ class ClusterPlan:
     """An external one, as in `zookeeper.connect`, instead of the embedded."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     broker_command: Sequence[str] = BROKER_COMMAND
+    secure: "SecureFiles | None" = None
+    """What makes the cluster a secure one."""
 
     @property
     def zookeeper_connect(self) -> str:
@@ -77,7 +84,15 @@ class ClusterPlan:
     def broker_files(self) -> list[BrokerFile]:
         directory = self.directory.resolve()
         return [
-            BrokerFile(number, self.port + number, self.brokers, self.zookeeper_connect, directory, self.overrides)
+            BrokerFile(
+                number,
+                self.port + number,
+                self.brokers,
+                self.zookeeper_connect,
+                directory,
+                self.overrides,
+                {} if self.secure is None else self.secure.broker_settings(number, self.port + number),
+            )
             for number in range(self.brokers)
         ]
 
@@ -143,9 +158,13 @@ class LocalCluster:
         """Brokers wait for ZooKeeper by themselves, so all are started at once."""
         self.zookeeper = EmbeddedZooKeeper(self.directory, self.plan.zookeeper_port, HOST)
         await self.zookeeper.launch()
-        await self._launch_brokers()
+        if self.plan.secure is None:
+            await self._launch_brokers()
         await self.zookeeper.wait_ready()
         await self._store.start(READY_TIMEOUT_SECONDS * 1000)
+        if self.plan.secure is not None:  # the brokers log in to each other: their user has to be there first
+            await self._write_users()
+            await self._launch_brokers()
         self._watch()
 
     async def _start_with_external(self) -> None:
@@ -153,10 +172,15 @@ class LocalCluster:
             await self._store.start(EXTERNAL_TIMEOUT_MS)
         except ConnectionLost:
             raise ClusterFailure(f"no ZooKeeper answers at {self.plan.zookeeper_connect}") from None
+        await self._write_users()
         past = await look(self._store)
         self._past_epochs = {stat.czxid for stat in past.registered.values()}
         await self._launch_brokers()
         self._watch()
+
+    async def _write_users(self) -> None:
+        if self.plan.secure is not None:
+            await self.plan.secure.write_to(self._store, LoopClock(asyncio.get_running_loop()))
 
     async def _launch_brokers(self) -> None:
         for broker in self._files.values():
@@ -230,8 +254,19 @@ class LocalCluster:
             self._something_changed.clear()
             await self._something_changed.wait()
         loop = asyncio.get_running_loop()
-        network, clock = TcpNetwork(loop), LoopClock(loop)
+        clock = LoopClock(loop)
+        network = self._network(TcpNetwork(loop), clock)
         await asyncio.gather(*(self._wait_for_metadata(network, clock, one) for one in self._files.values()))
+
+    def _network(self, network: Network, clock: Clock) -> Network:
+        """The way to the brokers, as an administrator where it is not open to everybody."""
+        if self.plan.secure is None:
+            return network
+        from odradek.local.secure import ADMIN, LISTENER
+        from odradek.security.secure_network import ClientSecurity, SecureNetwork
+
+        settings = {**self.plan.secure.client_settings(ADMIN), "ssl.endpoint.identification.algorithm": "https"}
+        return SecureNetwork(network, clock, ClientSecurity.read(LISTENER, settings.get))
 
     def _all_registered(self) -> bool:
         registered = {number for number, stat in self.view.registered.items() if self._is_new(stat)}
@@ -244,7 +279,7 @@ class LocalCluster:
             return stat.created_ms >= self._started_ms
         return stat.czxid not in self._past_epochs
 
-    async def _wait_for_metadata(self, network: TcpNetwork, clock: LoopClock, broker: BrokerFile) -> None:
+    async def _wait_for_metadata(self, network: Network, clock: Clock, broker: BrokerFile) -> None:
         peer = Peer(network, clock, HOST, broker.port, "odradek-up")
         try:
             while not self._knows_all(await self._ask(peer)):

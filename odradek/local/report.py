@@ -25,7 +25,8 @@ def sentence(event: dict[str, Any]) -> str:
     """An event in one line of plain text."""
     match event["event"]:
         case "ready":
-            return f"ready bootstrap={event['bootstrap']} zookeeper={event['zookeeper']}"
+            clients = f" clients={event['clients']}" if "clients" in event else ""
+            return f"ready bootstrap={event['bootstrap']} zookeeper={event['zookeeper']}{clients}"
         case "controller":
             return "no controller" if event["broker"] is None else f"controller is broker {event['broker']}"
         case "stopped":

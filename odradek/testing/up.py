@@ -20,11 +20,14 @@ from odradek.testing.patience import PATIENCE_SECONDS
 class UpCluster:
     """A cluster in `directory`, on free ports of 127.0.0.1. Entering waits for `ready`."""
 
-    def __init__(self, directory: Path, brokers: int = 3, overrides: Sequence[str] = ()) -> None:
+    def __init__(
+        self, directory: Path, brokers: int = 3, overrides: Sequence[str] = (), *, secure: bool = False
+    ) -> None:
         self.directory, self.brokers = directory, brokers
         self.port = free_port_range(brokers + 1)
         self.zookeeper_port = self.port + brokers
         self._overrides = overrides
+        self._secure = secure
         self._up: subprocess.Popen[str] | None = None
         self._own: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -39,6 +42,7 @@ class UpCluster:
     def __enter__(self) -> "UpCluster":
         command = [sys.executable, "-m", "odradek", "up", "--brokers", str(self.brokers), "--port", str(self.port)]
         command += ["--zookeeper-port", str(self.zookeeper_port), "--data", str(self.directory)]
+        command += ["--secure"] * self._secure
         for override in self._overrides:
             command += ["--override", override]
         # In sessions of their own: Ctrl-C in the terminal is for whoever uses this, who then stops them in order.

@@ -1,6 +1,7 @@
 """SCRAM by the vectors of RFC 7677, and against every trick with its messages."""
 
 import base64
+import hmac
 import os
 
 import pytest
@@ -16,6 +17,7 @@ from odradek.security.scram import (
     decode_credential,
     encode_credential,
     new_credential,
+    salted_password,
 )
 
 SHA_256 = "SCRAM-SHA-256"
@@ -74,6 +76,19 @@ def test_who_is_unknown_hears_the_same_as_who_is_wrong(user: str, password: str)
             serving.evaluate(final)
         assert not serving.complete
     assert len(salts) == 1, "asked twice the same salt comes, as for one who is known"
+
+
+def test_a_client_that_repeats_its_nonce_is_let_in() -> None:
+    """As old librdkafka does (2.0.2), and Kafka allows."""
+    serving = server()
+    challenge = serving.evaluate(ScramClient(SHA_256, "user", "pencil", CLIENT_NONCE).first()).decode()
+    without_proof = f"c=biws,r={CLIENT_NONCE}{CLIENT_NONCE}{SERVER_NONCE}"
+    message = f"n=user,r={CLIENT_NONCE},{challenge},{without_proof}".encode()
+    key = hmac.digest(salted_password(SHA_256, "pencil", SALT, 4096), b"Client Key", "sha256")
+    signature = hmac.digest(CREDENTIAL.stored_key, message, "sha256")
+    proof = base64.b64encode(bytes(one ^ other for one, other in zip(key, signature, strict=True))).decode()
+    assert serving.evaluate(f"{without_proof},p={proof}".encode()).startswith(b"v=")
+    assert serving.complete
 
 
 def final_of(change: str) -> bytes:

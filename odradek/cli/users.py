@@ -1,0 +1,147 @@
+"""`odradek users add|list|delete`: who may log in with SCRAM, written to ZooKeeper, before the first start as well."""
+
+import asyncio
+import os
+import secrets
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from odradek.cli.options import Json, new_app
+from odradek.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from odradek.zk_schema.store import Store
+
+Result = TypeVar("Result")
+
+PASSWORD_VARIABLE = "ODRADEK_USER_PASSWORD"
+TIMEOUT_MS = 10_000
+
+users = new_app("Users who log in with SCRAM. A running cluster obeys at once, one to come from its start on.")
+
+ZooKeeper = Annotated[str, typer.Option(metavar="HOST:PORT/CHROOT", help="the cluster's ZooKeeper")]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help=f"with the password; else ${PASSWORD_VARIABLE}, else stdin"),
+]
+Mechanism = Annotated[list[str] | None, typer.Option(help="SCRAM-SHA-256 or SCRAM-SHA-512; both when not given")]
+DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
+
+
+@users.command()
+def add(
+    name: str,
+    password_file: PasswordFile = None,
+    mechanism: Mechanism = None,
+    iterations: Annotated[int, typer.Option(min=4096, max=16384)] = 4096,
+    zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER,
+) -> None:
+    """Give a user a password, in place of one from before."""
+    from odradek.security.scram import SALT_BYTES, encode_credential, new_credential
+
+    password = _password(password_file)
+    made = {
+        one: encode_credential(new_credential(one, password, secrets.token_bytes(SALT_BYTES), iterations))
+        for one in _mechanisms(mechanism)
+    }
+
+    async def change(store: "Store") -> None:
+        await _change(store, name, lambda settings: settings | made)
+
+    _with_zookeeper(zookeeper, change)
+
+
+@users.command()
+def delete(name: str, mechanism: Mechanism = None, zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER) -> None:
+    """Take a user's credentials away; other settings of the user stay."""
+    gone = _mechanisms(mechanism)
+
+    async def change(store: "Store") -> None:
+        await _change(store, name, lambda settings: {key: text for key, text in settings.items() if key not in gone})
+
+    _with_zookeeper(zookeeper, change)
+
+
+@users.command("list")
+def list_(zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER, json: Json = False) -> None:
+    """Who may log in, and how."""
+    found = _with_zookeeper(zookeeper, _all)
+    if json:
+        print_json([{"user": user, "mechanisms": mechanisms} for user, mechanisms in found])
+    else:
+        print_table(["user", "mechanisms"], [(user, ", ".join(mechanisms)) for user, mechanisms in found])
+
+
+async def _all(store: "Store") -> list[tuple[str, list[str]]]:
+    from odradek.broker.dynamic_config import stored_settings
+    from odradek.security.scram import MECHANISMS
+    from odradek.zk_schema.store import NoNode
+    from odradek.zk_schema.znodes.configs import USERS, desanitize, entity_type_path
+
+    try:
+        names = sorted(await store.children(entity_type_path(USERS)))
+    except NoNode:
+        return []
+    found = []
+    for name in names:
+        settings = await stored_settings(store, f"{USERS}/{name}")
+        mechanisms = [one for one in MECHANISMS if one in settings]
+        if mechanisms:
+            found.append((desanitize(name), mechanisms))
+    return found
+
+
+async def _change(store: "Store", name: str, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
+    from odradek.broker.dynamic_config import change_entity, stored_settings
+    from odradek.zk_schema.znodes.configs import USERS, sanitize
+
+    entity = f"{USERS}/{sanitize(name)}"
+    await change_entity(store, entity, change(await stored_settings(store, entity)))
+
+
+def _password(path: Path | None) -> str:
+    """Never from the command line, which everybody on the machine can read."""
+    if path is not None:
+        text = path.read_text()
+    elif PASSWORD_VARIABLE in os.environ:
+        text = os.environ[PASSWORD_VARIABLE]
+    elif sys.stdin.isatty():
+        text = str(typer.prompt("password", hide_input=True, confirmation_prompt=True))
+    else:
+        text = sys.stdin.readline()
+    password = text.rstrip("\r\n")
+    if not password:
+        raise typer.BadParameter("the password is empty", param_hint="--password-file")
+    return password
+
+
+def _mechanisms(given: list[str] | None) -> list[str]:
+    from odradek.security.scram import MECHANISMS
+
+    chosen = [one.upper() for one in given or MECHANISMS]
+    for one in chosen:
+        if one not in MECHANISMS:
+            raise typer.BadParameter(f"{one} is not one of {', '.join(MECHANISMS)}", param_hint="--mechanism")
+    return chosen
+
+
+def _with_zookeeper(address: str, work: Callable[["Store"], Awaitable[Result]]) -> Result:
+    from odradek.world.clock import LoopClock
+    from odradek.zk_schema.kazoo_store import KazooStore
+    from odradek.zk_schema.store import ConnectionLost
+
+    async def run() -> Result:
+        store = KazooStore(address, LoopClock(asyncio.get_running_loop()), session_timeout_ms=TIMEOUT_MS)
+        try:
+            await store.start(TIMEOUT_MS)
+            return await work(store)
+        except ConnectionLost:
+            raise OSError(f"no ZooKeeper answers at {address}") from None
+        finally:
+            await store.close()
+
+    return asyncio.run(run())

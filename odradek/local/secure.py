@@ -1,0 +1,162 @@
+"""What `odradek up --secure` makes: an authority, certificates of brokers, users with passwords, files for clients.
+
+Everything stands in DIR/security, readable by its owner alone, and is kept: the next `up --secure` uses it again. The
+users are `broker`, as which the brokers log in to each other, `admin`, who may do anything, and `client`, who may use
+all topics, groups and transactions but administer nothing.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from odradek.broker.dynamic_config import change_entity
+from odradek.broker.security.acl_store import AclStore
+from odradek.broker.security.acls import CLUSTER_NAME, Acl, AclOperation, AclPermission
+from odradek.local.broker_files import HOST
+from odradek.security.authority import Authority
+from odradek.security.key_stores import KeyPair, StoreSettings, load_key_pair
+from odradek.security.scram import LEAST_ITERATIONS, MECHANISMS, SALT_BYTES, encode_credential, new_credential
+from odradek.world.clock import Clock
+from odradek.zk_schema.store import Store
+from odradek.zk_schema.znodes.acls import ResourcePattern, ResourceType
+from odradek.zk_schema.znodes.configs import USERS, sanitize
+
+BROKER, ADMIN, CLIENT = "broker", "admin", "client"
+USER_NAMES = (BROKER, ADMIN, CLIENT)
+MECHANISM = "SCRAM-SHA-512"
+PASSWORD_BYTES = 24
+LISTENER = "SASL_SSL"
+LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+CLIENTS_RIGHTS = {
+    ResourcePattern(ResourceType.TOPIC, "*"): (AclOperation.ALL,),
+    ResourcePattern(ResourceType.GROUP, "*"): (AclOperation.ALL,),
+    ResourcePattern(ResourceType.TRANSACTIONAL_ID, "*"): (AclOperation.ALL,),
+    ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME): (AclOperation.DESCRIBE, AclOperation.IDEMPOTENT_WRITE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SecureFiles:
+    """The folder, and the users' passwords."""
+
+    directory: Path
+    passwords: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"SecureFiles({self.directory})"
+
+    @classmethod
+    def make(cls, directory: Path, brokers: int) -> "SecureFiles":
+        """Make what is not there yet. Raises OSError, and BadSecuritySetting for files that are damaged."""
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        authority = _authority(directory)
+        for number in range(brokers):
+            path = directory / f"broker-{number}.pem"
+            if not path.exists():
+                pair = authority.issue(f"broker-{number}", hosts=["localhost", HOST, "::1"])
+                write_private(path, pair.chain_pem() + pair.key_pem())
+        files = cls(directory, _passwords(directory / "users.json"))
+        for user in (ADMIN, CLIENT):
+            files._write_client_files(user)
+        return files
+
+    def broker_settings(self, number: int, port: int) -> dict[str, str]:
+        """Of one broker's properties file, in place of those of a cluster that is open."""
+        prefix = f"listener.name.{LISTENER.lower()}.{MECHANISM.lower()}"
+        return {
+            "listeners": f"{LISTENER}://{HOST}:{port}",
+            "security.inter.broker.protocol": LISTENER,
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "sasl.mechanism.inter.broker.protocol": MECHANISM,
+            f"{prefix}.sasl.jaas.config": self._jaas(BROKER),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.directory / f"broker-{number}.pem"),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.directory / "ca.pem"),
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": f"User:{BROKER};User:{ADMIN}",
+        }
+
+    def client_settings(self, user: str) -> dict[str, str]:
+        """Kafka's own names."""
+        return {
+            "security.protocol": LISTENER,
+            "sasl.mechanism": MECHANISM,
+            "sasl.jaas.config": self._jaas(user),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.directory / "ca.pem"),
+        }
+
+    async def write_to(self, store: Store, clock: Clock) -> None:
+        """Users and access lists into ZooKeeper, before a broker starts."""
+        for user, password in self.passwords.items():
+            settings = {
+                mechanism: encode_credential(
+                    new_credential(mechanism, password, secrets.token_bytes(SALT_BYTES), LEAST_ITERATIONS)
+                )
+                for mechanism in MECHANISMS
+            }
+            await change_entity(store, f"{USERS}/{sanitize(user)}", settings)
+        acls = AclStore(store, clock)
+        await acls.create_paths()
+        for pattern, operations in CLIENTS_RIGHTS.items():
+            lines = {Acl(f"User:{CLIENT}", "*", one, AclPermission.ALLOW) for one in operations}
+            await acls.update(pattern, lambda found, lines=lines: found | lines)  # type: ignore[misc]
+
+    def _jaas(self, user: str) -> str:
+        return f'{LOGIN_MODULE} required username="{user}" password="{self.passwords[user]}";'
+
+    def _write_client_files(self, user: str) -> None:
+        settings = self.client_settings(user)
+        lines = "".join(f"{name}={text}\n" for name, text in settings.items())
+        write_private(self.directory / f"{user}.properties", lines.encode())
+        rdkafka = {
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanism": MECHANISM,
+            "sasl.username": user,
+            "sasl.password": self.passwords[user],
+            "ssl.ca.location": settings["ssl.truststore.location"],
+        }
+        lines = "".join(f"{name}={text}\n" for name, text in rdkafka.items())
+        write_private(self.directory / f"{user}.librdkafka", lines.encode())
+        python = {
+            "security_protocol": LISTENER,
+            "sasl_mechanism": MECHANISM,
+            "sasl_plain_username": user,
+            "sasl_plain_password": self.passwords[user],
+            "ssl_cafile": settings["ssl.truststore.location"],
+        }
+        text = "".join(f"    {name!r}: {value!r},\n" for name, value in python.items())
+        write_private(self.directory / f"{user}.py", f"settings = {{\n{text}}}\n".encode())
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that its owner alone may read, from its first byte on."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+
+
+def _authority(directory: Path) -> Authority:
+    key_path, certificate_path = directory / "ca-key.pem", directory / "ca.pem"
+    if key_path.exists() and certificate_path.exists():
+        found: KeyPair = load_key_pair(
+            StoreSettings("keystore", "PEM", str(certificate_path), key_location=str(key_path))
+        )
+        return Authority(pair=found)
+    authority = Authority()
+    write_private(key_path, authority.pair.key_pem())
+    write_private(certificate_path, authority.pair.chain_pem())
+    return authority
+
+
+def _passwords(path: Path) -> dict[str, str]:
+    if path.exists():
+        found: dict[str, str] = json.loads(path.read_bytes())
+        return found
+    made = {user: secrets.token_urlsafe(PASSWORD_BYTES) for user in USER_NAMES}
+    write_private(path, json.dumps(made, indent=1).encode())
+    return made

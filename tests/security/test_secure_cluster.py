@@ -1,0 +1,179 @@
+"""`odradek up --secure`, and who gets in: foreign clients and ours, as the files say that it makes for them."""
+
+import json
+import runpy
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import kafka
+import pytest
+from aiokafka.helpers import create_ssl_context
+
+import odradek
+from odradek.testing import needs
+from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.up import UpCluster
+
+pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
+PLAIN = (
+    "listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'user_client="plain-secret";'
+)
+UNSECURED = (
+    "listener.name.sasl_ssl.oauthbearer.sasl.server.callback.handler.class="
+    "x.OAuthBearerUnsecuredValidatorCallbackHandler"
+)
+MECHANISMS = "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN,OAUTHBEARER"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
+    overrides = (MECHANISMS, PLAIN, UNSECURED, "num.partitions=1")
+    with UpCluster(tmp_path_factory.mktemp("secure"), 1, overrides, secure=True) as running:
+        yield running
+
+
+def settings(cluster: UpCluster, user: str = "client") -> dict[str, Any]:
+    found: dict[str, Any] = runpy.run_path(str(cluster.directory / "security" / f"{user}.py"))["settings"]
+    return {"bootstrap_servers": cluster.bootstrap, **found}
+
+
+def librdkafka(cluster: UpCluster) -> dict[str, str]:
+    text = (cluster.directory / "security" / "client.librdkafka").read_text()
+    return {"bootstrap.servers": cluster.bootstrap, **dict(line.split("=", 1) for line in text.splitlines())}
+
+
+def odradek_command(cluster: UpCluster, user: str, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    config = cluster.directory / "security" / f"{user}.properties"
+    command = [sys.executable, "-m", "odradek", *arguments, "--bootstrap-server", cluster.bootstrap]
+    return subprocess.run(
+        [*command, "--command-config", str(config)],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+
+def test_what_is_secret_is_for_its_owner_alone(cluster: UpCluster) -> None:
+    files = [*(cluster.directory / "security").iterdir(), *(cluster.directory / "config").glob("broker-*.properties")]
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in files}
+    assert set(modes.values()) == {0o600}, modes
+    assert len(modes) == 11
+    passwords = json.loads((cluster.directory / "security" / "users.json").read_text()).values()
+    for log in (cluster.directory / "logs").iterdir():
+        said = log.read_text()
+        assert not [one for one in (*passwords, "plain-secret", "PRIVATE KEY") if one in said], log
+
+
+def consume_one(consumer: Any) -> bytes:
+    for record in consumer:
+        value: bytes = record.value
+        return value
+    raise AssertionError("nothing came")
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"])
+def test_kafka_python(cluster: UpCluster, mechanism: str) -> None:
+    look = {**settings(cluster), "sasl_mechanism": mechanism}
+    if mechanism == "PLAIN":
+        look["sasl_plain_password"] = "plain-secret"
+    topic = f"kafka-python-{mechanism}"
+    producer = kafka.KafkaProducer(**look)
+    producer.send(topic, b"hello").get(timeout=PATIENCE_SECONDS)
+    producer.close()
+    consumer = kafka.KafkaConsumer(topic, auto_offset_reset="earliest", group_id="kp", **look)
+    assert consume_one(consumer) == b"hello"
+    consumer.close()
+
+
+def test_our_clients(cluster: UpCluster) -> None:
+    with odradek.KafkaProducer(**settings(cluster)) as producer:
+        for number in range(100):
+            producer.send("ours", bytes(50_000) + str(number).encode())
+    with odradek.KafkaConsumer("ours", group_id="o", auto_offset_reset="earliest", **settings(cluster)) as consumer:
+        found = [next(consumer).value for _ in range(100)]
+    assert [one[50_000:] for one in found] == [str(number).encode() for number in range(100)]
+
+
+def test_confluent_kafka(cluster: UpCluster) -> None:
+    failed: list[Any] = []
+    producer = confluent_kafka.Producer(librdkafka(cluster))
+    producer.produce("confluent", b"hello", on_delivery=lambda error, message: failed.append(error) if error else None)
+    assert producer.flush(PATIENCE_SECONDS) == 0 and not failed
+    consumer = confluent_kafka.Consumer({**librdkafka(cluster), "group.id": "c", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["confluent"])
+    message = consumer.poll(PATIENCE_SECONDS)
+    assert message is not None and message.error() is None and message.value() == b"hello"
+    consumer.close()
+
+
+def test_confluent_kafka_with_a_token(cluster: UpCluster) -> None:
+    look = {
+        **{name: text for name, text in librdkafka(cluster).items() if not name.startswith("sasl.")},
+        "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": "principal=client",
+    }
+    failed: list[Any] = []
+    producer = confluent_kafka.Producer(look)
+    producer.produce("tokens", b"hello", on_delivery=lambda error, message: failed.append(error) if error else None)
+    assert producer.flush(PATIENCE_SECONDS) == 0 and not failed
+
+
+def test_aiokafka(cluster: UpCluster) -> None:
+    import asyncio
+
+    look = settings(cluster)
+    context = create_ssl_context(cafile=look.pop("ssl_cafile"))
+
+    async def main() -> bytes:
+        async with aiokafka.AIOKafkaProducer(ssl_context=context, **look) as producer:
+            await producer.send_and_wait("aio", b"hello")
+        consumer = aiokafka.AIOKafkaConsumer("aio", ssl_context=context, auto_offset_reset="earliest", **look)
+        async with consumer:
+            value: bytes = (await consumer.getone()).value
+            return value
+
+    assert asyncio.run(asyncio.wait_for(main(), PATIENCE_SECONDS)) == b"hello"
+
+
+def test_kcat(cluster: UpCluster) -> None:
+    if needs.lacking("kcat"):
+        pytest.skip(needs.NOT_REQUIRED)
+    config = str(cluster.directory / "security" / "client.librdkafka")
+    command = ["kcat", "-F", config, "-b", cluster.bootstrap, "-t", "kcat"]
+    subprocess.run([*command, "-P"], input=b"hello\n", timeout=PATIENCE_SECONDS, check=True)
+    found = subprocess.run([*command, "-C", "-c", "1"], capture_output=True, timeout=PATIENCE_SECONDS, check=True)
+    assert found.stdout == b"hello\n"
+
+
+def test_the_command_line_as_an_administrator_and_as_nobody(cluster: UpCluster) -> None:
+    made = odradek_command(cluster, "admin", "topics", "create", "made", "--replication-factor", "1")
+    assert made.returncode == 0, made.stderr
+    sent = odradek_command(cluster, "client", "produce", "made", text="one\ntwo\n")
+    assert sent.returncode == 0, sent.stderr
+    read = odradek_command(cluster, "client", "consume", "made", "--from-beginning", "--max-messages", "2")
+    assert read.stdout.split() == ["one", "two"], read.stderr
+    denied = odradek_command(cluster, "client", "configs", "alter", "--broker-defaults", "--set", "log.retention.ms=1")
+    assert denied.returncode == 1 and "authoriz" in denied.stderr.lower(), denied
+
+
+def test_nobody_else(cluster: UpCluster) -> None:
+    look = settings(cluster)
+    for change, said in (
+        ({"sasl_plain_password": "wrong"}, "invalid credentials with SASL mechanism SCRAM-SHA-512"),
+        ({"sasl_plain_username": "nobody"}, "invalid credentials with SASL mechanism SCRAM-SHA-512"),
+        ({"ssl_cafile": None}, "certificate not accepted"),
+    ):
+        with pytest.raises(odradek.KafkaError, match=said), odradek.KafkaAdminClient(**{**look, **change}) as admin:
+            admin.describe_cluster()
+    plain = odradek.KafkaAdminClient(bootstrap_servers=cluster.bootstrap, request_timeout_ms=3000)
+    with plain, pytest.raises(odradek.KafkaError):
+        plain.describe_cluster()
