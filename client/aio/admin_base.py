@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 
 from odradek.client import metrics
 from odradek.client.admin.config import AdminConfig
-from odradek.client.aio.world import World, named, running_loop, warn_dropped, within
+from odradek.client.aio.world import named, running_loop, warn_dropped, within, world_of
 from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
 from odradek.client.config import addresses, load
@@ -35,7 +35,7 @@ class AdminBase:
         """Take settings (Kafka's admin client configs), and the world they are for. Raises ConfigError."""
         self.config = named(load(AdminConfig, config, settings), "adminclient")
         addresses(self.config.bootstrap_servers)
-        self._world = World(network, clock, random)
+        self._world = world_of(network, clock, random)
         self._opened: Cluster | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from odradek.client import arguments, metrics
-from odradek.client.aio.world import World, named, running_loop, warn_dropped
+from odradek.client.aio.world import named, running_loop, warn_dropped, world_of
 from odradek.client.config import addresses, load
 from odradek.client.consumer.buffer import RecordBuffer
 from odradek.client.consumer.config import ConsumerSettings, check, deserializer
@@ -61,7 +61,7 @@ class ConsumerBase:
             deserializer(config.value_deserializer, "value"),
         )
         self._interceptors = ConsumerInterceptors(list(config.interceptor_classes or []))
-        self._world = World(network, clock, random)
+        self._world = world_of(network, clock, random)
         self.call_back: CallBack = call_here
         """How the application's callbacks are called."""
         self._call_on_loop: Callable[[Callable[[], object]], object] = lambda function: function()

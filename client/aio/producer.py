@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from odradek.client import arguments, metrics
-from odradek.client.aio.world import World, named, running_loop, warn_dropped, within
+from odradek.client.aio.world import named, running_loop, warn_dropped, within, world_of
 from odradek.client.config import addresses, load
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.metadata import PartitionInfo
@@ -69,7 +69,7 @@ class Producer:
         """Take settings (Kafka's producer configs), and the world they are for. Raises ConfigError."""
         self.config = named(check(load(ProducerConfig, config, settings)), "producer")
         addresses(self.config.bootstrap_servers)
-        self._world = World(network, clock, random)
+        self._world = world_of(network, clock, random)
         self._key_serializer = serializer(self.config.key_serializer, "key")
         self._value_serializer = serializer(self.config.value_serializer, "value")
         self._interceptors = list(self.config.interceptor_classes or [])

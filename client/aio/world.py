@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import warnings
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple, TypeVar
@@ -46,6 +47,17 @@ class World(NamedTuple):
         if clock is None:
             clock = LoopClock(asyncio.get_running_loop())
         return Cluster(network, clock, self.random or Random(), config)
+
+
+surrounding: ContextVar[Callable[[], World] | None] = ContextVar("odradek_world", default=None)
+"""Makes the world of clients that are given none, in a context that is simulated as a whole."""
+
+
+def world_of(network: Network | None, clock: Clock | None, random: Random | None) -> World:
+    """Return the world of a client: what it was given, and for the rest what surrounds it."""
+    make = surrounding.get()
+    around = World() if make is None else make()
+    return World(network or around.network, clock or around.clock, random or around.random)
 
 
 def running_loop(what: str) -> asyncio.AbstractEventLoop:

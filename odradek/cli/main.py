@@ -15,6 +15,7 @@ from typing import Any
 COMMANDS: dict[str, str] = {
     "up": "Start ZooKeeper and brokers on this machine; Ctrl-C shuts them down",
     "stop": "Shut down what `up` has started, or one of its brokers",
+    "mock": "Run a cluster in memory for tests in any language; its faults over HTTP",
     "broker": "Run one broker in the foreground from a properties file",
     "topics": "Create, list, describe, alter and delete topics",
     "produce": "Send the lines of standard input to a topic",

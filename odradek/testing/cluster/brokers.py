@@ -309,6 +309,11 @@ class BrokerFaults(ClusterCore):
                 return metadata
         return None
 
+    def groups_now(self) -> list[str]:
+        """Groups that have members."""
+        listed = [group for broker in self.running for group in broker.server.services.groups.list_groups([], [])[1]]
+        return sorted(group.group_id for group in listed if group.members)
+
     def _group(self, group: str, *, may_be_unknown: bool = False) -> tuple[EmbeddedBroker, Any]:
         for broker in self.running:
             error, metadata = broker.server.services.groups.describe(group)

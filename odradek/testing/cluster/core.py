@@ -22,7 +22,7 @@ from odradek.protocol.messages.create_topics import (
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.testing.cluster.conditions import Conditions
-from odradek.testing.cluster.options import ClusterError, Options, quick_settings
+from odradek.testing.cluster.options import QUICK_SETTINGS, ClusterError, Options, small_settings
 from odradek.testing.cluster.protocol_faults import Fault, ProtocolFaults
 from odradek.testing.cluster.trace import Trace
 from odradek.testing.cluster.views import Moment
@@ -53,7 +53,8 @@ class ClusterCore:
         """Raises ClusterError."""
         self.options = options
         folder = options.data
-        settings = {**quick_settings(options.brokers), **options.settings}
+        quick = QUICK_SETTINGS if isinstance(network, SocketNetwork) else {}
+        settings = {**small_settings(options.brokers), **quick, **options.settings}
         if folder is not None:
             if any(folder.glob("broker-*")):
                 raise ClusterError(f"{folder} has the data of another cluster, whose topics nobody knows any more")

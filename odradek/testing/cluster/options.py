@@ -32,8 +32,8 @@ class Options:
             raise ClusterError(f"port={self.port} with {self.brokers} brokers: ports are 1 to 65535")
 
 
-def quick_settings(brokers: int) -> dict[str, str]:
-    """Settings in which a small cluster wastes no time: what Kafka does after minutes is done after a second."""
+def small_settings(brokers: int) -> dict[str, str]:
+    """Settings of a small cluster: Kafka's own topics have few partitions, and as many copies as there are brokers."""
     copies, least = str(min(3, brokers)), str(min(2, brokers))
     return {
         "default.replication.factor": copies,
@@ -42,12 +42,17 @@ def quick_settings(brokers: int) -> dict[str, str]:
         "transaction.state.log.replication.factor": copies,
         "transaction.state.log.num.partitions": "3",
         "transaction.state.log.min.isr": least,
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-        "zookeeper.session.timeout.ms": "1000",
-        "replica.fetch.wait.max.ms": "50",
-        "replica.lag.time.max.ms": "2000",
-        "log.retention.check.interval.ms": "500",
-        "log.cleaner.backoff.ms": "500",
         "group.min.session.timeout.ms": "100",
-        "controlled.shutdown.retry.backoff.ms": "100",
     }
+
+
+QUICK_SETTINGS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "zookeeper.session.timeout.ms": "1000",
+    "replica.fetch.wait.max.ms": "50",
+    "replica.lag.time.max.ms": "2000",
+    "log.retention.check.interval.ms": "500",
+    "log.cleaner.backoff.ms": "500",
+    "controlled.shutdown.retry.backoff.ms": "100",
+}
+"""Where time is real, none is wasted: what Kafka does after minutes is done after a second."""

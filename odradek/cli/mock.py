@@ -1,0 +1,59 @@
+"""`odradek mock`: a cluster in this process for tests in any language, with its faults over HTTP."""
+
+import json
+import signal
+import threading
+from typing import Annotated
+
+import typer
+
+
+def mock(
+    brokers: Annotated[int, typer.Option(min=1, help="how many")] = 3,
+    port: Annotated[int, typer.Option(help="of broker 0, the others have those after it; 0: free ones")] = 0,
+    topic: Annotated[list[str] | None, typer.Option(metavar="NAME[:PARTITIONS]", help="make it first")] = None,
+    override: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="a setting of all brokers")] = None,
+    faults_api: Annotated[
+        int | None, typer.Option(metavar="PORT", help="take faults over HTTP on this port of 127.0.0.1; 0: a free one")
+    ] = None,
+) -> None:
+    """Run a cluster in memory, for tests; print where it is as one line of JSON. Ctrl-C ends it."""
+    from odradek.testing.cluster.blocking import Cluster
+    from odradek.testing.cluster.http_api import FaultsApi
+    from odradek.testing.cluster.options import ClusterError
+
+    over = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: over.set())
+    try:
+        with Cluster(brokers, topics=_topics(topic or []), settings=_settings(override or []), port=port) as cluster:
+            said = {"bootstrap": cluster.bootstrap}
+            if faults_api is None:
+                print(json.dumps(said), flush=True)
+                over.wait()
+                return
+            with FaultsApi(cluster, faults_api) as api:
+                print(json.dumps({**said, "faults": api.url}), flush=True)
+                over.wait()
+    except ClusterError as error:
+        raise OSError(str(error)) from error  # one line, and exit code 1
+
+
+def _topics(wanted: list[str]) -> dict[str, int]:
+    found = {}
+    for text in wanted:
+        name, _, partitions = text.partition(":")
+        if partitions and not partitions.isdecimal():
+            raise typer.BadParameter(f"--topic {text}: NAME or NAME:PARTITIONS")
+        found[name] = int(partitions or 1)
+    return found
+
+
+def _settings(overrides: list[str]) -> dict[str, str]:
+    found = {}
+    for text in overrides:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--override {text}: KEY=VALUE")
+        found[name] = value
+    return found
