@@ -1,6 +1,7 @@
 """One broker's objects, put together. Nothing is started here but tasks that wait for work."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from odradek.broker.cluster.broker_client import BrokerClient, BrokerClients
 from odradek.broker.cluster.connection_setup import ConnectionSetup
@@ -18,6 +19,9 @@ from odradek.broker.metrics.request_metrics import RequestMetrics
 from odradek.broker.network.server import SocketServer
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
+from odradek.broker.quotas.client_quotas import ClientQuotas
+from odradek.broker.quotas.connection_rates import ConnectionRates
+from odradek.broker.quotas.rates import Windows
 from odradek.broker.replication.alter_partition_manager import AlterPartitionManager
 from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
@@ -25,10 +29,12 @@ from odradek.broker.replication.fetcher_manager import FetcherManager
 from odradek.broker.replication.partition import IsrCriteria
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.replication.replica_selection import RACK_AWARE, RackAwareReplicaSelector
-from odradek.broker.replication.throttling import Throttling, Windows
+from odradek.broker.replication.throttling import Throttling
+from odradek.broker.replication.throttling import Windows as ReplicationWindows
 from odradek.broker.requests.authorization.table import authorized
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.registry import HANDLERS, SERVED
+from odradek.broker.requests.throttled import Throttled
 from odradek.broker.security.acl_rules import AclRules
 from odradek.broker.security.authorizer import AclAuthorizer
 from odradek.broker.security.principal import KafkaPrincipal
@@ -55,6 +61,7 @@ class Assembly:
     altering: AlterPartitionManager
     markers: TransactionMarkers
     sockets: SocketServer
+    dispatcher: Dispatcher
     partition_counts: tuple[PartitionCount, ...]
     """Of the coordinators' topics; to be read before requests are served."""
 
@@ -105,6 +112,8 @@ def assemble(
     markers = TransactionMarkers(identity.broker_id, metadata, world.clock, client, tasks, config.request_timeout_ms)
     transactions = _transaction_coordinator(config, world, replicas, transaction_partitions, markers)
     elections.coordinators = {CONSUMER_OFFSETS: groups, TRANSACTION_STATE: transactions}
+    quotas = _quotas(config, world)
+    sockets.address_rates = ConnectionRates(world.clock, quotas.windows)
     creation = TopicCreation(store, metadata, lambda: dynamic.config, world.random)
     services = Services(
         identity=identity,
@@ -133,12 +142,14 @@ def assemble(
         controller=_controller(config, world, store, identity, metadata, tasks, journal),
         journal=journal,
         request_metrics=RequestMetrics(),
+        quotas=quotas,
         served=SERVED,
         learn_topic_settings=dynamic.learn,
         auto_create_topic=creation.create,
     )
     counts = (group_partitions, transaction_partitions)
-    return Assembly(services, client, fetchers, throttling, altering, markers, sockets, counts)
+    dispatcher = _dispatcher(services, Throttled(quotas, world.processor_ms))
+    return Assembly(services, client, fetchers, throttling, altering, markers, sockets, dispatcher, counts)
 
 
 def make_sockets(config: BrokerConfig, world: World, tasks: Tasks) -> SocketServer:
@@ -147,12 +158,28 @@ def make_sockets(config: BrokerConfig, world: World, tasks: Tasks) -> SocketServ
     return SocketServer(world.network, world.clock, tasks, timers, Purgatory(timers), config)
 
 
-def dispatcher(services: Services) -> Dispatcher:
-    authorizer = services.authorizer
-    if authorizer is None:
-        return Dispatcher(services, HANDLERS, metrics=services.request_metrics)
+def _quotas(config: BrokerConfig, world: World) -> ClientQuotas:
+    """Nobody has one until ZooKeeper is asked."""
+    windows = Windows(config.quota_window_num, config.quota_window_size_seconds * 1000.0)
+    mutations = Windows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000.0)
+    return ClientQuotas(world.clock, windows, mutations)
+
+
+def _dispatcher(services: Services, throttled: Throttled) -> Dispatcher:
+    """Handlers with what must come before them: rights, and around all quotas, while there are any."""
+    authorizer, quotas = services.authorizer, services.quotas
+
+    def guarded(handle: Any, key: int) -> Any:
+        if authorizer is not None:
+            handle = authorized(handle, key, authorizer)
+        return throttled.around(handle, key) if quotas.any else handle
+
     return Dispatcher(
-        services, HANDLERS, lambda handle, key: authorized(handle, key, authorizer), services.request_metrics
+        services,
+        HANDLERS,
+        guarded,
+        services.request_metrics,
+        noting=lambda decode: throttled.noting(decode) if quotas.any else decode,
     )
 
 
@@ -183,8 +210,10 @@ def _replica_manager(
 
 
 def _throttling(config: BrokerConfig, world: World) -> Throttling:
-    replication = Windows(config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000.0)
-    moves = Windows(
+    replication = ReplicationWindows(
+        config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000.0
+    )
+    moves = ReplicationWindows(
         config.alter_log_dirs_replication_quota_window_num,
         config.alter_log_dirs_replication_quota_window_size_seconds * 1000.0,
     )

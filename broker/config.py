@@ -28,6 +28,7 @@ from odradek.broker.settings.listeners import Listeners, resolve_listeners
 from odradek.broker.settings.log_settings import LogManagerSettings, TopicDefaults
 from odradek.broker.settings.network_settings import ConnectionSettings, FetcherSettings, ReplicationSettings
 from odradek.broker.settings.properties import BadProperties, parse_properties
+from odradek.broker.settings.quota_settings import QuotaSettings
 from odradek.world.files import Files
 from odradek.world.os_files import OsFiles
 
@@ -60,6 +61,7 @@ class BrokerConfig(
     GroupSettings,
     TransactionSettings,
     AuthorizerSettings,
+    QuotaSettings,
 ):
     """Sizes in bytes, times in milliseconds unless the name says otherwise. Replaced as a whole when one changes.
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.broker.assembly import Assembly, assemble, dispatcher, make_sockets, set_rates
+from odradek.broker.assembly import Assembly, assemble, make_sockets, set_rates
 from odradek.broker.cluster.directory_events import DirectoryEvents
 from odradek.broker.cluster.identity import Identity
 from odradek.broker.cluster.registration import BrokerLifecycle
@@ -43,7 +43,7 @@ from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
 from odradek.zk_schema.store import ConnectionLost, Store
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
-from odradek.zk_schema.znodes.configs import USERS, desanitize
+from odradek.zk_schema.znodes.configs import IPS, USERS, desanitize
 from odradek.zk_schema.znodes.json_data import BadZnode
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ class BrokerServer:
         self._directory_events: DirectoryEvents | None = None
         self._lifecycle: BrokerLifecycle | None = None
         self._assembly: Assembly | None = None
+        self._entities: dict[str, Mapping[str, str]] = {}
+        """Settings of users, clients and addresses that were read before there was anybody to obey them."""
         self._timers: dict[str, Timer] = {}
         self.dispatch: Dispatch | None = None
         """Handles the requests of this broker, once it has started; `sockets.dispatch` may be another one around it."""
@@ -123,6 +125,8 @@ class BrokerServer:
         await self._open_logs(logs, identity)
         self._assembly = assemble(self._dynamic, self._world, store, identity, logs, self._sockets, self.tasks)
         self._register_appliers(self._assembly)
+        for entity, settings in self._entities.items():
+            self._quota_changed(entity, settings)
         services = self._assembly.services
         await self._start_authorizer(services)
         self._directory_events = DirectoryEvents(store, self._world.clock, self.tasks, identity.broker_id)
@@ -134,7 +138,7 @@ class BrokerServer:
         await self._join(store, identity, endpoints)
         await remove_stray_replicas(store, identity.broker_id, logs)
         # Not before: a controller that has not seen us go would have us lead as the broker that we were.
-        self.dispatch = dispatcher(services).dispatch
+        self.dispatch = self._assembly.dispatcher.dispatch
         self._sockets.serve(self.dispatch)
         services.controller.start()
         self._monitoring.serve(services, self._sockets, self._assembly.fetchers, self._assembly.client)
@@ -321,10 +325,28 @@ class BrokerServer:
                 self._assembly.services.controller.unclean_election_enabled(topic)
 
     def _entity_changed(self, entity: str, settings: Mapping[str, str]) -> None:
-        """The settings of a user, a client or an address: of users, their SCRAM credentials."""
+        """Obey other settings of a user, a client or an address: of users, their SCRAM credentials; of all, quotas."""
         kind, _, name = entity.partition("/")
         if kind == USERS and "/" not in name:
             self._credentials.set_user(desanitize(name), settings)
+        if self._assembly is None:
+            self._entities[entity] = settings
+        else:
+            self._quota_changed(entity, settings)
+
+    def _quota_changed(self, entity: str, settings: Mapping[str, str]) -> None:
+        """With the first quota everything is measured, with the last one gone nothing any more."""
+        assert self._assembly is not None
+        kind, _, name = entity.partition("/")
+        if kind == IPS:
+            assert self._sockets.address_rates is not None
+            self._sockets.address_rates.set_address(name, settings)
+            return
+        quotas = self._assembly.services.quotas
+        before = quotas.any
+        quotas.set_entity(entity, settings)
+        if quotas.any is not before:
+            self._assembly.dispatcher.forget_routes()
 
     def _checkpoint_watermarks(self) -> None:
         assert self._logs is not None and self._assembly is not None

@@ -11,6 +11,7 @@ from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.metrics.journal import Journal
 from odradek.broker.metrics.request_metrics import RequestMetrics
+from odradek.broker.quotas.client_quotas import ClientQuotas
 from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.replica_manager import ReplicaManager
@@ -49,6 +50,7 @@ class Services:
     """None: everybody may do everything."""
     journal: Journal
     request_metrics: RequestMetrics
+    quotas: ClientQuotas
     served: Mapping[int, tuple[int, int]]
     """The versions that ApiVersions advertises, by API key."""
     learn_topic_settings: Callable[[Iterable[str]], Awaitable[None]]

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 
 from odradek.broker.config import BrokerConfig
 from odradek.world.background import Background
@@ -25,3 +26,6 @@ class World:
     zookeeper: Callable[[BrokerConfig], Store]
     children: Children | None = None
     """Without them nothing is compacted."""
+    processor_ms: Callable[[], float] = lambda: perf_counter() * 1000.0
+    """Time that passes while the loop works, which the clock of a loop does not show: what clients use of it is
+    measured with this."""

@@ -44,6 +44,7 @@ LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 Racks = Mapping[int, str | None]
 """The live brokers and their racks."""
+Charge = Callable[[int], object]
 CheckSettings = Callable[[Mapping[str, str]], None]
 """Raises KafkaError(INVALID_CONFIG) for settings that a topic cannot have."""
 
@@ -140,9 +141,10 @@ async def create_topic(
     check_settings: CheckSettings,
     *,
     validate_only: bool = False,
+    charge: Charge = lambda partitions: None,
 ) -> Created:
     """Check everything, then write the settings and the assignment in one transaction. `validate_only` writes nothing
-    and answers with the zero id.
+    and answers with the zero id; `charge` is told of the partitions before they are written, and may refuse them.
 
     Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG.
@@ -154,6 +156,7 @@ async def create_topic(
     assignment = _assignment(new, racks, defaults, randomness)
     topic_id = ZERO_UUID if validate_only else new_topic_id(randomness)
     if not validate_only:
+        charge(len(assignment))
         data = TopicAssignment(
             {partition: PartitionReplicas(tuple(replicas)) for partition, replicas in assignment.items()}, topic_id
         )
@@ -289,8 +292,11 @@ async def add_partitions(
     racks: Racks,
     *,
     validate_only: bool = False,
+    charge: Charge = lambda partitions: None,
 ) -> int:
     """Raise the number of partitions to `count`; `assignments` are the new ones' replicas. Returns how many are new.
+
+    `charge` is told of those before they are written, and may refuse them.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (being deleted), INVALID_PARTITIONS,
     REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
@@ -298,7 +304,7 @@ async def add_partitions(
     with zookeeper_away():
         if await repeated(store, lambda: store.exists(delete_topic_path(topic))) is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
-        added = await _extend(store, topic, count, assignments, racks, validate_only)
+        added = await _extend(store, topic, count, assignments, racks, validate_only, charge)
     return len(added)
 
 
@@ -309,7 +315,9 @@ async def _extend(
     assignments: Sequence[Sequence[int]] | None,
     racks: Racks,
     validate_only: bool,
+    charge: Charge,
 ) -> Mapping[int, Sequence[int]]:
+    charged = False
     while True:
         found = await repeated(store, lambda: _read_assignment(store, topic))
         if found is None:
@@ -318,6 +326,9 @@ async def _extend(
         added = _added(topic, existing, count, assignments, racks)
         if validate_only:
             return added
+        if not charged:
+            charge(len(added))
+            charged = True
         partitions = {**existing.partitions, **{p: PartitionReplicas(tuple(r)) for p, r in added.items()}}
         data = TopicAssignment(partitions, existing.topic_id).encode()
         try:

@@ -73,6 +73,8 @@ class Silent(NamedTuple):
 
     close: bool = False
     """An error that the client has no other way to learn of."""
+    throttle_ms: int = 0
+    """Stop reading from this connection for that long."""
 
 
 # Whatever the outcome, the memoryviews in a request (`records`) are parts of the connection's receive buffer: they are

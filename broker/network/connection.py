@@ -296,7 +296,9 @@ class Connection:
             slot.fill(answer)
             self._slots.add(slot)
         elif isinstance(answer.outcome, Silent):
-            self._closing = True
+            self._closing = self._closing or answer.outcome.close
+            if answer.outcome.throttle_ms and self._throttle is None:
+                self._throttle = self._host.timers.call_later(answer.outcome.throttle_ms, self._end_throttle)
         else:
             self._defer(answer, watch)
         self._slots.take_ready(self._push)

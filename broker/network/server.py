@@ -17,6 +17,7 @@ from odradek.broker.network.limits import (
 )
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
+from odradek.broker.quotas.connection_rates import ConnectionRates
 from odradek.broker.settings.network_settings import ConnectionSettings
 from odradek.world.clock import Clock, Timer
 from odradek.world.network import Endpoint, Listener, Network
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SECOND_MS = 1000
+TOO_EARLY_MAX = 1000
+"""Connections that wait to be refused; more are refused at once."""
 
 
 class SocketServer:
@@ -69,6 +72,10 @@ class SocketServer:
         self.accepted: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
         """Connections since the start, by listener."""
+        self.address_rates: ConnectionRates | None = None
+        """Limits on how often an address may connect."""
+        self._too_early: set[Endpoint] = set()
+        """Connections above such a limit: not served, and closed a little later, so that their clients wait."""
         self._accepted_in_second: Counter[str] = Counter()
         """Connections that came in within the present second, by listener."""
 
@@ -125,11 +132,17 @@ class SocketServer:
         self.stop_listening()
         for connection in list(self._connections):
             connection.close()
+        for endpoint in self._too_early:
+            endpoint.close()
+        self._too_early.clear()
 
     # who is let in
 
     def _accepted(self, listener: str, endpoint: Endpoint) -> None:
         host = endpoint.peer.rpartition(":")[0]
+        if self.address_rates is not None and (throttle_ms := self.address_rates.throttle_ms(host)):
+            self._close_later(endpoint, throttle_ms)
+            return
         if self._by_address[host] >= self.settings.connections_of_address_max(host):
             logger.warning("refusing %s: its address has %d connections", endpoint.peer, self._by_address[host])
             endpoint.close()
@@ -180,6 +193,19 @@ class SocketServer:
             connection, timer = entering
             timer.cancel()
             connection.admit(self.settings.socket_request_max_bytes)
+
+    def _close_later(self, endpoint: Endpoint, delay_ms: int) -> None:
+        if len(self._too_early) >= TOO_EARLY_MAX:
+            endpoint.close()
+            return
+
+        def close() -> None:
+            if endpoint in self._too_early:
+                self._too_early.remove(endpoint)
+                endpoint.close()
+
+        self._too_early.add(endpoint)
+        self.timers.call_later(delay_ms, close)
 
     def _begin_second(self) -> None:
         self._accepted_in_second.clear()

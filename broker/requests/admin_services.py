@@ -7,6 +7,8 @@ from typing import Protocol
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.config import BrokerConfig
+from odradek.broker.network.answers import RequestContext
+from odradek.broker.quotas.client_quotas import ClientQuotas, MutationQuota
 from odradek.controller.controller import Controller
 from odradek.controller.topic_admin import Defaults
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -27,6 +29,8 @@ class AdminServices(Protocol):
     def random(self) -> random.Random: ...
     @property
     def zookeeper(self) -> Store: ...
+    @property
+    def quotas(self) -> ClientQuotas: ...
     @property
     def metadata(self) -> MetadataCache: ...
     @property
@@ -49,6 +53,18 @@ def require_controller(broker: AdminServices) -> None:
     """Check that this broker is the active controller. Raises KafkaError(NOT_CONTROLLER)."""
     if not broker.controller.is_active:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
+
+
+def mutation_quota(broker: AdminServices, context: RequestContext, first_strict_version: int) -> MutationQuota | None:
+    """The client's quota on what it creates and deletes (KIP-599); from that version on it refuses what is too much."""
+    strict = context.api_version >= first_strict_version
+    return broker.quotas.mutations(context.principal.name, context.client_id, strict=strict)
+
+
+def charge(quota: MutationQuota | None, partitions: int) -> None:
+    """Count partitions that are about to change. Raises KafkaError THROTTLING_QUOTA_EXCEEDED."""
+    if quota is not None and not quota.take(partitions):
+        raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
 
 async def until_metadata(broker: AdminServices, satisfied: Callable[[], bool], timeout_ms: float) -> bool:

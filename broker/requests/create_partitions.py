@@ -1,13 +1,14 @@
-"""CreatePartitions (key 37), versions 0 to 3: to the controller; answered when this broker knows the new leaders.
-
-Not done: quotas on partition creation (KIP-599).
-"""
+"""CreatePartitions (key 37), versions 0 to 3: to the controller; answered when this broker knows the new leaders."""
 
 from collections import Counter
+from functools import partial
 
+from odradek.broker.quotas.client_quotas import MutationQuota
 from odradek.broker.requests.admin_services import (
     AdminServices,
+    charge,
     has_leaders,
+    mutation_quota,
     racks,
     require_controller,
     until_metadata,
@@ -25,25 +26,29 @@ from odradek.protocol.messages.create_partitions import (
 REQUEST = CreatePartitionsRequest
 VERSIONS = (0, 3)
 
+FIRST_VERSION_WITH_STRICT_QUOTA = 3
+
 
 def handle(broker: AdminServices, request: CreatePartitionsRequest, context: RequestContext) -> Outcome:
-    return _create(broker, request)
+    return _create(broker, request, context)
 
 
-async def _create(broker: AdminServices, request: CreatePartitionsRequest) -> Reply:
+async def _create(broker: AdminServices, request: CreatePartitionsRequest, context: RequestContext) -> Reply:
     times = Counter(topic.name for topic in request.topics)
     counts = {topic.name: topic.count for topic in request.topics}
+    quota = mutation_quota(broker, context, FIRST_VERSION_WITH_STRICT_QUOTA)
     results = {}
     for topic in request.topics:
         if topic.name not in results:
-            results[topic.name] = await _create_one(broker, topic, request.validate_only, times[topic.name])
+            results[topic.name] = await _create_one(broker, topic, request.validate_only, times[topic.name], quota)
     if not request.validate_only:
         await _wait(broker, results, counts, request.timeout_ms)
-    return Reply(CreatePartitionsResponse(results=list(results.values())))
+    throttle_ms = 0 if quota is None else quota.throttle_ms
+    return Reply(CreatePartitionsResponse(throttle_time_ms=throttle_ms, results=list(results.values())), throttle_ms)
 
 
 async def _create_one(
-    broker: AdminServices, topic: CreatePartitionsTopic, validate_only: bool, times: int
+    broker: AdminServices, topic: CreatePartitionsTopic, validate_only: bool, times: int, quota: MutationQuota | None
 ) -> CreatePartitionsTopicResult:
     assignments = None if topic.assignments is None else [given.broker_ids for given in topic.assignments]
     try:
@@ -51,7 +56,13 @@ async def _create_one(
         if times > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
         await add_partitions(
-            broker.zookeeper, topic.name, topic.count, assignments, racks(broker), validate_only=validate_only
+            broker.zookeeper,
+            topic.name,
+            topic.count,
+            assignments,
+            racks(broker),
+            validate_only=validate_only,
+            charge=partial(charge, quota),
         )
     except KafkaError as error:
         return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)

@@ -2,8 +2,8 @@
 
 Each topic is checked and written by itself. From version 5 the answer has all settings of the topic and where each
 comes from. Stricter than Kafka: an assignment with an empty list of replicas, or of the same partition twice, is
-INVALID_REPLICA_ASSIGNMENT; Kafka makes a partition that nobody holds, or takes the last of the two. Not done: quotas on
-topic creation (KIP-599), create.topic.policy.
+INVALID_REPLICA_ASSIGNMENT; Kafka makes a partition that nobody holds, or takes the last of the two. Not done:
+create.topic.policy.
 """
 
 from collections import Counter
@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from functools import partial
 
 from odradek.broker.config import BrokerConfig
+from odradek.broker.quotas.client_quotas import MutationQuota
 from odradek.broker.requests.admin_services import (
     AdminServices,
+    charge,
     defaults,
     has_leaders,
+    mutation_quota,
     racks,
     require_controller,
     until_metadata,
@@ -37,6 +40,7 @@ REQUEST = CreateTopicsRequest
 VERSIONS = (0, 7)
 
 FIRST_VERSION_WITH_CONFIGS = 5
+FIRST_VERSION_WITH_STRICT_QUOTA = 6
 
 
 def handle(broker: AdminServices, request: CreateTopicsRequest, context: RequestContext) -> Outcome:
@@ -45,19 +49,21 @@ def handle(broker: AdminServices, request: CreateTopicsRequest, context: Request
 
 async def _create(broker: AdminServices, request: CreateTopicsRequest, context: RequestContext) -> Reply:
     times = Counter(topic.name for topic in request.topics)
+    quota = mutation_quota(broker, context, FIRST_VERSION_WITH_STRICT_QUOTA)
     results = {}
     for topic in request.topics:
         if topic.name not in results:
-            results[topic.name] = await _create_one(broker, topic, request.validate_only, times[topic.name])
+            results[topic.name] = await _create_one(broker, topic, request.validate_only, times[topic.name], quota)
             if results[topic.name].error_code == ErrorCode.NONE and context.api_version >= FIRST_VERSION_WITH_CONFIGS:
                 results[topic.name].configs = _configs(broker.config, topic)
     if not request.validate_only:
         await _wait(broker, results, request.timeout_ms)
-    return Reply(CreateTopicsResponse(topics=list(results.values())))
+    throttle_ms = 0 if quota is None else quota.throttle_ms
+    return Reply(CreateTopicsResponse(throttle_time_ms=throttle_ms, topics=list(results.values())), throttle_ms)
 
 
 async def _create_one(
-    broker: AdminServices, topic: CreatableTopic, validate_only: bool, times: int
+    broker: AdminServices, topic: CreatableTopic, validate_only: bool, times: int, quota: MutationQuota | None
 ) -> CreatableTopicResult:
     settings = {config.name: config.value for config in topic.configs}
     try:
@@ -72,6 +78,7 @@ async def _create_one(
             broker.random,
             partial(_check_settings, broker.config),
             validate_only=validate_only,
+            charge=partial(charge, quota),
         )
     except KafkaError as error:
         return CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message, configs=None)

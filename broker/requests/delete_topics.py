@@ -2,10 +2,17 @@
 
 Version 6 names topics by name or by id; with neither the answer is TOPIC_AUTHORIZATION_FAILED, as Kafka's. A topic
 named twice is deleted, and answered twice. With delete.topic.enable=false the answer is TOPIC_DELETION_DISABLED, below
-version 3 INVALID_REQUEST. A topic with a replica out of reach stays marked: REQUEST_TIMED_OUT. Not done: quotas.
+version 3 INVALID_REQUEST. A topic with a replica out of reach stays marked: REQUEST_TIMED_OUT.
 """
 
-from odradek.broker.requests.admin_services import AdminServices, require_controller, until_metadata
+from odradek.broker.quotas.client_quotas import MutationQuota
+from odradek.broker.requests.admin_services import (
+    AdminServices,
+    charge,
+    mutation_quota,
+    require_controller,
+    until_metadata,
+)
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.controller.topic_admin import mark_for_deletion
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -22,23 +29,29 @@ VERSIONS = (0, 6)
 
 FIRST_VERSION_WITH_STRUCTS = 6
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
+FIRST_VERSION_WITH_STRICT_QUOTA = 5
 
 
 def handle(broker: AdminServices, request: DeleteTopicsRequest, context: RequestContext) -> Outcome:
-    return _delete(broker, request, context.api_version)
+    return _delete(broker, request, context)
 
 
-async def _delete(broker: AdminServices, request: DeleteTopicsRequest, version: int) -> Reply:
+async def _delete(broker: AdminServices, request: DeleteTopicsRequest, context: RequestContext) -> Reply:
+    version = context.api_version
+    quota = mutation_quota(broker, context, FIRST_VERSION_WITH_STRICT_QUOTA)
     if version >= FIRST_VERSION_WITH_STRUCTS:
         asked = request.topics
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    results = [await _mark(broker, topic, version) for topic in asked]
+    results = [await _mark(broker, topic, version, quota) for topic in asked]
     await _wait(broker, results, request.timeout_ms)
-    return Reply(DeleteTopicsResponse(responses=results))
+    throttle_ms = 0 if quota is None else quota.throttle_ms
+    return Reply(DeleteTopicsResponse(throttle_time_ms=throttle_ms, responses=results), throttle_ms)
 
 
-async def _mark(broker: AdminServices, topic: DeleteTopicState, version: int) -> DeletableTopicResult:
+async def _mark(
+    broker: AdminServices, topic: DeleteTopicState, version: int, quota: MutationQuota | None
+) -> DeletableTopicResult:
     result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
     try:
         require_controller(broker)
@@ -51,6 +64,8 @@ async def _mark(broker: AdminServices, topic: DeleteTopicState, version: int) ->
         if topic.name is not None and topic.topic_id != ZERO_UUID:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified.")
         result.name, result.topic_id = _resolve(broker, topic)
+        if result.name in broker.metadata.topics:
+            charge(quota, broker.metadata.partition_count(result.name))
         await mark_for_deletion(broker.zookeeper, result.name)
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message

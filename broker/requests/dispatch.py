@@ -95,12 +95,15 @@ class Dispatcher:
         modules: Mapping[int, ModuleType],
         guarded: Callable[[Any, int], Any] = lambda handle, key: handle,
         metrics: RequestMetrics | None = None,
+        noting: Callable[[Any], Any] = lambda decode: decode,
     ) -> None:
-        """`guarded` puts what must come before it around the handler of an API, once."""
+        """`guarded` puts what must come before it around the handler of an API, `noting` around its decoder; both are
+        asked once, until `forget_routes`."""
         self._broker = broker
         self._modules = modules
         self._guarded = guarded
         self.metrics = RequestMetrics() if metrics is None else metrics
+        self._noting = noting
         self._routes: dict[int, Route] = {}
 
     def dispatch(self, frame: memoryview, client: Client) -> Answer:
@@ -139,9 +142,13 @@ class Dispatcher:
         kind = type(outcome)
         if kind is Reply and not outcome.throttle_ms and not outcome.close:
             return route.answer(correlation_id, outcome.response)
-        if kind is Silent and not outcome.close:
+        if kind is Silent and not outcome.close and not outcome.throttle_ms:
             return None
         return Deferred(outcome, route, correlation_id)
+
+    def forget_routes(self) -> None:
+        """Have `guarded` asked again, for each API with its next request."""
+        self._routes.clear()
 
     def _find_route(self, api: int) -> Route | None:
         """Make the route of an API and version; None for an ApiVersions request of a version we do not know."""
@@ -160,7 +167,7 @@ class Dispatcher:
         assert len(self._routes) < ROUTES_MAX, "more routes than Kafka has versions"
         route = self._routes[api] = Route(
             version=version,
-            decode=decoder(module.REQUEST, version),
+            decode=self._noting(decoder(module.REQUEST, version)),
             handle=self._guarded(module.handle, key),
             encode=encoder(message_classes(key).response, version),
             flexible=request_header_version(key, version) == 2,

@@ -26,6 +26,7 @@ from odradek.broker.settings.network_settings import (
     FetcherSettings,
     ReplicationSettings,
 )
+from odradek.broker.settings.quota_settings import QuotaSettings
 from odradek.broker.settings.security_settings import SECURITY_SETTINGS
 from odradek.broker.settings.topic_settings import OTHER_TOPIC_SETTINGS, LogConfig
 
@@ -42,6 +43,7 @@ THEMES: Final[dict[str, tuple[Setting, ...]]] = {
     "Logs": _theme((LogManagerSettings, TopicDefaults), OTHER_LOG_SETTINGS),
     "Groups and transactions": _theme((GroupSettings, TransactionSettings), OTHER_COORDINATOR_SETTINGS),
     "Authorization": _theme((AuthorizerSettings,), OTHER_AUTHORIZER_SETTINGS),
+    "Client quotas": _theme((QuotaSettings,), ()),
     "Security": SECURITY_SETTINGS,
 }
 """Settings of brokers by the headings of docs/settings.md, in its order."""

@@ -155,14 +155,6 @@ kafka.metrics.polling.interval.secs int 10 >=1 low read-only none
     How often those are handed over.
 telemetry.max.bytes int 1048576 >=1 low read-only none
     The most that a client may push in metrics at once, compressed.
-quota.window.num int 11 >=1 low read-only none
-    Samples kept for client quotas.
-quota.window.size.seconds int 1 >=1 low read-only none
-    Length of one sample of client quotas.
-controller.quota.window.num int 11 >=1 low read-only none
-    Samples kept for quotas of controller mutations.
-controller.quota.window.size.seconds int 1 >=1 low read-only none
-    Length of one sample of those.
 client.quota.callback.class class - any low read-only refused
     Class that decides which quota a client gets. | Java classes cannot be loaded
 """)

@@ -76,6 +76,8 @@ class EmbeddedBroker:
         self.disk: Disk = cluster.make_disk(self)
         self.disk_latency_ms = (0.0, 0.0)
         """Of what its broker does in the background: least and most."""
+        self.processor_ms: Callable[[], float] = self.clock.monotonic_ms
+        """How long it has worked: no time at all, unless a test says otherwise."""
         self.lives = 0
         self.ends_at_death: dict[tuple[str, int], int] = {}
         """Log end offsets of its replicas when it was stopped or killed last: what its disk holds while it is away."""
@@ -142,6 +144,7 @@ class EmbeddedBroker:
             random=random.Random(f"{cluster.seed} {self.broker_id} {self.lives}"),
             zookeeper=self._connect,
             children=InlineChildren(self.disk, self.clock),
+            processor_ms=self.processor_ms,
         )
         server = BrokerServer(self._config(), world)
         try:

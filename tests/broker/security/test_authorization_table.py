@@ -15,6 +15,11 @@ from odradek.broker.requests.outcome import RequestContext, Silent
 from odradek.broker.requests.registry import HANDLERS
 from odradek.broker.security.acls import AclFilter
 from odradek.protocol.headers import API_NAMES
+from odradek.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
+from odradek.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.testing.authorization_cases import CASES
 from odradek.testing.authorization_record import HOSTS, PRINCIPALS, access_lists, observed, preparation, succeeded
@@ -104,7 +109,7 @@ def test_the_page_shows_the_table() -> None:
     assert page.count("\n| ") == len(rows()) + 1
 
 
-def test_a_denied_produce_without_an_answer_ends_the_connection() -> None:
+def test_a_denied_produce_without_an_answer_ends_the_connection_and_credentials_are_kept() -> None:
     async def main(clock: VirtualClock) -> None:
         cluster = EmbeddedCluster(clock, overrides=SETTINGS)
         writer = cluster.zookeeper.connect()
@@ -123,6 +128,15 @@ def test_a_denied_produce_without_an_answer_ends_the_connection() -> None:
             request = next(case for case in CASES if case.label == "Produce in a transaction").make(0)
             request.acks = 0
             assert produce(services, request, context) == Silent(close=True)
+            describe = authorized(HANDLERS[50].handle, 50, services.authorizer)
+            refused: Any = describe(services, DescribeUserScramCredentialsRequest(users=None), context)
+            assert refused.response.error_code == 31
+            while not services.controller.is_active:
+                await asyncio.sleep(0.1)
+            alter = authorized(HANDLERS[51].handle, 51, services.authorizer)
+            deletion = ScramCredentialDeletion(name="u", mechanism=1)
+            refused = alter(services, AlterUserScramCredentialsRequest(deletions=[deletion]), context)
+            assert [(one.user, one.error_code) for one in refused.response.results] == [("u", 31)]
 
     run_virtual(main)
 

@@ -1,0 +1,192 @@
+"""Quotas of users and clients: which one holds for whom, and what has been used of it.
+
+A quota may be set for a user, for a client id, for both together, and for all others of each. The first of these that
+is set is the one that holds, and everybody for whom the same one holds by the same name shares it:
+
+    user and client id, user and other clients, user,
+    other users and client id, other users and other clients, other users,
+    client id, other clients
+
+Source: ClientQuotaManager of Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Final
+
+from odradek.broker.quotas.rates import SampledRate, TokenBucket, Windows
+from odradek.world.clock import Clock
+from odradek.zk_schema.znodes.configs import DEFAULT_ENTITY, sanitize
+
+log = logging.getLogger(__name__)
+
+REMEMBERED_MAX: Final = 10_000
+"""Users and clients whose use is remembered; who was there first is forgotten first."""
+
+
+class QuotaType(Enum):
+    """Kinds of quotas; the value is the name of the setting."""
+
+    PRODUCE = "producer_byte_rate"
+    FETCH = "consumer_byte_rate"
+    REQUEST = "request_percentage"
+    MUTATION = "controller_mutation_rate"
+
+
+Entity = tuple[str, str]
+"""A user's and a client id's name as parts of a path, "" for none."""
+
+
+class Budget:
+    """What one holder of a quota may use, and has used."""
+
+    __slots__ = ("bucket", "limit", "rate")
+
+    def __init__(self, limit: float, rate: SampledRate, bucket: TokenBucket) -> None:
+        self.limit, self.rate, self.bucket = limit, rate, bucket
+
+
+class ClientQuotas:
+    """The quotas of one broker. Loop-thread only."""
+
+    def __init__(self, clock: Clock, windows: Windows, mutation_windows: Windows) -> None:
+        """`windows` of rates, `mutation_windows` of what is created and deleted."""
+        self.windows = windows
+        self._clock = clock
+        self._mutation_windows = mutation_windows
+        self._limits: dict[QuotaType, dict[Entity, float]] = {one: {} for one in QuotaType}
+        self._used: dict[tuple[QuotaType, Entity], tuple[SampledRate, TokenBucket]] = {}
+        self._budgets: dict[tuple[QuotaType, str, str], Budget | None] = {}
+
+    @property
+    def any(self) -> bool:
+        """Whether any quota is set."""
+        return any(self._limits.values())
+
+    def set_entity(self, entity: str, settings: Mapping[str, str]) -> None:
+        """Take over the settings of `users/…`, `clients/…` or `users/…/clients/…`, names as in paths.
+
+        A value that is no number is passed over, and what was before stays.
+        """
+        holder = _holder(entity)
+        if holder is None:
+            log.error("quotas of %s are passed over: that is nobody", entity)
+            return
+        for kind, limits in self._limits.items():
+            text = settings.get(kind.value)
+            if text is None:
+                limits.pop(holder, None)
+                continue
+            try:
+                limits[holder] = float(text)
+            except ValueError:
+                log.error("a quota is passed over: %s of %s is %r", kind.value, entity, text)
+        self._budgets.clear()
+
+    def budget(self, kind: QuotaType, user: str, client_id: str) -> Budget | None:
+        """Find the quota that holds for a user's client; None: it may use as much as it likes."""
+        key = (kind, user, client_id)
+        try:
+            return self._budgets[key]
+        except KeyError:
+            found = self._find(kind, user, client_id)
+        if len(self._budgets) >= REMEMBERED_MAX:
+            self._budgets.clear()
+        self._budgets[key] = found
+        return found
+
+    def _find(self, kind: QuotaType, user: str, client_id: str) -> Budget | None:
+        limits = self._limits[kind]
+        if not limits:
+            return None
+        for named, shared in _candidates(sanitize(user), sanitize(client_id)):
+            limit = limits.get(named)
+            if limit is not None:
+                return Budget(limit, *self._use_of(kind, shared))
+        return None
+
+    def _use_of(self, kind: QuotaType, holder: Entity) -> tuple[SampledRate, TokenBucket]:
+        used = self._used.get((kind, holder))
+        if used is None:
+            if len(self._used) >= REMEMBERED_MAX:
+                self._used.pop(next(iter(self._used)))
+                self._budgets.clear()
+            used = SampledRate(self.windows), TokenBucket(self._mutation_windows)
+            self._used[kind, holder] = used
+        return used
+
+    def use(self, kind: QuotaType, user: str, client_id: str, value: float) -> int:
+        """Count what a client takes; how many milliseconds it is to take nothing now."""
+        budget = self.budget(kind, user, client_id)
+        if budget is None:
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        budget.rate.record(value, now_ms)
+        return budget.rate.throttle_ms(budget.limit, now_ms)
+
+    def most_at_once(self, kind: QuotaType, user: str, client_id: str) -> float | None:
+        """Return the most that does not make a client wait that has taken nothing before; None: there is no limit."""
+        budget = self.budget(kind, user, client_id)
+        return None if budget is None else budget.limit * self.windows.span_seconds
+
+    def mutations(self, user: str, client_id: str, *, strict: bool) -> "MutationQuota | None":
+        """The quota on what a request creates and deletes; None: as much as it likes."""
+        budget = self.budget(QuotaType.MUTATION, user, client_id)
+        return None if budget is None else MutationQuota(self._clock, budget, strict=strict)
+
+
+class MutationQuota:
+    """One request's view of a quota on mutations (KIP-599): partitions created and deleted each second, in bursts."""
+
+    def __init__(self, clock: Clock, budget: Budget, *, strict: bool) -> None:
+        """`strict`: what is above it is refused; else it is done, and the client waits afterwards."""
+        self._clock, self._budget, self._strict = clock, budget, strict
+        self._until_ms = 0.0
+
+    def take(self, partitions: int) -> bool:
+        """Count partitions; False when they must not be touched, because others before them have used it up."""
+        now_ms = self._clock.monotonic_ms()
+        bucket, limit = self._budget.bucket, self._budget.limit
+        owed_ms = bucket.throttle_ms(limit, now_ms)
+        if self._strict and owed_ms:
+            self._until_ms = now_ms + owed_ms
+            return False
+        bucket.take(partitions, limit, now_ms)
+        if not self._strict:
+            self._until_ms = now_ms + bucket.throttle_ms(limit, now_ms)
+        return True
+
+    @property
+    def throttle_ms(self) -> int:
+        """How long the client is to wait from now on."""
+        return max(0, round(self._until_ms - self._clock.monotonic_ms()))
+
+
+def _holder(entity: str) -> Entity | None:
+    match entity.split("/"):
+        case ["users", user]:
+            return (user, "")
+        case ["clients", client]:
+            return ("", client)
+        case ["users", user, "clients", client]:
+            return (user, client)
+    return None
+
+
+def _candidates(user: str, client: str) -> Iterator[tuple[Entity, Entity]]:
+    """Pairs of the name that a quota is set for, and the name that its use is counted by, the first before the others.
+
+    An empty client id is nobody's.
+    """
+    if client:
+        yield (user, client), (user, client)
+        yield (user, DEFAULT_ENTITY), (user, client)
+    yield (user, ""), (user, "")
+    if client:
+        yield (DEFAULT_ENTITY, client), (user, client)
+        yield (DEFAULT_ENTITY, DEFAULT_ENTITY), (user, client)
+    yield (DEFAULT_ENTITY, ""), (user, "")
+    if client:
+        yield ("", client), ("", client)
+        yield ("", DEFAULT_ENTITY), ("", client)

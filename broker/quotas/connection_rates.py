@@ -1,0 +1,70 @@
+"""How many new connections an address may make each second (KIP-612).
+
+Source: ConnectionQuotas of Kafka 3.9.
+"""
+
+import ipaddress
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from odradek.broker.quotas.rates import SampledRate, Windows
+from odradek.world.clock import Clock
+from odradek.zk_schema.znodes.configs import DEFAULT_ENTITY, desanitize
+
+log = logging.getLogger(__name__)
+
+CONNECTION_RATE: Final = "connection_creation_rate"
+REMEMBERED_MAX: Final = 10_000
+"""Addresses whose connections are counted; who was there first is forgotten first."""
+
+
+class ConnectionRates:
+    """The limits of addresses, and what each has used."""
+
+    def __init__(self, clock: Clock, windows: Windows) -> None:
+        self._clock, self._windows = clock, windows
+        self._limits: dict[str, float] = {}
+        self._used: dict[str, SampledRate] = {}
+
+    def set_address(self, name: str, settings: Mapping[str, str]) -> None:
+        """Take over the settings of an address, as its znode is called, or of all others (`<default>`)."""
+        address = name if name == DEFAULT_ENTITY else _plain(desanitize(name))
+        text = settings.get(CONNECTION_RATE)
+        if text is None:
+            self._limits.pop(address, None)
+            return
+        try:
+            self._limits[address] = float(text)
+        except ValueError:
+            log.error("a limit is passed over: %s of %s is %r", CONNECTION_RATE, address, text)
+
+    def throttle_ms(self, host: str) -> int:
+        """Count a connection; how long it is too early, at most one window. Those that are refused do not count."""
+        if not self._limits:
+            return 0
+        address = _plain(host)
+        limit = self._limits.get(address, self._limits.get(DEFAULT_ENTITY))
+        if limit is None:
+            return 0
+        used = self._used.get(address)
+        if used is None:
+            if len(self._used) >= REMEMBERED_MAX:
+                self._used.pop(next(iter(self._used)))
+            used = self._used[address] = SampledRate(self._windows)
+        now_ms = self._clock.monotonic_ms()
+        used.record(1, now_ms)
+        throttle_ms = min(used.throttle_ms(limit, now_ms), round(self._windows.length_ms))
+        if throttle_ms:
+            used.record(-1, now_ms)
+        return throttle_ms
+
+
+def _plain(host: str) -> str:
+    """One way to write an address; what is none stays as it is."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return host
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)

@@ -1,0 +1,92 @@
+"""AlterClientQuotas (key 49), versions 0 and 1: sets and takes away quotas of users, clients and addresses; any broker.
+
+They are written to ZooKeeper beside what else is set of the entity, and announced; brokers obey when they hear of it.
+An address must be one: Kafka also resolves names, which the broker that is asked may know otherwise than the others.
+
+Source: ZkAdminManager.alterClientQuotas of Kafka 3.9.
+"""
+
+import ipaddress
+
+from odradek.broker.dynamic_config import change_entity, stored_settings
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.requests.quota_entities import IP, QUOTA_TYPES, USER, path_of
+from odradek.broker.services import Services
+from odradek.broker.settings.definition import INTEGER_BITS, ValueType, java_double
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntryData,
+    ResponseEntityData,
+    ResponseEntryData,
+)
+from odradek.zk_schema.store import Store, StoreError
+from odradek.zk_schema.znodes.json_data import BadZnode
+
+REQUEST = AlterClientQuotasRequest
+VERSIONS = (0, 1)
+
+EPSILON = 1e-6
+
+
+def handle(broker: Services, request: AlterClientQuotasRequest, context: RequestContext) -> Outcome:
+    return _alter_all(broker.zookeeper, request)
+
+
+async def _alter_all(zookeeper: Store, request: AlterClientQuotasRequest) -> Reply:
+    entries = [await _answer(zookeeper, entry, request.validate_only) for entry in request.entries]
+    return Reply(AlterClientQuotasResponse(entries=entries))
+
+
+async def _answer(zookeeper: Store, entry: EntryData, validate_only: bool) -> ResponseEntryData:
+    answer = ResponseEntryData(
+        error_message=None,
+        entity=[ResponseEntityData(entity_type=one.entity_type, entity_name=one.entity_name) for one in entry.entity],
+    )
+    try:
+        await _alter(zookeeper, entry, validate_only)
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+    except (StoreError, BadZnode) as error:
+        answer.error_code, answer.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
+    return answer
+
+
+async def _alter(zookeeper: Store, entry: EntryData, validate_only: bool) -> None:
+    entity = {one.entity_type: one.entity_name for one in entry.entity}
+    path = path_of(entity)
+    address = entity.get(IP)
+    if address is not None and not _is_address(address):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{address} is not a valid IP or resolvable host.")
+    settings = dict(await stored_settings(zookeeper, path))
+    known = QUOTA_TYPES[IP if IP in entity else USER]
+    for change in entry.ops:
+        if change.remove:
+            settings.pop(change.key, None)
+        elif change.key in known:
+            settings[change.key] = _text(change.key, change.value, known[change.key])
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {change.key}")
+    if not validate_only:
+        await change_entity(zookeeper, path, settings)
+
+
+def _text(key: str, value: float, kind: ValueType) -> str:
+    """Write a number as Kafka does. Raises KafkaError INVALID_REQUEST."""
+    if kind is ValueType.DOUBLE:
+        if value != value or value in (float("inf"), float("-inf")):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {key} must be a number")
+        return java_double(value)
+    limit = 1 << (INTEGER_BITS[kind] - 1)
+    if not (-limit <= value < limit) or abs(int(value + EPSILON) - value) > EPSILON:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {key} must be a {kind.name} value")
+    return str(int(value + EPSILON))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

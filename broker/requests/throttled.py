@@ -1,0 +1,141 @@
+"""Client quotas around the handlers: what a request takes is counted, and its client waits after the answer (KIP-219).
+
+The answer is sent at once and names the time; then the connection is not read for so long. A Produce counts by the size
+of the request, a consumer's Fetch by the records of the answer, everything by the time that the loop spends on decoding
+and handling it: a quota of 100 is the whole loop. Requests of brokers and the controller are free.
+
+Kafka answers a Fetch that is over its quota without records and lets the client fetch them after the pause; here they
+come before it. The rate is the same, and a fetch session loses no news.
+
+Source: KafkaApis, ClientRequestQuotaManager and RequestHandlerHelper of Kafka 3.9.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from odradek.broker.quotas.client_quotas import ClientQuotas, QuotaType
+from odradek.broker.replication.fetch_sessions import replica_of
+from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Silent, Wait
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.fetch import FetchResponse
+
+PRODUCE, FETCH = 0, 1
+FREE: Final = frozenset({4, 5, 6, 7, 27, 56, 67})
+"""LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, WriteTxnMarkers, AlterPartition and
+AllocateProducerIds."""
+
+Handle = Callable[[Any, Any, RequestContext], Outcome]
+Decode = Callable[[memoryview, int], tuple[Any, int]]
+
+
+class Throttled:
+    """Counts what requests take: from where an API's decoder begins to where its handler returns."""
+
+    def __init__(self, quotas: ClientQuotas, processor_ms: Callable[[], float]) -> None:
+        """`processor_ms` tells how long the loop has worked."""
+        self._quotas = quotas
+        self._processor_ms = processor_ms
+        self._request_bytes = 0
+        self._began_ms = 0.0
+
+    def noting(self, decode: Decode) -> Decode:
+        """Put the beginning of what is measured before the decoder of an API."""
+
+        def noted(frame: memoryview, at: int) -> tuple[Any, int]:
+            self._request_bytes, self._began_ms = len(frame), self._processor_ms()
+            return decode(frame, at)
+
+        return noted
+
+    def around(self, handle: Handle, key: int) -> Handle:
+        """Put the quotas around the handler of an API."""
+        if key in FREE:
+            return handle
+        if key == PRODUCE:
+            return self._around_produce(handle)
+        if key == FETCH:
+            return self._around_fetch(handle)
+        return lambda broker, request, context: self._after(handle(broker, request, context), context)
+
+    def _around_produce(self, handle: Handle) -> Handle:
+        def counted(broker: Any, request: Any, context: RequestContext) -> Outcome:
+            throttle_ms = self._use(QuotaType.PRODUCE, context, self._request_bytes)
+            return self._after(handle(broker, request, context), context, throttle_ms)
+
+        return counted
+
+    def _around_fetch(self, handle: Handle) -> Handle:
+        def counted(broker: Any, request: Any, context: RequestContext) -> Outcome:
+            if replica_of(request)[0] >= 0:
+                return handle(broker, request, context)
+            most = self._quotas.most_at_once(QuotaType.FETCH, context.principal.name, context.client_id)
+            if most is not None:
+                request.max_bytes = min(request.max_bytes, int(most))
+            return self._after(handle(broker, request, context), context, sized=True)
+
+        return counted
+
+    def _use(self, kind: QuotaType, context: RequestContext, value: float) -> int:
+        return self._quotas.use(kind, context.principal.name, context.client_id, value)
+
+    def _time_used(self, context: RequestContext) -> int:
+        """Count the time since the request came; how long the client is to wait for it, at most one window."""
+        throttle_ms = self._use(QuotaType.REQUEST, context, _percent(self._processor_ms() - self._began_ms))
+        return min(throttle_ms, round(self._quotas.windows.length_ms))
+
+    def _after(self, outcome: Outcome, context: RequestContext, bytes_ms: int = 0, *, sized: bool = False) -> Outcome:
+        """Have the client wait after the answer. `sized`: by the size of that, too."""
+        if isinstance(outcome, Silent):
+            self._time_used(context)  # which it need not wait for, as in Kafka: nobody would tell it
+            return outcome._replace(throttle_ms=bytes_ms)
+        time_ms = self._time_used(context)
+
+        def throttle_of(response: Message) -> int:
+            of_answer_ms = self._use(QuotaType.FETCH, context, _size(response)) if sized else 0
+            throttle_ms = max(bytes_ms, time_ms, of_answer_ms)
+            if throttle_ms and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
+            return throttle_ms
+
+        if isinstance(outcome, Reply):
+            return outcome._replace(throttle_ms=max(outcome.throttle_ms, throttle_of(outcome.response)))
+        if isinstance(outcome, Wait):
+            return _waiting(outcome, throttle_of)
+        return _later(outcome, throttle_of)
+
+
+def _waiting(outcome: Wait, throttle_of: Callable[[Message], int]) -> Wait:
+    start = outcome.start
+
+    def start_throttled(respond: Respond) -> Any:
+        def throttled(response: Message, throttle_ms: int = 0) -> None:
+            respond(response, max(throttle_ms, throttle_of(response)))
+
+        return start(throttled)
+
+    return outcome._replace(start=start_throttled)
+
+
+async def _later(outcome: Coroutine[Any, Any, Reply], throttle_of: Callable[[Message], int]) -> Reply:
+    reply = await outcome
+    return reply._replace(throttle_ms=max(reply.throttle_ms, throttle_of(reply.response)))
+
+
+def _percent(processor_ms: float) -> float:
+    """Share of a second of the loop: a whole second is 100."""
+    return processor_ms / 10.0
+
+
+ANSWER_OVERHEAD_BYTES, PARTITION_OVERHEAD_BYTES = 20, 50
+"""About what an answer to Fetch has beside records and names."""
+
+
+def _size(response: Message) -> int:
+    """Size of an answer to Fetch, before it is encoded."""
+    assert isinstance(response, FetchResponse)
+    size = ANSWER_OVERHEAD_BYTES
+    for topic in response.responses:
+        size += len(topic.topic)
+        for data in topic.partitions:
+            size += PARTITION_OVERHEAD_BYTES + (0 if data.records is None else len(data.records))
+    return size

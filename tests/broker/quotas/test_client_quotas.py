@@ -1,0 +1,122 @@
+"""Which quota holds for whom, and who shares it: Kafka's order of precedence."""
+
+import itertools
+
+import pytest
+
+from odradek.broker.quotas.client_quotas import ClientQuotas, QuotaType
+from odradek.broker.quotas.connection_rates import ConnectionRates
+from odradek.broker.quotas.rates import Windows
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+
+WINDOWS = Windows(11, 1000.0)
+RATE = "producer_byte_rate"
+ORDER = [
+    "users/ann%40x/clients/c1",
+    "users/ann%40x/clients/<default>",
+    "users/ann%40x",
+    "users/<default>/clients/c1",
+    "users/<default>/clients/<default>",
+    "users/<default>",
+    "clients/c1",
+    "clients/<default>",
+]
+"""The first that is set is the one that holds for the client c1 of ann@x."""
+
+
+def on_virtual_time(check: "object") -> None:
+    async def main(clock: VirtualClock) -> None:
+        check(clock)  # type: ignore[operator]
+
+    run_virtual(main)
+
+
+def limit(quotas: ClientQuotas, user: str = "ann@x", client: str = "c1") -> float | None:
+    budget = quotas.budget(QuotaType.PRODUCE, user, client)
+    return None if budget is None else budget.limit
+
+
+def test_the_order_of_precedence() -> None:
+    def check(clock: VirtualClock) -> None:
+        for chosen in itertools.product([False, True], repeat=len(ORDER)):
+            quotas = ClientQuotas(clock, WINDOWS, WINDOWS)
+            given = [at for at, is_set in enumerate(chosen) if is_set]
+            for at in given:
+                quotas.set_entity(ORDER[at], {RATE: str(at)})
+            assert limit(quotas) == (given[0] if given else None), given
+            assert quotas.any is bool(given)
+
+    on_virtual_time(check)
+
+
+@pytest.mark.parametrize(
+    ("entity", "shared", "apart"),
+    [
+        ("users/u", ("u", "c2"), ("v", "c1")),
+        ("users/u/clients/<default>", None, ("u", "c2")),
+        ("users/<default>", ("u", "c2"), ("v", "c1")),
+        ("clients/c1", ("v", "c1"), None),
+        ("clients/<default>", ("v", "c1"), ("u", "c2")),
+        ("users/<default>/clients/c1", None, ("v", "c1")),
+    ],
+)
+def test_who_shares_a_quota(entity: str, shared: tuple[str, str] | None, apart: tuple[str, str] | None) -> None:
+    def check(clock: VirtualClock) -> None:
+        quotas = ClientQuotas(clock, WINDOWS, WINDOWS)
+        quotas.set_entity(entity, {RATE: "100"})
+        assert quotas.use(QuotaType.PRODUCE, "u", "c1", 1000) == 0
+        if shared is not None:
+            assert quotas.use(QuotaType.PRODUCE, *shared, 100) == 1000
+        if apart is not None:
+            assert quotas.use(QuotaType.PRODUCE, *apart, 1000) == 0
+        assert quotas.use(QuotaType.FETCH, "u", "c1", 10_000) == 0
+
+    on_virtual_time(check)
+
+
+def test_a_change_holds_at_once_and_forgets_nothing() -> None:
+    def check(clock: VirtualClock) -> None:
+        quotas = ClientQuotas(clock, WINDOWS, WINDOWS)
+        quotas.set_entity("users/u", {RATE: "1000"})
+        assert quotas.use(QuotaType.PRODUCE, "u", "", 10_000) == 0
+        quotas.set_entity("users/u", {RATE: "500"})
+        assert quotas.use(QuotaType.PRODUCE, "u", "", 0) == 10_000
+        quotas.set_entity("users/u", {RATE: "nonsense"})
+        assert limit(quotas, "u", "") == 500
+        quotas.set_entity("users/u", {"SCRAM-SHA-256": "salt=…"})
+        assert quotas.use(QuotaType.PRODUCE, "u", "", 10_000) == 0 and not quotas.any
+        quotas.set_entity("users/u/clients", {RATE: "1"})
+        assert not quotas.any
+
+    on_virtual_time(check)
+
+
+def test_mutations_come_in_bursts_and_are_refused_or_paid_for() -> None:
+    def check(clock: VirtualClock) -> None:
+        quotas = ClientQuotas(clock, WINDOWS, WINDOWS)
+        quotas.set_entity("users/u", {"controller_mutation_rate": "1"})
+        strict = quotas.mutations("u", "c", strict=True)
+        assert strict is not None and strict.take(20) and not strict.take(1) and strict.throttle_ms == 9000
+        lenient = quotas.mutations("u", "other", strict=False)
+        assert lenient is not None and lenient.take(1) and lenient.throttle_ms == 10_000
+        assert quotas.mutations("v", "c", strict=True) is None
+
+    on_virtual_time(check)
+
+
+def test_new_connections_of_an_address() -> None:
+    def check(clock: VirtualClock) -> None:
+        rates = ConnectionRates(clock, WINDOWS)
+        assert rates.throttle_ms("10.0.0.1") == 0
+        rates.set_address("10.0.0.1", {"connection_creation_rate": "2"})
+        rates.set_address("<default>", {"connection_creation_rate": "1"})
+        rates.set_address("%3A%3A1", {"connection_creation_rate": "3"})
+        for host, allowed in (("10.0.0.1", 20), ("10.0.0.2", 10), ("0:0:0:0:0:0:0:1", 30), ("::ffff:10.0.0.3", 10)):
+            waits = [rates.throttle_ms(host) for _ in range(allowed + 3)]
+            assert not any(waits[:allowed]) and all(0 < wait <= 1000 for wait in waits[allowed:]), (host, waits)
+        assert rates.throttle_ms("10.0.0.3") > 0
+        rates.set_address("10.0.0.1", {})
+        rates.set_address("<default>", {})
+        assert rates.throttle_ms("10.0.0.1") == 0
+
+    on_virtual_time(check)
