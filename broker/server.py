@@ -60,7 +60,7 @@ class StartFailure(Exception):  # noqa: N818 - a sentence for the person who sta
 
 
 class BrokerServer:
-    """One broker: `start`, then `stop`; `abort` after a `start` that failed."""
+    """A broker: `start`, then `stop`; `abort` after a `start` that failed."""
 
     def __init__(self, config: BrokerConfig, world: World, on_broken: Callable[[], object] = lambda: None) -> None:
         """`on_broken` is called when it cannot go on by itself and is to be stopped."""

@@ -28,7 +28,7 @@ from odradek.zk_schema.store import Store
 
 @dataclass(slots=True)
 class Services:
-    """One broker's rule objects."""
+    """A broker's rule objects."""
 
     identity: Identity
     config: BrokerConfig

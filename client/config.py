@@ -138,16 +138,16 @@ def load(config: type[Config], given: Mapping[str, Any] | None, keywords: Mappin
     return config(**values)
 
 
-def _kafkas_name(name: str) -> str:
-    dotted = name.replace("_", ".")
-    return ALIASES.get(dotted, dotted)
-
-
 def defaults(config: "type[DataclassInstance]") -> dict[str, Any]:
     """Return the settings of a configuration with their defaults; None for one that must be given."""
     return {
         item.name: None if item.metadata["default"] is MISSING else item.metadata["default"] for item in fields(config)
     }
+
+
+def _kafkas_name(name: str) -> str:
+    dotted = name.replace("_", ".")
+    return ALIASES.get(dotted, dotted)
 
 
 def _unknown(name: str, known: Mapping[str, Any]) -> str:

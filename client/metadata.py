@@ -25,7 +25,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class Node(NamedTuple):
-    """One broker, as clients reach it."""
+    """A broker, as clients reach it."""
 
     node_id: int
     host: str
@@ -39,7 +39,7 @@ class Node(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """One partition; `leader` is -1 when there is none."""
+    """A partition; `leader` is -1 when there is none."""
 
     topic: str
     partition: int
@@ -53,7 +53,7 @@ class PartitionInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """One topic. `partitions[n]` is partition n."""
+    """A topic. `partitions[n]` is partition n."""
 
     name: str
     topic_id: bytes

@@ -7,7 +7,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic."""
+    """A partition of a topic."""
 
     topic: str
     partition: int
@@ -67,7 +67,7 @@ class RecordMetadata(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as it was read."""
+    """A record as it was read."""
 
     topic: str
     partition: int

@@ -29,7 +29,7 @@ class EndTxnMarker(NamedTuple):
 
 
 def control_type(key: bytes | None, position: int = 0) -> ControlType | None:
-    """What a control record's key says; None for a type that is not known here. Raises CorruptBatch."""
+    """Return what a control record's key says; None for a type that is not known here. Raises CorruptBatch."""
     if key is None or len(key) < _KEY.size:
         raise CorruptBatch(position, f"control record with key {key!r}")
     version, number = _KEY.unpack_from(key)

@@ -96,7 +96,7 @@ ABSENT = Absent()
 
 @dataclass(slots=True)
 class Field:
-    """One line of a message. `name` is set with its class; `default` is ABSENT where each value has its own."""
+    """A line of a message. `name` is set with its class; `default` is ABSENT where each value has its own."""
 
     wire: WireType
     versions: VersionRange

@@ -47,7 +47,7 @@ class InvalidWrapper(CorruptBatch):
 
 
 class LegacyMessage(NamedTuple):
-    """One message as it stands in the set: a wrapper is not opened."""
+    """A message as it stands in the set: a wrapper is not opened."""
 
     position: int
     size_bytes: int
@@ -166,7 +166,7 @@ def _open_wrapper(columns: Columns, wrapper: LegacyMessage, limit: int) -> int:
 
 
 def _first_offset(wrapper: LegacyMessage, last_inner_offset: int) -> int:
-    """What to add to the inner offsets."""
+    """Return what to add to the inner offsets."""
     if wrapper.magic == MAGIC_V0 or wrapper.offset == 0:
         return 0  # absolute; or, with offset 0, from versions of librdkafka that leave it to the broker
     if wrapper.offset < last_inner_offset:

@@ -133,7 +133,7 @@ class BatchHeader(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One batch (magic 2) or one message (magic 0 or 1) of a buffer, as far as all formats agree."""
+    """A batch (magic 2) or one message (magic 0 or 1) of a buffer, as far as all formats agree."""
 
     position: int
     size_bytes: int
@@ -148,7 +148,7 @@ def increment_sequence(sequence: int, increment: int) -> int:
 
 
 def entries(buffer: Buffer, at: int = 0, *, allow_partial_tail: bool = False) -> Iterator[Entry]:
-    """What stands in `buffer` from `at` on, of any format, bounds checked and nothing else.
+    """Return what stands in `buffer` from `at` on, of any format, bounds checked and nothing else.
 
     Raises CorruptBatch. `allow_partial_tail`: stop quietly when the last one is cut off, as fetch answers may be.
     """
@@ -198,7 +198,7 @@ def compute_crc(buffer: Buffer, at: int, size_bytes: int) -> int:
 
 
 def crc_matches(buffer: Buffer, at: int, header: BatchHeader) -> bool:
-    """Whether the whole batch is in the buffer and its checksum is right."""
+    """Tell whether the whole batch is in the buffer and its checksum is right."""
     size = header.size_bytes
     return len(buffer) - at >= size and compute_crc(buffer, at, size) == header.crc
 

@@ -123,7 +123,7 @@ class MetadataCache:
                 self._name(topic.topic_name, topic.topic_id)
 
     def is_deleted(self, topic: str, index: int) -> bool:
-        """Whether a partition that existed once exists no more, on evidence. False says nothing.
+        """Tell whether a partition that existed once exists no more, on evidence. False says nothing.
 
         Evidence is that a controller has said so, or that this broker has been told of all partitions by the present
         controller under its present registration, and this one is not among them. That a partition is not known here

@@ -41,7 +41,7 @@ class BrokerUnreachable(OSError):  # noqa: N818 - the state of a broker, as its 
 
 
 class _Request:
-    """One request that has no answer yet."""
+    """A request that has no answer yet."""
 
     __slots__ = ("answer", "correlation_id", "message", "version")
 
@@ -53,7 +53,7 @@ class _Request:
 
 
 class _Link:
-    """One connection, from the moment it is open until it breaks."""
+    """A connection, from the moment it is open until it breaks."""
 
     def __init__(self, peer: "Peer", endpoint: Endpoint) -> None:
         self._peer = peer
@@ -176,7 +176,7 @@ class Peer:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now."""
+        """Tell whether there is a connection now."""
         return self._link is not None
 
     async def request(self, message: Message, version: int, timeout_ms: float) -> Message:

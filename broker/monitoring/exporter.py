@@ -112,7 +112,7 @@ async def pieces(
 
 
 class _Exchange:
-    """One connection: a request, an answer."""
+    """A connection: a request, an answer."""
 
     def __init__(
         self,

@@ -46,12 +46,12 @@ class ReceiveBuffer:
 
     @property
     def is_own(self) -> bool:
-        """Whether this connection has a buffer for itself."""
+        """Tell whether this connection has a buffer for itself."""
         return self.view is not self._shared
 
     @property
     def has_room(self) -> bool:
-        """Whether bytes can be received: into no room nothing comes, which would look like the peer's end."""
+        """Tell whether bytes can be received: into no room nothing comes, which would look like the peer's end."""
         return self.end < len(self.view)
 
     def next_frame(self) -> memoryview | None:

@@ -103,7 +103,7 @@ class Slots:
 
     @property
     def must_wait(self) -> bool:
-        """Whether there is a request without an answer that may not be overtaken."""
+        """Tell whether there is a request without an answer that may not be overtaken."""
         return self._waiting > 0
 
     def add(self, slot: Slot) -> None:
@@ -410,7 +410,7 @@ class Connection:
 
     @property
     def held(self) -> bool:
-        """Whether requests wait to be handled."""
+        """Tell whether requests wait to be handled."""
         return self._held and self._buffer.end > self._buffer.start
 
     @property

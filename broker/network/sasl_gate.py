@@ -74,7 +74,7 @@ class _LateAnswer:
 
 
 class SaslGate:
-    """One connection's way in. Called with its requests, as the dispatcher is."""
+    """A connection's way in. Called with its requests, as the dispatcher is."""
 
     def __init__(
         self,

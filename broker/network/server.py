@@ -164,7 +164,7 @@ class SocketServer:
         self._pause_or_resume()
 
     def _passage(self, endpoint: Endpoint, client: Client) -> tuple[Endpoint, Dispatch] | None:
-        """What its requests come through, and who handles them at first; None when there is nothing to pass."""
+        """Return what its requests come through, and who handles them at first; None when there is nothing to pass."""
         if self.entrance is None:
             return None
         return self.entrance.enter(endpoint, client, self._dispatch_now, lambda: self._has_passed(client))
@@ -235,7 +235,7 @@ class SocketServer:
                 listener.resume()
 
     def _is_protected(self, listener: str) -> bool:
-        """Whether brokers come in by it: they are let in at any time, if clients have a listener of their own."""
+        """Tell whether brokers come in by it: they are let in at any time, if clients have a listener of their own."""
         return listener == self.settings.inter_broker_listener_name and len(self._listeners) > 1
 
     def _is_full(self, listener: str) -> bool:

@@ -30,7 +30,7 @@ class DelayedOperation(Protocol):
 
 
 class _Watch:
-    """One unfinished operation and the keys it is listed under."""
+    """An unfinished operation and the keys it is listed under."""
 
     __slots__ = ("keys", "operation", "purgatory", "timer")
 

@@ -16,7 +16,7 @@ from odradek.world.clock import Clock, Timer
 
 
 class WheelTimer:
-    """One timer: a node of the doubly linked list that is its bucket."""
+    """A timer: a node of the doubly linked list that is its bucket."""
 
     __slots__ = ("_callback", "_deadline", "_next", "_previous", "_wheel")
 
@@ -29,7 +29,7 @@ class WheelTimer:
 
     @property
     def pending(self) -> bool:
-        """Whether it still is to run."""
+        """Tell whether it still is to run."""
         return self._callback is not None
 
     def cancel(self) -> None:

@@ -246,7 +246,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def partitions(self, session_id: int) -> list[CachedPartition]:
-        """What the fetcher of a session reads; nothing where there is no such session."""
+        """Return what the fetcher of a session reads; nothing where there is no such session."""
         session = self._sessions.get(session_id)
         return [] if session is None else list(session.partitions.values())
 

@@ -33,7 +33,7 @@ def handle(broker: Advertising, request: ApiVersionsRequest, context: RequestCon
 
 
 def names_its_software(request: ApiVersionsRequest) -> bool:
-    """Whether name and version of the client's software are well formed."""
+    """Tell whether name and version of the client's software are well formed."""
     return all(SOFTWARE.fullmatch(text) for text in (request.client_software_name, request.client_software_version))
 
 

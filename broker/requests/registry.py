@@ -25,7 +25,7 @@ def by_key(modules: Sequence[ModuleType]) -> dict[int, ModuleType]:
 
 
 def served_versions(modules: Mapping[int, ModuleType]) -> dict[int, tuple[int, int]]:
-    """What ApiVersions advertises: API key to lowest and highest version, in the order of the keys."""
+    """Return what ApiVersions advertises: API key to lowest and highest version, in the order of the keys."""
     return {key: modules[key].VERSIONS for key in sorted(modules)}
 
 

@@ -113,7 +113,7 @@ is denied by implication."""
 
 
 class Acl(NamedTuple):
-    """One line of an access list (Kafka's AccessControlEntry). The principal as `User:alice`, the host an address."""
+    """A line of an access list (Kafka's AccessControlEntry). The principal as `User:alice`, the host an address."""
 
     principal: str
     host: str

@@ -39,7 +39,7 @@ UNSECURED_PRINCIPAL: Final = "unsecuredValidatorPrincipalClaimName"
 
 
 def bearer_validator(look: Look, jaas: JaasEntry | None) -> Callable[[str], ValidToken]:
-    """What checks the tokens of a listener. Reads keys; raises BadSecuritySetting."""
+    """Return what checks the tokens of a listener. Reads keys; raises BadSecuritySetting."""
     handler = (look(HANDLER) or "").rpartition(".")[2]
     if handler == UNSECURED_HANDLER:
         options = {} if jaas is None else jaas.options

@@ -10,7 +10,7 @@ from odradek.zk_schema.znodes.acls import ResourceType
 
 
 class Rights:
-    """One principal at one host, asking by one request (Kafka's AuthHelper)."""
+    """A principal at one host, asking by one request (Kafka's AuthHelper)."""
 
     __slots__ = ("_authorizer", "_host", "_principal", "_request")
 

@@ -20,7 +20,7 @@ _OAUTH_FIRST: Final = re.compile(
 
 
 class SaslServer(Protocol):
-    """One exchange with one client."""
+    """An exchange with one client."""
 
     mechanism: str
     complete: bool

@@ -69,7 +69,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting; `value` is None when it is sensitive."""
+    """A setting; `value` is None when it is sensitive."""
 
     name: str
     value: str | None
@@ -112,7 +112,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """One group. `state` is empty when the broker is too old to say."""
+    """A group. `state` is empty when the broker is too old to say."""
 
     group_id: str
     protocol_type: str
@@ -121,7 +121,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member of a group."""
+    """A member of a group."""
 
     member_id: str
     group_instance_id: str | None
@@ -132,7 +132,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group and its members. State "Dead" means that there is none of that name."""
+    """A group and its members. State "Dead" means that there is none of that name."""
 
     group_id: str
     state: str
@@ -173,7 +173,7 @@ class LogDirectoryReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """One entry of a broker's `log.dirs`. Sizes of the volume are -1 when the broker does not say them."""
+    """An entry of a broker's `log.dirs`. Sizes of the volume are -1 when the broker does not say them."""
 
     path: str
     online: bool

@@ -18,7 +18,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Commits:
-    """One consumer's. Loop-thread only.
+    """A consumer's. Loop-thread only.
 
     A commit that has to be tried again holds up those behind it: overtaken by a later one it would take the group
     back. For the same reason it ends with the membership that it was asked under: by the time it would get through,

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumerEngine:
-    """One consumer's loop side. `run` until `stop`."""
+    """A consumer's loop side. `run` until `stop`."""
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings) -> None:
         self.cluster = cluster

@@ -51,7 +51,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class FetchCall:
-    """One request to one broker."""
+    """A request to one broker."""
 
     node_id: int
     request: FetchRequest

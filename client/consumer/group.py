@@ -33,7 +33,7 @@ LEAVE_CONNECTION = "leave"
 
 
 class GroupDriver:
-    """One consumer in its group. `changed` is called whenever the application may have something to do."""
+    """A consumer in its group. `changed` is called whenever the application may have something to do."""
 
     def __init__(self, cluster: Cluster, membership: Membership, changed: Callable[[], object]) -> None:
         self.membership = membership

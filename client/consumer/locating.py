@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Locator:
-    """One consumer's."""
+    """A consumer's."""
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings, shared: Shared) -> None:
         self._cluster = cluster
@@ -32,7 +32,7 @@ class Locator:
         return found
 
     async def locate(self, wanted: list[TopicPartition]) -> None:
-        """What is not found is due again after retry.backoff.ms. Raises KafkaError and NoOffsetForPartition."""
+        """Find their offsets; those not found are due again after a pause. Raises KafkaError, NoOffsetForPartition."""
         try:
             with self._shared.lock:
                 sought = self._shared.positions.sought(wanted)

@@ -36,7 +36,7 @@ COMMITTING = "committing offsets"
 
 
 class Participation:
-    """One consumer that has a group.id, whether it shares topics or only commits."""
+    """A consumer that has a group.id, whether it shares topics or only commits."""
 
     def __init__(self, engine: ConsumerEngine, call_back: CallBack, interceptors: ConsumerInterceptors) -> None:
         self.listener = RebalanceListener()

@@ -30,7 +30,7 @@ def reset_timestamp(policy: str, topic_partition: TopicPartition) -> int:
 
 @dataclass(slots=True)
 class PartitionPosition:
-    """One assigned partition."""
+    """An assigned partition."""
 
     position: int = -1
     """-1 until it is located."""

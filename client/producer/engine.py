@@ -56,7 +56,7 @@ FATAL_TOPIC_ERRORS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOP
 
 
 class ProducerEngine:
-    """One producer's sender. `run` until `stop`."""
+    """A producer's sender. `run` until `stop`."""
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, partitioner: Partitioner) -> None:
         self.cluster = cluster
@@ -322,7 +322,7 @@ class ProducerEngine:
         self.wake()
 
     def fail_queued(self, error: Exception) -> None:
-        """What is not on the wire fails."""
+        """Fail what is not on the wire."""
         with self.lock:
             decided = self._sender.give_up_queued(error)
         self._tell(decided)

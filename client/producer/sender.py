@@ -47,7 +47,7 @@ class SenderSettings:
 
 @dataclass(slots=True)
 class ProduceCall:
-    """One request to send: at most one batch of each partition."""
+    """A request to send: at most one batch of each partition."""
 
     node_id: int
     batches: list[ProducerBatch]
@@ -93,7 +93,7 @@ class Settled:
 
 
 class Sender:
-    """One producer's decisions. `sequences` is None without idempotence."""
+    """A producer's decisions. `sequences` is None without idempotence."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ NO_SEQUENCE = -1
 
 @dataclass(slots=True)
 class PartitionSequences:
-    """One partition. `unacknowledged` is in order of sequence: batches on the wire, and those waiting for a retry."""
+    """A partition. `unacknowledged` is in order of sequence: batches on the wire, and those waiting for a retry."""
 
     producer_id: int = -1
     producer_epoch: int = -1

@@ -73,7 +73,7 @@ WRITING = frozenset({State.IN_TRANSACTION, State.COMMITTING})
 
 
 class Transaction:
-    """One producer's. `transactional_id` is what it keeps over restarts."""
+    """A producer's. `transactional_id` is what it keeps over restarts."""
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id

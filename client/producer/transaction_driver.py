@@ -39,7 +39,7 @@ NO_PRODUCER: Producer = (-1, -1)
 
 
 class TransactionDriver:
-    """One producer's. The engine calls `look` after every round and `decided` for every batch."""
+    """A producer's. The engine calls `look` after every round and `decided` for every batch."""
 
     def __init__(
         self,

@@ -67,7 +67,7 @@ class ProducerIdentity(NamedTuple):
 
 
 class Epoch(NamedTuple):
-    """One micro-batch of one query."""
+    """A micro-batch of one query."""
 
     name: str
     number: int

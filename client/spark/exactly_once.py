@@ -48,7 +48,7 @@ LOST = frozenset(
 
 
 class EpochTask:
-    """One task's part in one epoch: `begin`, `write` as often as there are rows, `finish` (or `give_up`)."""
+    """A task's part in one epoch: `begin`, `write` as often as there are rows, `finish` (or `give_up`)."""
 
     def __init__(self, session: SinkSession, epoch: Epoch, task: int) -> None:
         self._session, self._epoch, self._task = session, epoch, task

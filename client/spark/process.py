@@ -28,7 +28,7 @@ Session = TypeVar("Session", bound=Closable)
 
 
 class Process:
-    """One process of Spark, driver or executor. For one thread of the application at a time."""
+    """A process of Spark, driver or executor. For one thread of the application at a time."""
 
     def __init__(self, run: Callable[[Coroutine[Any, Any, Any]], Any], world: World) -> None:
         self.world = world

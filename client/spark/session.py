@@ -32,7 +32,7 @@ def session_for(client: Mapping[str, str]) -> "Session":
 
 
 class Session:
-    """One cluster as its readers see it. Whatever asks raises ClientTimeout, NoBrokerReachable, KafkaError."""
+    """A cluster as its readers see it. Whatever asks raises ClientTimeout, NoBrokerReachable, KafkaError."""
 
     def __init__(self, settings: ReadSettings, world: World) -> None:
         self.settings = settings

@@ -25,7 +25,7 @@ def sink_session_for(options: SinkOptions) -> "SinkSession":
 
 
 class SinkSession:
-    """One cluster as its writers see it. On the process's loop."""
+    """A cluster as its writers see it. On the process's loop."""
 
     def __init__(self, options: SinkOptions, world: World) -> None:
         self.config = options.config()

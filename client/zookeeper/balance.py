@@ -166,7 +166,7 @@ class Balance:
         self.started = self._releasing = False
 
     def read(self, view: GroupView) -> None:
-        """What ZooKeeper says: own this, or leave everything as it is."""
+        """Return what ZooKeeper says: own this, or leave everything as it is."""
         if self.consumer_id not in view.members:
             self._registered = False
             return
@@ -198,7 +198,7 @@ class Balance:
         self._retry_at_ms = NEVER if given_up and blockers else now_ms + self._backoff_ms
 
     def fetching(self) -> None:
-        """What is owned is being fetched."""
+        """Note that what is owned is being fetched."""
         self.started = True
         self._settle()
 

@@ -53,7 +53,7 @@ class StreamTable:
 
 
 class ConsumerConnector:
-    """One member of a consumer group that is balanced in ZooKeeper.
+    """A member of a consumer group that is balanced in ZooKeeper.
 
         connector = ConsumerConnector.create(zookeeper_connect="localhost:2181", group_id="g")
         streams = connector.create_message_streams({"topic": 2})["topic"]    # one thread of yours for each

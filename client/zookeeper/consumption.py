@@ -26,7 +26,7 @@ class Streams(Protocol):
 
 
 class Claimed:
-    """One partition that is owned and read."""
+    """A partition that is owned and read."""
 
     __slots__ = ("progress", "stream")
 

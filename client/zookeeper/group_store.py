@@ -32,7 +32,7 @@ class Claimed(NamedTuple):
 
 
 class GroupStore:
-    """One member's view of its group. Loop-thread only; all methods raise StoreError and BadZnode."""
+    """A member's view of its group. Loop-thread only; all methods raise StoreError and BadZnode."""
 
     def __init__(self, store: Store, group_id: str, consumer_id: str, strategy: str, *, exclude_internal: bool) -> None:
         self._store = store

@@ -36,7 +36,7 @@ def describe(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """What is set, and where."""
+    """Return what is set, and where."""
     from odradek.client.admin.values import ConfigSource
 
     resource = _resource(topic, broker, broker_defaults)

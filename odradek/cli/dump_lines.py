@@ -33,7 +33,7 @@ def _json(value: object) -> Any:
 
 
 def text(value: bytes) -> str:
-    """What clients sent: the characters when it is text, else 0x and the bytes."""
+    """Return what clients sent: the characters when it is text, else 0x and the bytes."""
     try:
         characters = value.decode()
     except UnicodeDecodeError:

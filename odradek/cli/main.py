@@ -55,7 +55,7 @@ def run(arguments: list[str]) -> int:
 
 
 def help_text() -> str:
-    """What `odradek --help` prints."""
+    """Return what `odradek --help` prints."""
     width = max(map(len, COMMANDS)) + 2
     lines = [f"  {name:<{width}}{said}" for name, said in COMMANDS.items()]
     return "\n".join(

@@ -40,7 +40,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def rates(records: int, size_bytes: int, seconds: float) -> Report:
-    """What is reported of every run."""
+    """Return what is reported of every run."""
     return {
         "records": records,
         "seconds": round(seconds, 3),

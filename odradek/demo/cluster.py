@@ -16,14 +16,14 @@ ADMIN_TIMEOUT_MS = 5_000
 
 
 class PartitionState(NamedTuple):
-    """One partition as Metadata describes it. A leader of -1 is none."""
+    """A partition as Metadata describes it. A leader of -1 is none."""
 
     leader: int
     in_sync: tuple[int, ...]
 
 
 class ClusterState(NamedTuple):
-    """One look at the cluster."""
+    """A look at the cluster."""
 
     controller: int = -1
     partitions: dict[int, PartitionState] = {}
@@ -83,7 +83,7 @@ class DemoCluster:
         self._admin.create_topics([NewTopic(TOPIC, PARTITIONS, REPLICAS, configs=settings)])
 
     def look(self) -> ClusterState:
-        """What some living broker says now; what was said last when none answers in time."""
+        """Return what some living broker says now; what was said last when none answers in time."""
         try:
             controller = self._admin.describe_cluster().controller_id
             found = self._admin.describe_topics([TOPIC])[0].partitions

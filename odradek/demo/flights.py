@@ -21,7 +21,7 @@ class FlightsMissing(Exception):  # noqa: N818 (a sentence for a person)
 
 
 class Flight(NamedTuple):
-    """One record: the carrier is the key, so that a carrier's flights stay in order; the line of the file the value."""
+    """A record: the carrier is the key, so that a carrier's flights stay in order; the line of the file the value."""
 
     key: bytes
     value: bytes

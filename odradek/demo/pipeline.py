@@ -25,7 +25,7 @@ class PipelineFailed(Exception):  # noqa: N818 (a sentence for a person)
 
 
 class Pipeline:
-    """One run over everything that the topic holds."""
+    """A run over everything that the topic holds."""
 
     def __init__(self, bootstrap: str, directory: Path, chart: Path, say: Callable[[str], object]) -> None:
         """Checkpoint and Parquet go to `directory`, the drawing to `chart`; `say` gets its output."""

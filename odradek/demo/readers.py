@@ -73,7 +73,7 @@ class Readers:
     """All of them, started together."""
 
     def __init__(self, zookeeper: str, balanced: BalancedGroup, topic: str, group: str, directory: Path) -> None:
-        """What they complain of goes to `directory/logs/reader-N.log`."""
+        """Have what they complain of written to `directory/logs/reader-N.log`."""
         self.reads: list[Read] = []
         """In the order in which they were heard of."""
         self.owners: dict[int, int] = {}
@@ -163,7 +163,7 @@ class Readers:
 
 
 def take(stream: MessageStream) -> list[ConsumerRecord]:
-    """What comes within a while."""
+    """Return what comes within a while."""
     found: list[ConsumerRecord] = []
     end = time.monotonic() + PIECE_SECONDS
     while len(found) < PIECE_RECORDS and time.monotonic() < end:

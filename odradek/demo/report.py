@@ -43,7 +43,7 @@ class Result:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong, in words; nothing when all is well."""
+        """Return what is wrong, in words; nothing when all is well."""
         others = {
             "partitions whose replicas differ": self.different_replicas,
             "airports that Spark counted otherwise": len(self.miscounted_airports),
@@ -108,7 +108,7 @@ def closing_table(result: Result) -> RenderableType:
 
 
 def readers_table(result: Result) -> RenderableType:
-    """What each reader had when the broker was killed, and what it did from then on."""
+    """Return what each reader had when the broker was killed, and what it did from then on."""
     table = _table("The readers")
     for name in ("reader", "partitions before the kill", "after it"):
         table.add_column(name)
@@ -157,7 +157,7 @@ def _count(count: int, *, bad: bool, good: bool = False) -> Text:
 
 
 def verdict(result: Result) -> Text:
-    """What it comes to."""
+    """Return what it comes to."""
     if result.problems:
         return Text("  ✗ " + "; ".join(result.problems), "bold red")
     pause = duration(max(result.longest_pauses_ms.values(), default=0.0))

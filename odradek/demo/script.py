@@ -29,7 +29,7 @@ class DemoFailure(Exception):  # noqa: N818 (a sentence for a person)
 
 
 class Script:
-    """One run on a cluster that is ready. `load`, `readers` and `pipeline` are stopped by whoever made this."""
+    """A run on a cluster that is ready. `load`, `readers` and `pipeline` are stopped by whoever made this."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class Kill:
 
 
 class Moment(NamedTuple):
-    """One line of the timeline. Times in ms since the kill."""
+    """A line of the timeline. Times in ms since the kill."""
 
     at_ms: float
     took_ms: float | None

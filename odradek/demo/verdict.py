@@ -41,7 +41,7 @@ class Findings:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong, in words; nothing when all is well."""
+        """Return what is wrong, in words; nothing when all is well."""
         counts = {
             "not acknowledged": self.produced - self.acknowledged,
             "lost": self.lost,

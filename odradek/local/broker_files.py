@@ -16,7 +16,7 @@ REPLICAS, MIN_IN_SYNC = 3, 2
 
 @dataclass(frozen=True, slots=True)
 class BrokerFile:
-    """One broker of a local cluster."""
+    """A broker of a local cluster."""
 
     broker_id: int
     port: int

@@ -99,7 +99,7 @@ class ClusterPlan:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """One broker, for a person who looks."""
+    """A broker, for a person who looks."""
 
     broker_id: int
     address: str
@@ -110,7 +110,7 @@ class BrokerStatus:
 
 
 class LocalCluster:
-    """One cluster's life. `changed` is called when something that a person may want to see has changed."""
+    """A cluster's life. `changed` is called when something that a person may want to see has changed."""
 
     def __init__(self, plan: ClusterPlan, changed: Callable[[], None] = lambda: None) -> None:
         self.plan = plan

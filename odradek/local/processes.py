@@ -10,7 +10,7 @@ KILL_AFTER_SECONDS = 10.0
 
 
 class Child:
-    """One process that this one started. Ctrl-C in the terminal does not reach it: it is stopped in its turn."""
+    """A process that this one started. Ctrl-C in the terminal does not reach it: it is stopped in its turn."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, pid_file: Path, log_file: Path) -> None:
         self.name = name

@@ -10,7 +10,7 @@ from odradek.local.cluster import REGISTERED, STARTING, STOPPING, BrokerStatus
 
 
 def changes(before: Sequence[BrokerStatus], after: Sequence[BrokerStatus]) -> Iterator[dict[str, Any]]:
-    """What happened between two looks, as events with what a script needs to know."""
+    """Return what happened between two looks, as events with what a script needs to know."""
     earlier = {status.broker_id: status for status in before}
     for status in after:
         was = earlier.get(status.broker_id)
@@ -47,7 +47,7 @@ class Report(Protocol):
 
 
 class Lines:
-    """One line for each event, flushed at once."""
+    """A line for each event, flushed at once."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json

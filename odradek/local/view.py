@@ -21,7 +21,7 @@ NO_CONTROLLER = -1
 
 
 class ClusterView(NamedTuple):
-    """One look at ZooKeeper."""
+    """A look at ZooKeeper."""
 
     registered: dict[int, Stat]
     """Broker id to its znode."""

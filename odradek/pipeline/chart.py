@@ -24,7 +24,7 @@ DAY_SIZE = 0.88
 
 
 class Day(NamedTuple):
-    """One airport's day."""
+    """An airport's day."""
 
     when: date
     mean_minutes: float

@@ -32,7 +32,7 @@ def parsed(lines: DataFrame) -> DataFrame:
 
 
 def is_flight() -> Column:
-    """Whether a row of `parsed` can be counted."""
+    """Tell whether a row of `parsed` can be counted."""
     return f.col("origin").isNotNull() & f.col("departure").isNotNull()
 
 

@@ -141,7 +141,7 @@ class Sink:
 
 
 def _count(query: StreamingQuery, summary: Summary) -> None:
-    """What Spark has seen, of the micro-batches that it still remembers (the last hundred)."""
+    """Return what Spark has seen, of the micro-batches that it still remembers (the last hundred)."""
     for progress in query.recentProgress:
         observed = progress.observedMetrics.get(OBSERVED)
         if observed is not None:

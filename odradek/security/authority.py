@@ -28,7 +28,7 @@ class Authority:
 
     @property
     def certificate(self) -> x509.Certificate:
-        """What others have to believe."""
+        """Return what others have to believe."""
         return self.pair.chain[0]
 
     def issue(

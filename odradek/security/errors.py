@@ -2,7 +2,7 @@
 
 
 class AuthenticationFailed(OSError):  # noqa: N818 - named after what has happened
-    """One side has not proved who it is, so the connection must not be used. Trying again will not help by itself."""
+    """A side has not proved who it is, so the connection must not be used. Trying again will not help by itself."""
 
 
 class BadSecuritySetting(ValueError):  # noqa: N818 - it names what was given

@@ -29,7 +29,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "
 
 @dataclass(frozen=True, slots=True)
 class JaasEntry:
-    """One login module: Java's class name, and its options."""
+    """A login module: Java's class name, and its options."""
 
     module: str
     options: dict[str, str]

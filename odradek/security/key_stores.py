@@ -65,7 +65,7 @@ class StoreSettings:
 
     @property
     def is_set(self) -> bool:
-        """Whether there is a store at all."""
+        """Tell whether there is a store at all."""
         return self.location is not None or any(self.pem)
 
     def __repr__(self) -> str:

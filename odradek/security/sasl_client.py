@@ -27,13 +27,13 @@ CHUNK_BYTES: Final = 1 << 16
 
 
 class SaslClient(Protocol):
-    """One exchange with one broker."""
+    """An exchange with one broker."""
 
     mechanism: str
     complete: bool
 
     def first(self) -> bytes:
-        """What the exchange begins with."""
+        """Return what the exchange begins with."""
 
     def respond(self, challenge: bytes) -> bytes | None:
         """The next message; None when there is none. Raises AuthenticationFailed."""

@@ -121,7 +121,7 @@ class ScramClient:
         self._server_signature = b""
 
     def first(self) -> bytes:
-        """What the exchange begins with."""
+        """Return what the exchange begins with."""
         return GS2_HEADER + self._first_bare.encode()
 
     def respond(self, challenge: bytes) -> bytes | None:

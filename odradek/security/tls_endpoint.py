@@ -23,7 +23,7 @@ OWN_BYTES_MAX = 1 << 16
 
 
 class TlsEndpoint:
-    """One end of a TLS connection over `endpoint`, from the handshake on.
+    """An end of a TLS connection over `endpoint`, from the handshake on.
 
     A call of `send` or `send_file` that raised BlockingIOError is to be repeated with the same bytes in front: some of
     them may be encrypted already. `established` is called once, from within the call that ends the handshake, and may
@@ -263,7 +263,7 @@ def new_staging() -> memoryview:
 
 
 def in_words(error: ssl.SSLError) -> str:
-    """What OpenSSL says, without its source lines."""
+    """Return what OpenSSL says, without its source lines."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate not accepted: {error.verify_message}"
     return (error.reason or str(error)).replace("_", " ").lower()

@@ -157,5 +157,5 @@ def preparation() -> list[tuple[Message, int]]:
 
 
 def succeeded(answer: Message) -> bool:
-    """Whether a step of the preparation is done, now or before."""
+    """Tell whether a step of the preparation is done, now or before."""
     return all("error_code=" not in line or line.endswith(f"={TOPIC_EXISTS}") for line in observed(answer))

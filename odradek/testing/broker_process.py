@@ -14,7 +14,7 @@ from odradek.testing.patience import PATIENCE_SECONDS
 
 
 class BrokerProcess:
-    """One life of one broker. `complaints` are the marks of log lines that tell of trouble."""
+    """A life of one broker. `complaints` are the marks of log lines that tell of trouble."""
 
     complaint_marks: tuple[str, ...] = (" WARNING ", " ERROR ", " CRITICAL ", "Traceback")
 

@@ -170,7 +170,7 @@ async def read(consumer: Any, count: int) -> list[bytes]:
 
 
 async def raises(kind: type[Exception], work: Any) -> Any:
-    """What an awaitable, or a call, raises."""
+    """Return what an awaitable, or a call, raises."""
     try:
         result = work() if callable(work) else work
         if inspect.isawaitable(result):

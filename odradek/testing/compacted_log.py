@@ -93,7 +93,7 @@ class CompactedLog:
         return self.log.append_as_leader(marker, 0, origin=Origin.COORDINATOR).first_offset
 
     def roll(self) -> None:
-        """What was written so far may be compacted from now on."""
+        """Allow that what was written so far is compacted from now on."""
         self.log.roll()
 
     # compacting

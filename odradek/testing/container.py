@@ -32,7 +32,7 @@ for one of its own."""
 
 
 class OdradekContainer(DockerContainer):
-    """One broker, and a ZooKeeper container beside it in one network.
+    """A broker, and a ZooKeeper container beside it in one network.
 
     Other containers of a network that was given with `with_network` reach the broker at its alias, port 19092.
     `with_env("KAFKA_MESSAGE_MAX_BYTES", "2000000")` sets any of Kafka's settings.

@@ -64,7 +64,7 @@ class Disk(Files, Protocol):
 
 
 class EmbeddedBroker:
-    """One broker on host `broker-ID`. Its disk stays when it is stopped, and `start` begins another life on it."""
+    """A broker on host `broker-ID`. Its disk stays when it is stopped, and `start` begins another life on it."""
 
     def __init__(self, cluster: "EmbeddedCluster", broker_id: int) -> None:
         self.broker_id = broker_id

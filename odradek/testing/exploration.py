@@ -43,7 +43,7 @@ Test = Callable[["ExploredCluster"], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Planned:
-    """One fault of a schedule."""
+    """A fault of a schedule."""
 
     kind: str
     at_s: float

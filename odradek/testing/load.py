@@ -143,7 +143,7 @@ class Load:
         self._last[partition] = max(offset, self._last.get(partition, -1))
 
     def goes_on(self) -> Callable[[], bool]:
-        """Whether every partition has been written to since this was called."""
+        """Tell whether every partition has been written to since this was called."""
         marks = {partition: self._last.get(partition, -1) for partition in range(PARTITIONS)}
         return lambda: all(self._last.get(partition, -1) > mark for partition, mark in marks.items())
 

@@ -40,7 +40,7 @@ LEAST_DISTANCE_MS = 0.001
 
 
 class Request:
-    """One call under way: `ask` carries it out at the server in the session that it was made in."""
+    """A call under way: `ask` carries it out at the server in the session that it was made in."""
 
     def __init__(self, path: str, session_id: int, ask: Callable[[], object], answer: "asyncio.Future[object]") -> None:
         self.path = path
@@ -101,12 +101,12 @@ class MemoryStore:
 
     @property
     def reachable(self) -> bool:
-        """Whether messages pass between it and the server."""
+        """Tell whether messages pass between it and the server."""
         return self.link_up and self._server.serving
 
     @property
     def silent(self) -> bool:
-        """Whether the server hears nothing of it."""
+        """Tell whether the server hears nothing of it."""
         return self.suspended or not self.link_up
 
     def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:

@@ -29,14 +29,14 @@ from odradek.zk_schema.store import (
 
 
 class Change(NamedTuple):
-    """One znode that a transaction touched. CHILDREN is implied for the parent by CREATED and DELETED."""
+    """A znode that a transaction touched. CHILDREN is implied for the parent by CREATED and DELETED."""
 
     kind: WatchKind
     path: str
 
 
 class Node:
-    """One znode."""
+    """A znode."""
 
     __slots__ = ("children", "children_made", "created_ms", "czxid", "data", "modified_ms", "mzxid", "owner", "version")
 

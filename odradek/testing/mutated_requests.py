@@ -70,7 +70,7 @@ MUTATIONS: Sequence[Mutation] = (flip, cut, insert, remove, extreme, whole_heade
 
 
 class Stage:
-    """One broker with a topic, a record, a group and its member, and somebody who asks it things."""
+    """A broker with a topic, a record, a group and its member, and somebody who asks it things."""
 
     def __init__(self, cluster: EmbeddedCluster, clock: VirtualClock, requests: PlausibleRequests) -> None:
         self.cluster, self.clock, self.requests = cluster, clock, requests

@@ -44,13 +44,13 @@ RUNTIMES: Mapping[str, Sequence[str]] = {"kcat": ("kcat",), "kafkajs": ("node", 
 
 
 def is_required(program: str) -> bool:
-    """Whether a test may not be skipped for want of it."""
+    """Tell whether a test may not be skipped for want of it."""
     required = os.environ.get("ODRADEK_REQUIRE", "all" if os.environ.get("CI") else "")
     return required == "all" or program in required.split(",")
 
 
 def allows_skip(reason: str) -> bool:
-    """Whether a test may be skipped for this reason: for any, unless somebody has said what is required."""
+    """Tell whether a test may be skipped for this reason: for any, unless somebody has said what is required."""
     said = os.environ.get("ODRADEK_REQUIRE") or os.environ.get("CI")
     return not said or NOT_REQUIRED in reason or CANNOT_BE_HAD in reason
 

@@ -25,7 +25,7 @@ class BugNotPlanted(ValueError):  # noqa: N818 - what became of it
 
 @dataclass
 class Change:
-    """One place: a file, and lines of it that others replace."""
+    """A place: a file, and lines of it that others replace."""
 
     file: str
     old: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Change:
 
 @dataclass
 class Bug:
-    """One mistake. `kinds` and `seconds`: the faults that bring it to light soonest, all when there are none."""
+    """A mistake. `kinds` and `seconds`: the faults that bring it to light soonest, all when there are none."""
 
     name: str
     kinds: list[str] = field(default_factory=list)

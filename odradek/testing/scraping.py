@@ -52,14 +52,14 @@ class Scrape:
 
 
 async def scrape(cluster: EmbeddedCluster, broker: EmbeddedBroker, query: str = "") -> Scrape:
-    """What the broker tells Prometheus."""
+    """Return what the broker tells Prometheus."""
     status, body = await get(cluster, broker, "/metrics" + query)
     assert status == "HTTP/1.1 200 OK", status
     return Scrape(body.decode())
 
 
 async def journal(cluster: EmbeddedCluster, broker: EmbeddedBroker) -> dict[str, Any]:
-    """What the broker remembers of what it did."""
+    """Return what the broker remembers of what it did."""
     _, body = await get(cluster, broker, "/journal")
     told: dict[str, Any] = json.loads(body)
     return told

@@ -26,7 +26,7 @@ class PortTaken(OSError):  # noqa: N818 - it says what happened to the port
 
 
 class HostEndpoint:
-    """One end of a connection, as its host has it: its callbacks rest while the host is suspended, and those for
+    """An end of a connection, as its host has it: its callbacks rest while the host is suspended, and those for
     reading while nothing may arrive."""
 
     __slots__ = ("_endpoint", "_network", "_readable", "_writable", "host", "other", "own_port", "peer", "receive_into",

@@ -30,12 +30,12 @@ BROKER_SETTINGS = {
 
 
 def rows(*values: str, **columns: Sequence[Any]) -> pyarrow.RecordBatch:
-    """What Spark hands to a task: a column `value`, and others."""
+    """Return what Spark hands to a task: a column `value`, and others."""
     return pyarrow.RecordBatch.from_pydict({"value": list(values), **columns})
 
 
 class Stage:
-    """One cluster, and a process of Spark beside it."""
+    """A cluster, and a process of Spark beside it."""
 
     def __init__(self, loop: VirtualLoop, runner: asyncio.Runner, brokers: int) -> None:
         self._loop, self._runner = loop, runner
@@ -150,6 +150,6 @@ def stage(brokers: int = 1) -> Iterator[Stage]:
 
 
 def result(message: Message) -> TaskResult:
-    """What a task told the driver."""
+    """Return what a task told the driver."""
     assert message.result is not None
     return message.result

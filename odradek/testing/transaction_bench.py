@@ -129,7 +129,7 @@ class Model:
 
 
 class Bench:
-    """One engine; the brokers 0 and 1, which coordinate by turns if a test says so."""
+    """An engine; the brokers 0 and 1, which coordinate by turns if a test says so."""
 
     def __init__(self, clock: VirtualClock, scripted_broker: Any, highest: dict[int, int], **settings: object) -> None:
         self.clock = clock
@@ -181,7 +181,7 @@ class Bench:
         return FindCoordinatorResponse(coordinators=[one])
 
     def answer(self, node_id: int, request: Any) -> Any:
-        """What broker `node_id` says, or None, as the test has ordered."""
+        """Return what broker `node_id` says, or None, as the test has ordered."""
         kind = type(request)
         if kind in self.silent or (self.mischief is not None and self.mischief(kind)):
             return None

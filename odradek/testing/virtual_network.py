@@ -28,7 +28,7 @@ DEFAULT_PORT = 9092
 
 
 class _Pipe:
-    """One direction of a connection: sent bytes travel, arrive, and are received."""
+    """A direction of a connection: sent bytes travel, arrive, and are received."""
 
     def __init__(self, network: "VirtualNetwork", source: str, target: str) -> None:
         self.network = network
@@ -78,7 +78,7 @@ class _Pipe:
 
 
 class VirtualEndpoint:
-    """One end of a connection. Callbacks come level-triggered, as those of a real loop."""
+    """An end of a connection. Callbacks come level-triggered, as those of a real loop."""
 
     def __init__(self, network: "VirtualNetwork", peer: str, incoming: _Pipe, outgoing: _Pipe) -> None:
         self.peer = peer

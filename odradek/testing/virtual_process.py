@@ -104,7 +104,7 @@ PROCESS: ContextVar[VirtualProcess | None] = ContextVar("process", default=None)
 
 
 def belongs_to_dead(context: Any) -> bool:
-    """Whether a callback with this context is one of a process that was killed."""
+    """Tell whether a callback with this context is one of a process that was killed."""
     process = context.get(PROCESS)
     return process is not None and process.dead
 

@@ -40,6 +40,8 @@ COUNTED = ("broker/", "controller/")
 """Folders of which a file may be a hop."""
 BESIDE = ("broker/metrics/",)
 """What is noted of a way, and never decides where it goes: nobody reads it to understand the way."""
+WATCHING = ("broker/monitoring/",)
+"""What timers and the garbage collector run at times of their own, while a way happens to be traced."""
 TRACED = (*COUNTED, "protocol/", "zk_schema/", "odradek/world/")
 HOP_LINES = 8
 DOUBLES = {
@@ -103,7 +105,11 @@ class Trace:
             file = os.path.relpath(os.path.realpath(path), ROOT)
             self._files[path] = DOUBLES.get(os.path.basename(file), file)
         file = self._files[path]
-        if not file.startswith(TRACED) or (self._done and asyncio.current_task() in self._done):
+        if (
+            not file.startswith(TRACED)
+            or file.startswith(WATCHING)
+            or (self._done and asyncio.current_task() in self._done)
+        ):
             return None
         stop = self.way.setdefault(file, Stop(file))
         stop.functions[frame.f_code.co_qualname.partition(".<locals>")[0]] = None
@@ -120,7 +126,7 @@ class Trace:
 
 
 class Client:
-    """One raw connection: what it does itself is done before and after the trace."""
+    """A raw connection: what it does itself is done before and after the trace."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint

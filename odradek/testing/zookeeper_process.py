@@ -16,7 +16,7 @@ ANSWER_SECONDS = 5.0
 
 
 def zookeeper_mode(port: int) -> str | None:
-    """What the node there is: standalone, leader or follower; None when it does not serve."""
+    """Return what the node there is: standalone, leader or follower; None when it does not serve."""
     try:
         with socket.create_connection((HOST, port), ANSWER_SECONDS) as connection:
             connection.sendall(b"srvr")
@@ -63,7 +63,7 @@ class ZooKeeperProcess:
         self._pid = self._own.pid
 
     def answers(self) -> bool:
-        """Whether it serves."""
+        """Tell whether it serves."""
         return zookeeper_mode(self._port) is not None
 
     def close(self) -> None:

@@ -55,7 +55,7 @@ def _die_with_parent() -> None:
 
 
 def main(work: Work) -> int:
-    """What a child's module calls with its own `work`; the exit code."""
+    """Return what a child's module calls with its own `work`; the exit code."""
     pace = Pace(int(sys.argv[1]), float(sys.argv[2]))
     _die_with_parent()
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)

@@ -9,7 +9,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class File(Protocol):
-    """One open file."""
+    """An open file."""
 
     path: str
 
@@ -57,7 +57,7 @@ class Files(Protocol):
         """
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory has that name."""
+        """Tell whether a file or directory has that name."""
 
     def size(self, path: str) -> int:
         """Length in bytes."""
@@ -72,7 +72,7 @@ class Files(Protocol):
         """The names in a directory, sorted."""
 
     def is_directory(self, path: str) -> bool:
-        """Whether it is one."""
+        """Tell whether it is one."""
 
     def make_directory(self, path: str) -> None:
         """With its parents; harmless when it is there."""

@@ -10,7 +10,7 @@ from odradek.world.files import Buffer, File
 
 
 class Endpoint(Protocol):
-    """One end of a connection."""
+    """An end of a connection."""
 
     peer: str
     """The other end as `host:port`, for messages to people and `max.connections.per.ip`."""

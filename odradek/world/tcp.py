@@ -27,7 +27,7 @@ DEFAULT_BACKLOG = 50
 
 
 class TcpEndpoint:
-    """One connected socket."""
+    """A connected socket."""
 
     __slots__ = ("_descriptor", "_loop", "_reading", "_socket", "_writing", "peer", "receive_into")
 
@@ -203,7 +203,7 @@ class TcpNetwork:
 
 
 def set_options(connected: socket.socket, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
-    """What every connection has: never blocks, no Nagle, keep-alive, the buffer sizes asked for."""
+    """Return what every connection has: never blocks, no Nagle, keep-alive, the buffer sizes asked for."""
     connected.setblocking(False)
     with contextlib.suppress(OSError):  # the peer may be gone already; then the first read says so
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -18,7 +18,7 @@ class TimeSlice:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is time to let others run."""
+        """Tell whether it is time to let others run."""
         return self._clock.monotonic_ms() >= self._end_ms
 
     async def pause_if_over(self) -> bool:

@@ -100,7 +100,7 @@ def _resource_type(path: str, data: bytes, text: str) -> ResourceType:
 
 @dataclass(frozen=True, slots=True)
 class AclEntry:
-    """One line of an access list, the words as Kafka writes them: `User:alice`, `Allow`, `Read`, `*`."""
+    """A line of an access list, the words as Kafka writes them: `User:alice`, `Allow`, `Read`, `*`."""
 
     principal: str
     permission_type: str

@@ -44,7 +44,7 @@ Refusal = Callable[[Any, ErrorCode, int], Message | None]
 
 
 class Rule(Protocol):
-    """One step on the way to the handler."""
+    """A step on the way to the handler."""
 
     @property
     def text(self) -> str:

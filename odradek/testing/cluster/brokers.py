@@ -302,7 +302,7 @@ class BrokerFaults(ClusterCore):
         return tuple(partitions[partition].replicas)
 
     def group(self, group: str) -> GroupMetadata | None:
-        """What its coordinator knows of a group."""
+        """Return what its coordinator knows of a group."""
         for broker in self.running:
             error, metadata = broker.server.services.groups.describe(group)
             if error is ErrorCode.NONE and metadata is not None:

@@ -23,7 +23,7 @@ class Conditions:
         self._timer: Timer | None = None
 
     def __bool__(self) -> bool:
-        """Whether somebody waits."""
+        """Tell whether somebody waits."""
         return bool(self._waiting)
 
     async def until(self, condition: Callable[[], bool], timeout_s: float) -> bool:

@@ -112,7 +112,7 @@ class ClusterCore:
         self._arrange(broker)
 
     def is_whole(self) -> bool:
-        """Whether all brokers that run know each other and a controller."""
+        """Tell whether all brokers that run know each other and a controller."""
         running = {broker.broker_id: broker for broker in self.embedded.brokers if broker.running}
         known = [broker.server.services.metadata for broker in running.values()]
         return all(
@@ -144,7 +144,7 @@ class ClusterCore:
     # what brokers do with requests
 
     def is_client(self, peer: str) -> bool:
-        """Whether an address is that of a client: of none of the brokers, nor of this side."""
+        """Tell whether an address is that of a client: of none of the brokers, nor of this side."""
         return self.network.owner(peer) not in self.faults.spared
 
     async def age_ms(self) -> float:
@@ -213,11 +213,11 @@ class ClusterCore:
         return handle
 
     async def is_running(self, broker: int) -> bool:
-        """Whether a broker has started and was neither stopped nor killed since."""
+        """Tell whether a broker has started and was neither stopped nor killed since."""
         return self.broker(broker).running
 
     async def is_plain(self) -> bool:
-        """Whether nothing stands between the requests of all brokers and their handlers now."""
+        """Tell whether nothing stands between the requests of all brokers and their handlers now."""
         return self.trace is None and all(one.server.sockets.dispatch == one.server.dispatch for one in self.running)
 
     # topics

@@ -88,7 +88,7 @@ class ActiveFault:
         return self.left == 0
 
     def concerns(self, request: Message, context: RequestContext, services: Services) -> bool:
-        """Whether it is for this request, apart from how many there were."""
+        """Tell whether it is for this request, apart from how many there were."""
         if self.client is not None and self.client not in (context.client_id, "*"):
             return False
         return (
@@ -117,7 +117,7 @@ class ActiveFault:
         return await self.treat(services, context, await answered)
 
     async def treat(self, services: Services, context: RequestContext, reply: Reply) -> Reply:
-        """What becomes of the answer, when it is known."""
+        """Return what becomes of the answer, when it is known."""
         raise NotImplementedError
 
     def end(self) -> None:
@@ -271,7 +271,7 @@ class ProtocolFaults:
         """Hosts whose requests no fault strikes, unless it names them: the brokers, and the test's own."""
 
     def __bool__(self) -> bool:
-        """Whether a fault may strike yet."""
+        """Tell whether a fault may strike yet."""
         return bool(self._active)
 
     def add(self, kind: type[ActiveFault], text: str, api: str, aim: Aim, client: str | None, times: int | None,

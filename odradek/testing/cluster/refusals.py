@@ -20,7 +20,7 @@ class Aim(NamedTuple):
     partition: int | None = None
 
     def hits(self, topic: str | None, partition: int | None) -> bool:
-        """Whether it is for this one; a partition that is not said is any."""
+        """Tell whether it is for this one; a partition that is not said is any."""
         return self.topic in (None, topic) and (self.partition is None or partition in (None, self.partition))
 
 
@@ -35,7 +35,7 @@ def element_of(line: Field) -> Any:
 
 
 def can_refuse(struct: Any, version: int) -> bool:
-    """Whether there is a place for an error code in it."""
+    """Tell whether there is a place for an error code in it."""
     return any(_is_code(line, version) for line in struct.FIELDS) or any(
         can_refuse(element_of(line), version) for line in structs_of(struct, version)
     )
@@ -71,7 +71,7 @@ def _codes(element: Any, version: int) -> list[str]:
 
 
 def _first_name(element: Any, version: int) -> str:
-    """What a plain value of the request is called in the answer."""
+    """Return what a plain value of the request is called in the answer."""
     names = [line.name for line in element.FIELDS if version in line.versions and not _is_code(line, version)]
     return str(next((name for name in names if name in (*TOPIC_NAMES, *PARTITION_NAMES)), names[0]))
 

@@ -36,7 +36,7 @@ class Runner(Protocol):
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What nobody can look at any more, because its broker was killed, is no news."""
+    """Leave out what nobody can look at any more, because its broker was killed."""
     future = context.get("future")
     if not (isinstance(future, OwnedFuture) and future.nobody_waits):
         loop.default_exception_handler(context)

@@ -66,7 +66,7 @@ class Waits(BrokerFaults):
     def _not_of_partition(
         self, topic: str, partition: int, leader: int | None, isr: int | Iterable[int] | None, records: int | None
     ) -> str | None:
-        """What is otherwise, or None."""
+        """Return what is otherwise, or None."""
         now_isr = self.isr_now(topic, partition)
         if leader is not None and self.leader_now(topic, partition) != leader:
             return f"the leader of {topic}-{partition} is {self.leader_now(topic, partition)}"

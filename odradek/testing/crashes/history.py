@@ -14,7 +14,7 @@ from odradek.protocol.records import decode_records
 
 
 class Entry(NamedTuple):
-    """One batch as it was written."""
+    """A batch as it was written."""
 
     content: bytes
     header: Batch
@@ -34,7 +34,7 @@ def entry_of(content: bytes | bytearray) -> Entry:
 
 
 class Transaction(NamedTuple):
-    """One that has ended."""
+    """A that has ended."""
 
     producer_id: int
     first_offset: int
@@ -64,7 +64,7 @@ def replay(entries: list[Entry], end_offset: int) -> Replay:
 
 
 class History:
-    """One partition's. `stopped_with` is asked after a stop, when `log` has told all that it will."""
+    """A partition's. `stopped_with` is asked after a stop, when `log` has told all that it will."""
 
     def __init__(self, topic: str, compacts: bool) -> None:
         self.topic = topic

@@ -120,7 +120,7 @@ def _expected(log: Log | None, history: History) -> Expected:
 
 
 def _work(machine: Machine) -> bool:
-    """Whether the machine was stopped."""
+    """Tell whether the machine was stopped."""
     files, workload = machine.files, Workload(machine)
     files.stop_at = files.changes + machine.random.randint(1, CHANGES_MAX)
     try:

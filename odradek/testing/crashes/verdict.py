@@ -72,7 +72,7 @@ def check(log: Log, history: History, certain_end: int, start_at_most: int) -> l
 
 
 def _comes_from(found: list[Entry], entries: list[Entry], history: History, start: int, certain_end: int) -> bool:
-    """Whether these are what was written, nothing missing in between; of a compacted log, some of it."""
+    """Tell whether these are what was written, nothing missing in between; of a compacted log, some of it."""
     if history.compacts:
         records = {(offset, key, value) for offset, key, value, _ in _records(entries)}
         return all((offset, key, value) in records for offset, key, value, _ in _records(found))

@@ -224,7 +224,7 @@ class Workload:
 
     @staticmethod
     def _would_cut_into(history: History, offset: int, start: int) -> bool:
-        """Whether a batch that holds the offset begins before the log does: then nothing is left."""
+        """Tell whether a batch that holds the offset begins before the log does: then nothing is left."""
         return any(one.base_offset < start <= offset <= one.last_offset for one in history.entries)
 
     def _start_over(self, key: Key, log: Log, history: History) -> None:

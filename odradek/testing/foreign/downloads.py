@@ -75,7 +75,7 @@ def compiled(source: Path, folder: Path, class_path: str) -> Path:
 
 
 def _run(command: Sequence[str], folder: Path) -> str:
-    """What it says when it fails, in the end at least that it did; nothing when it goes well."""
+    """Return what it says when it fails, in the end at least that it did; nothing when it goes well."""
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
     except subprocess.TimeoutExpired:

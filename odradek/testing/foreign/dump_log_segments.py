@@ -24,12 +24,12 @@ GAPS = "Non-consecutive offsets"
 
 
 def files_of(*directories: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
-    """What the tool reads, of logs that are closed."""
+    """Return what the tool reads, of logs that are closed."""
     return sorted(path for directory in directories for path in directory.iterdir() if path.suffix in suffixes)
 
 
 def dump(jars: KafkaJars, files: Sequence[Path], *options: str, gaps: bool = False) -> str:
-    """What it says; AssertionError when that is a complaint."""
+    """Return what it says; AssertionError when that is a complaint."""
     text = jars.run("kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, files)))
     lines = text.splitlines()
     found = [line for line in lines if any(complaint in line for complaint in COMPLAINTS)]

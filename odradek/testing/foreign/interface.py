@@ -20,7 +20,7 @@ class Record:
 
 
 class Member(ABC):
-    """One consumer of a group, which polls by itself until it is closed."""
+    """A consumer of a group, which polls by itself until it is closed."""
 
     @abstractmethod
     def assignment(self) -> set[int]:

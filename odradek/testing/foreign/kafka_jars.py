@@ -65,7 +65,7 @@ class KafkaJars:
         ]
 
     def run(self, main: str, *arguments: str) -> str:
-        """What a tool says, on both outputs. Raises AssertionError when it fails."""
+        """Return what a tool says, on both outputs. Raises AssertionError when it fails."""
         archive = self.archive
         known = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
         command = self.java(main, *arguments, flags=known)

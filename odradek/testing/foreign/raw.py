@@ -14,7 +14,7 @@ from odradek.testing.patience import PATIENCE_SECONDS
 
 
 class RawConnection:
-    """One connection to one broker, one request at a time."""
+    """A connection to one broker, one request at a time."""
 
     def __init__(self, address: str, source: str = "") -> None:
         """`source`: the address to come from, one of this machine's."""

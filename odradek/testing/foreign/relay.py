@@ -35,7 +35,7 @@ class Relay:
         return {group: see_group(self.corpus.address, group) for group in groups}
 
     def note(self) -> None:
-        """What is to be found later; it is what was sent."""
+        """Note what is to be found later; it is what was sent."""
         self.seen, self.groups = self._see(), self._see_groups()
         check_sent(self.corpus, self.seen)
         if self.kafkas is not None:
@@ -63,7 +63,7 @@ class Relay:
 
 
 def _differences(topic: str, before: SeenTopic, after: SeenTopic) -> str:
-    """What is only in the one or the other, shortened."""
+    """Return what is only in the one or the other, shortened."""
     lines = [topic]
     for part in fields(SeenTopic):
         one, other = getattr(before, part.name), getattr(after, part.name)
@@ -78,7 +78,7 @@ def _differences(topic: str, before: SeenTopic, after: SeenTopic) -> str:
 
 
 def _check_compacted(topic: str, before: SeenTopic, after: SeenTopic) -> None:
-    """What a later record replaces may be gone, nothing else."""
+    """Check that nothing is gone but what a later record replaces."""
     assert set(after.records) <= set(before.records), topic
     assert _latest(after.records) == _latest(before.records), topic
     assert (after.start, after.end, after.last_stable) == (before.start, before.end, before.last_stable), topic
@@ -94,7 +94,7 @@ def as_sent(records: tuple[SeenRecord, ...]) -> list[Record]:
 
 
 def check_sent(corpus: Corpus, seen: dict[str, SeenTopic]) -> None:
-    """What is read is what was written, whatever has become of it on its way."""
+    """Check that what is read is what was written, whatever has become of it on its way."""
     for topic in CODEC_TOPICS:
         sent = corpus.sent[topic]
         assert as_sent(seen[topic].records) == sent, topic

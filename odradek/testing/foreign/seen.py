@@ -149,7 +149,7 @@ def offsets_at(
 
 
 def segment_offsets(connection: RawConnection, topic: str) -> tuple[int, ...]:
-    """What ListOffsets v0 answers: the log end and where segments begin, the log start in place of the first."""
+    """Return what ListOffsets v0 answers: the log end and where segments begin, the log start in place of the first."""
     partition = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=LATEST, max_num_offsets=1000)
     wanted = [list_offsets.ListOffsetsTopic(name=topic, partitions=[partition])]
     [answer] = connection.ask(list_offsets.ListOffsetsRequest(replica_id=-1, topics=wanted), 0).topics[0].partitions

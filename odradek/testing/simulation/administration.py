@@ -169,14 +169,14 @@ class Administrator:
         await self._configure(OF_TOPIC, topic, f"{side}.replication.throttled.replicas", replicas)
 
     async def unthrottle(self) -> bool:
-        """Whether no side has a limit any more."""
+        """Tell whether no side has a limit any more."""
         for side in sorted(self._throttled):
             if await self._configure(OF_BROKERS, "", f"{side}.replication.throttled.rate", None):
                 self._throttled.discard(side)
         return not self._throttled
 
     async def _configure(self, kind: int, name: str, setting: str, value: str | None) -> bool:
-        """Whether it is known to be set; None takes it away."""
+        """Tell whether it is known to be set; None takes it away."""
         change = AlterableConfig(name=setting, config_operation=DELETE if value is None else SET, value=value)
         resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])
         self.history.note(f"admin: {name or 'all brokers'}: {setting}={value}")

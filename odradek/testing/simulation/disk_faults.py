@@ -34,7 +34,7 @@ class DiskFaults:
         broker.files.fault = None
 
     async def slow_disk(self) -> None:
-        """What a broker lets be done beside its loop (syncs, deletions, checkpoints) takes long."""
+        """Return what a broker lets be done beside its loop (syncs, deletions, checkpoints) takes long."""
         broker = self._random.choice(self._others.cluster.brokers)
         most_ms = self._random.choice((50.0, 500.0, 5_000.0))
         self._note(f"{broker.host}: the disk takes up to {most_ms} ms")

@@ -93,7 +93,7 @@ class Faults:
                 return
 
     async def start_again_those_with_offline_directories(self) -> None:
-        """What a person does about a disk that had no room, or had failed, when a broker was started."""
+        """Return what a person does about a disk that had no room, or had failed, when a broker was started."""
         for broker in self.cluster.brokers:
             directories = broker.server.services.logs.directories if broker.running else {}
             if any(directory.offline is not None for directory in directories.values()):

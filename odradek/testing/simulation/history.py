@@ -17,7 +17,7 @@ class Violation(AssertionError):  # noqa: N818 - what a run shows
 
 
 class History:
-    """One run's facts. Whoever finds that they contradict each other raises Violation at once."""
+    """A run's facts. Whoever finds that they contradict each other raises Violation at once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

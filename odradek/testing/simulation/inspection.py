@@ -40,7 +40,7 @@ def records_of(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 class Inspection:
-    """One leader for each epoch, watermarks that only rise, committed records that never change, tasks that live."""
+    """A leader for each epoch, watermarks that only rise, committed records that never change, tasks that live."""
 
     def __init__(self, cluster: EmbeddedCluster, history: History, topic: str) -> None:
         self._cluster, self._history, self.topic = cluster, history, topic

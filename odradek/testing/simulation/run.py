@@ -119,7 +119,7 @@ class _Lines(logging.Handler):
 
 
 class Simulation:
-    """One run."""
+    """A run."""
 
     def __init__(self, clock: VirtualClock, plan: Plan) -> None:
         self.plan, self.clock = plan, clock

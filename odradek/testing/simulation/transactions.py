@@ -44,7 +44,7 @@ class Transaction:
 
 
 class TransactionalProducer:
-    """One transactional id, and the producers that it has one after another."""
+    """A transactional id, and the producers that it has one after another."""
 
     def __init__(self, cluster: EmbeddedCluster, history: History, name: str, seed: int) -> None:
         self.name = name
@@ -191,7 +191,7 @@ class Transactions:
         self.reader = CommittedReader(cluster, history, seed + 9)
 
     def unrest(self) -> str | None:
-        """What has to come yet: the reader is at the end of each partition, and no transaction holds it back."""
+        """Return what has to come yet: the reader is at the end of each partition, and no transaction holds it back."""
         for partition in self.reader.wanted:
             for broker in self._cluster.brokers:
                 held = broker.server.services.replicas.partitions[(partition.topic, partition.partition)]

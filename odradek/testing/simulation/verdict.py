@@ -49,7 +49,7 @@ class Verdict:
     # rest
 
     def _unrest(self) -> str | None:
-        """What is still missing."""
+        """Return what is still missing."""
         for broker in self._cluster.brokers:
             if not broker.running:
                 return f"{broker.host} does not run"
