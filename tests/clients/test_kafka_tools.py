@@ -93,7 +93,6 @@ def plan(topic: str, *replicas: list[int]) -> dict[str, Any]:
             "--entity-type broker-loggers --entity-name 1 --alter --add-config root=LOUD",
             "Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN",
         ),
-        (CONFIGS, "--entity-type users --entity-name bob --alter --add-config producer_byte_rate=1", "not support"),
         (ELECT, "--election-type preferred --topic n --partition 1", "The partition does not exist."),
         (LOG_DIRS, "--describe --broker-list 7", "The given brokers do not exist from --broker-list: 7."),
         ("kafka.admin.AclCommand", "--list", "SecurityDisabledException: No Authorizer is configured on the broker"),
