@@ -23,12 +23,12 @@ from odradek.pipeline.flights import DELAYED_FROM_MINUTES, TOTALS
 from odradek.pipeline.result_topic import create_result_topic, read_results, write_results
 from odradek.testing.up import UpCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2700)]
 
 FLIGHTS, PER_BATCH = 11_999, 2_000
 """With the line that is no flight, six micro-batches."""
 RESULTS = "results"
-RUN_SECONDS = 400
+RUN_SECONDS = 900
 
 
 def send(cluster: UpCluster, topic: str, flights: list[Flight]) -> None:
