@@ -34,6 +34,8 @@ from odradek.client.admin.values import (
     TopicPartitionReplica,
     UserScramCredentialDeletion,
 )
+from odradek.client.calls import Deadline
+from odradek.client.cluster import Cluster
 from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.consumer.listener import RebalanceListener
 from odradek.client.errors import AbortRequired, ClientClosed, ClientError, ClientTimeout, ConfigError
@@ -53,6 +55,7 @@ from odradek.client.original.simple_consumer import SimpleConsumerCore
 from odradek.client.producer.client import KafkaProducer
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 LONG_MS = 30_000
 FACES: Mapping[type, type] = {
@@ -136,16 +139,28 @@ class ContractWorld:
         return await self._made(SimpleConsumerCore, host, port)
 
     async def topic(self, partitions: int = 1, values: int = 0, suffix: str = "") -> str:
-        """A topic of this name, with values b"0", b"1", … in its partition 0."""
+        """A topic of this name that every broker knows, with values b"0", b"1", … in its partition 0."""
         name = f"{self.name}{suffix}"
         admin = await self.admin()
         await admin.create_topics([NewTopic(name, partitions, 1, configs={"retention.ms": "-1"})])
+        await self.until(lambda: self._known_everywhere(name), f"{name} in the metadata of every broker")
         if values:
             producer = await self.producer()
             reports = [await producer.send(name, b"%d" % number, partition=0) for number in range(values)]
             for report in reports:
                 await report
         return name
+
+    async def _known_everywhere(self, topic: str) -> bool:
+        question = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        async with Admin(bootstrap_servers=self.bootstrap, **self._world) as admin:
+
+            async def ask(cluster: Cluster, deadline: Deadline) -> bool:
+                await cluster.refresh()
+                answers = [await cluster.request(node, question, MetadataResponse) for node in cluster.view.nodes]
+                return not any(one.error_code for answer in answers for one in answer.topics)
+
+            return await admin._run("asking every broker", ask)
 
     async def until(self, condition: Callable[[], Any], what: str) -> Any:
         """Look again until something is there: clusters need a moment to agree."""
