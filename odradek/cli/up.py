@@ -108,8 +108,9 @@ class _Up:
         self._asked_to_stop.set()
 
     async def _until_stopped(self) -> int:
-        starting = asyncio.create_task(self._start())
-        stopping = asyncio.create_task(self._asked_to_stop.wait())
+        tasks = self._cluster.tasks
+        starting = tasks.result_of("start", self._start)
+        stopping = tasks.result_of("stop", self._asked_to_stop.wait)
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             starting.cancel()

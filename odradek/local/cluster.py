@@ -4,11 +4,13 @@ A broker that dies stays dead: this only says so. Whoever else notices learns it
 """
 
 import asyncio
+import logging
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +24,15 @@ from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.world.clock import Clock, LoopClock
 from odradek.world.network import Network
+from odradek.world.tasks import OnDeath, Tasks
 from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import ConnectionLost, Stat
 
 if TYPE_CHECKING:
     from odradek.local.secure import SecureFiles
+
+log = logging.getLogger(__name__)
 
 READY_TIMEOUT_SECONDS = 150.0
 """For what hangs: what ends is noticed at once, and a machine at its limit may need a minute for a start."""
@@ -125,12 +130,9 @@ class LocalCluster:
         self._started_ms = 0
         self._past_epochs: set[int] = set()
         self._epochs_at_end: dict[int, int | None] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-        self._store = KazooStore(
-            plan.zookeeper_connect,
-            LoopClock(asyncio.get_running_loop()),
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-        )
+        clock = LoopClock(asyncio.get_running_loop())
+        self.tasks = Tasks(clock, log.critical)
+        self._store = KazooStore(plan.zookeeper_connect, clock, session_timeout_ms=SESSION_TIMEOUT_MS)
         self._up_pid = plan.directory.resolve() / "run" / UP_PID
 
     @property
@@ -188,7 +190,7 @@ class LocalCluster:
             command = [*self.plan.broker_command, str(broker.path)]
             child = await Child.start(broker.name, command, self.directory)
             self.brokers[broker.broker_id] = child
-            self._tasks.append(asyncio.create_task(self._await_end(broker.broker_id, child)))
+            self.tasks.spawn(f"end-of-{broker.name}", partial(self._await_end, broker.broker_id, child), OnDeath.REPORT)
 
     def _check_nothing_runs(self) -> None:
         up_pid = read_pid(self._up_pid)
@@ -214,7 +216,7 @@ class LocalCluster:
         return None if stat is None else stat.czxid
 
     def _watch(self) -> None:
-        self._tasks.append(asyncio.create_task(Watcher(self._store, self._see).run()))
+        self.tasks.spawn("watcher", Watcher(self._store, self._see).run, OnDeath.RESTART)
 
     def _see(self, view: ClusterView) -> None:
         self.view = view
@@ -329,9 +331,7 @@ class LocalCluster:
         self._stopping = True
         self._tell()
         await asyncio.gather(*(child.stop(BROKER_GRACE_SECONDS) for child in self.brokers.values()))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.tasks.close()
         await self._store.close()
         if self.zookeeper is not None:
             await self.zookeeper.stop()

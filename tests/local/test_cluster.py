@@ -16,6 +16,9 @@ from odradek.local.ports import PortInUse, free_ports
 from odradek.local.processes import read_pid
 from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.world.clock import LoopClock
+from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.znodes.controller import CONTROLLER_PATH
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
 
@@ -105,6 +108,26 @@ def test_starts_reports_a_death_and_stops_in_order(tmp_path: Path) -> None:
         assert cluster.zookeeper is not None
         assert cluster.zookeeper.child is not None
         assert not cluster.zookeeper.child.alive
+
+    play(tmp_path, scenario)
+
+
+def test_a_znode_that_cannot_be_read_does_not_end_the_watching(tmp_path: Path) -> None:
+    async def scenario(setting: Setting) -> None:
+        changed = asyncio.Event()
+        cluster = setting.cluster(changed.set)
+        await cluster.start()
+        store = KazooStore(cluster.plan.zookeeper_connect, LoopClock(asyncio.get_running_loop()))
+        await store.start(PATIENCE_SECONDS * 1000)
+        await store.set(CONTROLLER_PATH, b"nonsense")
+        while not cluster.tasks.deaths["watcher"]:
+            await asyncio.sleep(0.05)
+        await store.delete(CONTROLLER_PATH)
+        os.kill(cluster.brokers[1].pid, signal.SIGKILL)
+        while states(cluster)[1] != "was killed by SIGKILL":
+            changed.clear()
+            await changed.wait()
+        await store.close()
 
     play(tmp_path, scenario)
 

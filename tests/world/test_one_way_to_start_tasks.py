@@ -13,8 +13,6 @@ STARTERS = {"create_task", "ensure_future", "TaskGroup"}
 THE_ONE_WAY = "odradek/world/tasks.py"
 STILL_OTHERWISE = {
     "client/connection.py",  # an attempt to connect, cut off by a timer: it has no owner but who waits
-    "odradek/cli/up.py",
-    "odradek/local/cluster.py",
 }
 """Files and folders that are not converted yet. Whoever converts one takes it out here."""
 
