@@ -99,6 +99,8 @@ class SaslGate:
 
     def __call__(self, frame: memoryview, client: Client, /) -> Answer:
         try:
+            if self.state is State.REFUSED:
+                raise _Refused("it was refused before")
             if self.state is State.IN:
                 if self._expires_ms is None:
                     return self._dispatch(frame, client)

@@ -13,13 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from odradek.broker.config import Given, read_config
+from odradek.broker.network.answers import Client
 from odradek.broker.network.entrance import Entrance
 from odradek.broker.network.limits import AUTHENTICATION_MS_MAX
+from odradek.broker.network.sasl_gate import SaslGate, State
 from odradek.broker.requests import sasl_authenticate, sasl_handshake
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.registry import served_versions
 from odradek.broker.security.credentials import Credentials
 from odradek.broker.security.listener_security import BrokerSecurity
+from odradek.broker.security.principal import ANONYMOUS
 from odradek.broker.settings.network_settings import ConnectionSettings
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import API_NAMES, decode_response
@@ -249,6 +252,31 @@ def test_what_is_out_of_turn(play: Any) -> None:
         await ends((plain, 1), (plain, 1))
         await ends((SaslAuthenticateRequest(auth_bytes=b"\0alice\0alice-secret"), 2))
         assert harness.handlers.handled == []
+
+    play(scenario)
+
+
+def test_who_is_refused_cannot_begin_anew(play: Any) -> None:
+    """Even if the connection let its next frame through before it is closed."""
+
+    async def scenario(harness: Any) -> None:
+        sasl = harness.security.listener("SASL_PLAINTEXT").sasl
+        reached: list[object] = []
+        client = Client("client:1", "SASL_PLAINTEXT")
+        gate = SaslGate(client, sasl, harness.clock, 100, lambda frame, _: reached.append(frame), lambda: None)
+        raw_client = await raw(harness)
+
+        def say(message: Any, version: int) -> Any:
+            answer: Any = gate(memoryview(raw_client.encode(message, version)[4:]), client)
+            if not isinstance(answer, list):
+                answer.outcome.close()
+            return answer
+
+        assert isinstance(say(SaslHandshakeRequest(mechanism="PLAIN"), 1), list)
+        assert not isinstance(say(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2), list)
+        assert not isinstance(say(SaslHandshakeRequest(mechanism="PLAIN"), 1), list)
+        assert not isinstance(say(SaslAuthenticateRequest(auth_bytes=b"\0alice\0alice-secret"), 2), list)
+        assert (client.principal, reached, gate.state) == (ANONYMOUS, [], State.REFUSED)
 
     play(scenario)
 
