@@ -18,7 +18,7 @@ from odradek.client.metadata import ClusterView, MetadataNeeds, Node, updated
 from odradek.client.metrics import Figures, Metrics, merged
 from odradek.client.security import secured
 from odradek.client.wakeup import NEVER, sleep_ms
-from odradek.protocol.errors import ErrorCode, KafkaError, error_code
+from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -349,10 +349,15 @@ class Cluster:
             raise
         self._unreachable = False
         self.view = updated(self.view, answer, all_topics=everything)
-        complete = all(self._is_complete(topic) for topic in wanted)
+        coming = any(info.error in RETRIABLE for info in self.view.topics.values())
+        complete = not coming and all(self._has_leaders(topic) for topic in wanted)
         self.needs.answered(self.clock.monotonic_ms(), complete=complete)
 
-    def _is_complete(self, topic: str) -> bool:
+    def _has_leaders(self, topic: str) -> bool:
+        """Tell whether a topic is there and each of its partitions has a leader.
+
+        One that is being created has no partitions yet, and the error LEADER_NOT_AVAILABLE.
+        """
         info = self.view.topics.get(topic)
         return info is not None and all(one.leader in self.view.nodes for one in info.partitions)
 

@@ -20,6 +20,7 @@ from odradek.client.consumer.group_requests import Identity
 from odradek.client.consumer.member_states import State
 from odradek.client.consumer.membership import Membership
 from odradek.client.consumer.steps import FindCoordinator, MemberSettings
+from odradek.client.consumer.subscription import to_pattern, to_topics
 from odradek.client.errors import (
     ClientTimeout,
     CommitFailed,
@@ -37,7 +38,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -362,6 +363,36 @@ def test_what_a_broker_does_not_serve_is_told_and_asked_for_again(scripted_broke
         assert await bench.read(10) == bench.values
 
     run(scripted_broker, work, auto_offset_reset="earliest")
+
+
+@pytest.mark.parametrize(
+    ("code", "pattern"),
+    [
+        (ErrorCode.LEADER_NOT_AVAILABLE, False),
+        (ErrorCode.LEADER_NOT_AVAILABLE, True),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
+    ],
+)
+def test_a_topic_that_is_being_created_is_asked_for_again_after_the_backoff(
+    scripted_broker: Any, code: ErrorCode, pattern: bool
+) -> None:
+    """It was asked for again after metadata.max.age.ms: such a topic has no partitions, so all of them had leaders."""
+
+    async def work(bench: Bench) -> None:
+        coming = [MetadataResponseTopic(name="t", error_code=code)] * 3
+
+        def metadata(request: MetadataRequest) -> MetadataResponse:
+            answer: MetadataResponse = bench.broker.metadata()
+            if coming:
+                answer.topics = [coming.pop()]
+            return answer
+
+        bench.broker.handlers[MetadataRequest] = metadata
+        bench.engine.subscribe(to_pattern("t") if pattern else to_topics(frozenset({"t"})))
+        assert await bench.read(10) == bench.values
+        assert bench.clock.monotonic_ms() < 2_000
+
+    run(scripted_broker, work, auto_offset_reset="earliest", retry_backoff_ms=100, metadata_max_age_ms=300_000)
 
 
 def test_questions_do_not_wait_behind_fetches(scripted_broker: Any) -> None:
