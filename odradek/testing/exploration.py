@@ -22,7 +22,7 @@ from typing import Any
 
 from odradek.client.aio.world import surrounding
 from odradek.protocol.errors import KafkaError
-from odradek.testing.cluster.options import ClusterError, Options
+from odradek.testing.cluster.options import ClusterError, Options, setting_texts
 from odradek.testing.cluster.protocol_faults import ActiveFault, DropAnswer, nearest
 from odradek.testing.cluster.refusals import Aim
 from odradek.testing.socket_network import OUTSIDE
@@ -285,7 +285,7 @@ def explore(
     for kind in kinds:
         if kind not in KINDS:
             raise ClusterError(f"no fault {kind!r}{nearest(kind, KINDS)}")
-    options = Options(brokers, {name: str(value) for name, value in (settings or {}).items()}, dict(topics or {}))
+    options = Options(brokers, setting_texts(settings), dict(topics or {}))
     wanted = range(seeds) if isinstance(seeds, int) else seeds
 
     def made(test: Test) -> Callable[[], None]:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from odradek.client.aio.world import World, surrounding
 from odradek.testing.cluster.control import AsyncCluster
-from odradek.testing.cluster.options import ClusterError, Options
+from odradek.testing.cluster.options import ClusterError, Options, setting_texts
 from odradek.testing.socket_network import OUTSIDE
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
@@ -175,7 +175,7 @@ def run(
     settings: Mapping[str, Any] | None = None,
 ) -> T:
     """Run `test(cluster)` on virtual time; its result. Raises what it raises, and what no task has looked at."""
-    options = Options(brokers, {name: str(value) for name, value in (settings or {}).items()}, dict(topics or {}))
+    options = Options(brokers, setting_texts(settings), dict(topics or {}))
 
     async def main(clock: VirtualClock) -> T:
         cluster = make_cluster(clock, options, seed, VirtualCluster)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from odradek import KafkaError
 from odradek.aio import Consumer, Producer
 from odradek.testing import ClusterError, explore, run
 from odradek.testing.cluster.options import Options
@@ -146,6 +147,46 @@ async def only_what_is_certain_is_reported(cluster: ExploredCluster, correct: bo
     assert not (thrown_away and reads), f"reported what was taken back: offsets {thrown_away}"
 
 
+# -- a producer that is shared, and aborted by one ---------------------------------------------------------------------
+
+
+async def enter(producer: Producer, topic: str, entry: bytes, *, correct: bool) -> None:
+    """Half of a booking. What it aborts is the other half's transaction too."""
+    try:
+        await (await producer.send(topic, entry))
+    except KafkaError:
+        if correct:
+            raise
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        await (await producer.send(topic, entry))
+
+
+async def book(bootstrap: str, work: list[bytes], *, correct: bool) -> None:
+    async with Producer(bootstrap_servers=bootstrap, client_id="app", transactional_id="book", request_timeout_ms=1000,
+                        delivery_timeout_ms=2000, transaction_timeout_ms=5000) as producer:  # fmt: skip
+        await producer.init_transactions()
+        while work:
+            await producer.begin_transaction()
+            for topic in ("orders", "payments"):
+                await enter(producer, topic, work[0], correct=correct)
+            await producer.commit_transaction()
+            work.pop(0)
+            await asyncio.sleep(0.5 * SECOND)
+
+
+async def both_books_hold_the_same(cluster: ExploredCluster, correct: bool) -> None:
+    work = list(ORDERS)
+    booking = cluster.application("booking", lambda: book(cluster.bootstrap, work, correct=correct))
+    await cluster.calm()
+    await asyncio.wait_for(booking.ended.wait(), 300)
+    books = [
+        {record.value for record in await cluster.records(topic) if record.transaction == "committed"}
+        for topic in ("orders", "payments")
+    ]
+    assert books[0] == books[1], f"in one of them only: {sorted(value or b'' for value in books[0] ^ books[1])}"
+
+
 NEVER_KILLED = tuple(kind for kind in KINDS if not kind.startswith("kill application"))
 """What dies before it knows that a thing is done does it again, however careful it is."""
 APPLICATIONS: list[tuple[Application, tuple[str, ...], int]] = [
@@ -153,6 +194,7 @@ APPLICATIONS: list[tuple[Application, tuple[str, ...], int]] = [
     (nothing_is_paid_twice, NEVER_KILLED, 4),
     (every_parcel_is_shipped_once_or_again_after_a_death, KINDS, 0),
     (only_what_is_certain_is_reported, KINDS, 20),
+    (both_books_hold_the_same, KINDS, 4),
 ]
 """With the kinds of faults, and a seed from which on it is soon found."""
 TOPICS = {"orders": 1, "payments": 1}

@@ -23,4 +23,4 @@ def test_a_scenario_runs(cluster: Cluster, what: str, code: str) -> None:
 
 
 def test_the_page_has_scenarios() -> None:
-    assert len(SCENARIOS) >= 9
+    assert len(SCENARIOS) == 10

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from odradek.testing.cluster.control import AsyncCluster
-from odradek.testing.cluster.options import ClusterError, Options
+from odradek.testing.cluster.options import ClusterError, Options, setting_texts
 from odradek.testing.cluster.runners import Process, Runner, Thread
 from odradek.testing.cluster.views import SeenRequest
 
@@ -68,7 +68,7 @@ class Cluster:
         """
         options = Options(
             brokers,
-            {name: _text(value) for name, value in (settings or {}).items()},
+            setting_texts(settings),
             dict(topics or {}),
             None if data is None else Path(data),
             port,
@@ -201,8 +201,3 @@ class _Elsewhere:
             return await asyncio.wrap_future(self._cluster.runner.submit(name, arguments, named))
 
         return call
-
-
-def _text(value: Any) -> str:
-    """A setting as it stands in a properties file."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

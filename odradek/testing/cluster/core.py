@@ -22,7 +22,7 @@ from odradek.protocol.messages.create_topics import (
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.testing.cluster.conditions import Conditions
-from odradek.testing.cluster.options import QUICK_SETTINGS, ClusterError, Options, small_settings
+from odradek.testing.cluster.options import QUICK_SETTINGS, ClusterError, Options, setting_texts, small_settings
 from odradek.testing.cluster.protocol_faults import Fault, ProtocolFaults
 from odradek.testing.cluster.trace import Trace
 from odradek.testing.cluster.views import Moment
@@ -227,7 +227,7 @@ class ClusterCore:
         topic: str,
         partitions: int = 1,
         replicas: int | None = None,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
         *,
         assignment: Mapping[int, list[int]] | None = None,
     ) -> None:
@@ -246,7 +246,7 @@ class ClusterCore:
             num_partitions=-1 if assigned else partitions,
             replication_factor=-1 if assigned else copies,
             assignments=assigned,
-            configs=[CreatableTopicConfig(name=name, value=value) for name, value in (settings or {}).items()],
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in setting_texts(settings).items()],
         )
         answer = await self.ask_controller(CreateTopicsRequest(topics=[asked], timeout_ms=REQUEST_TIMEOUT_MS), 5)
         check(answer.topics[0].error_code, answer.topics[0].error_message)

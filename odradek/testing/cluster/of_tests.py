@@ -28,8 +28,7 @@ class ClusterOfTests(Cluster):
     ) -> str:
         """Create a topic whose name no other test has; its name. The arguments are those of `create_topic`."""
         own = f"{name}-{self._test}-{next(self._numbers)}"
-        texts = {key: str(value) for key, value in (settings or {}).items()}
-        self.create_topic(own, partitions, settings=texts, **named)
+        self.create_topic(own, partitions, settings=settings, **named)
         return own
 
     def mend(self, *, keep: bool = False) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 class ClusterError(Exception):
@@ -30,6 +31,13 @@ class Options:
             raise ClusterError(f"a cluster of {self.brokers} brokers; it has at least one")
         if self.port and not 0 < self.port <= 65_536 - self.brokers:
             raise ClusterError(f"port={self.port} with {self.brokers} brokers: ports are 1 to 65535")
+
+
+def setting_texts(settings: Mapping[str, Any] | None) -> dict[str, str]:
+    """Settings as they stand in a properties file."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (settings or {}).items()
+    }
 
 
 def small_settings(brokers: int) -> dict[str, str]:

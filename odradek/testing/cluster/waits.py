@@ -7,7 +7,7 @@ from odradek.testing.cluster.core import WAIT_S
 from odradek.testing.cluster.options import ClusterError
 from odradek.testing.cluster.protocol_faults import Fault
 
-WAITED_FOR = ("leader", "isr", "records", "lag", "members", "state", "controller", "brokers", "fault")
+WAITED_FOR = ("leader", "isr", "start", "records", "lag", "members", "state", "controller", "brokers", "fault")
 GROUP_STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead")
 
 
@@ -21,6 +21,7 @@ class Waits(BrokerFaults):
         *,
         leader: int | None = None,
         isr: int | Iterable[int] | None = None,
+        start: int | None = None,
         records: int | None = None,
         group: str | None = None,
         lag: int | None = None,
@@ -33,18 +34,18 @@ class Waits(BrokerFaults):
     ) -> None:
         """Wait until all of this is so. Raises TimeoutError, with what is so instead, after `timeout` seconds.
 
-        Of a `topic` and `partition`: `leader` (-1: none), `isr` (how many, or which brokers), `records` (at least so
-        many committed in the whole topic). Of a `group`: `lag` (at most so many records behind, over all partitions
-        that it has committed or, with `topic`, over that topic), `members`, `state`. Of the cluster: `controller` (one,
-        or one of these), `brokers` that run. `fault`: it has struck, or holds an answer. Raises ClusterError for what
-        is not there.
+        Of a `topic` and `partition`: `leader` (-1: none), `isr` (how many, or which brokers), `start` (what was before
+        this offset is deleted), `records` (at least so many committed in the whole topic). Of a `group`: `lag` (at most
+        so many records behind, over all partitions that it has committed or, with `topic`, over that topic), `members`,
+        `state`. Of the cluster: `controller` (one, or one of these), `brokers` that run. `fault`: it has struck, or
+        holds an answer. Raises ClusterError for what is not there.
         """
         conditions: list[Callable[[], str | None]] = []
-        if any(one is not None for one in (leader, isr, records)):
+        if any(one is not None for one in (leader, isr, start, records)):
             if topic is None:
-                raise ClusterError("leader, isr and records are those of a `topic`")
+                raise ClusterError("leader, isr, start and records are those of a `topic`")
             name = topic
-            conditions += [lambda: self._not_of_partition(name, partition, leader, isr, records)]
+            conditions += [lambda: self._not_of_partition(name, partition, leader, isr, start, records)]
         if any(one is not None for one in (lag, members, state)):
             if group is None:
                 raise ClusterError("lag, members and state are those of a `group`")
@@ -64,7 +65,13 @@ class Waits(BrokerFaults):
             raise TimeoutError(f"not within {timeout:g} s: {now}")
 
     def _not_of_partition(
-        self, topic: str, partition: int, leader: int | None, isr: int | Iterable[int] | None, records: int | None
+        self,
+        topic: str,
+        partition: int,
+        leader: int | None,
+        isr: int | Iterable[int] | None,
+        start: int | None,
+        records: int | None,
     ) -> str | None:
         """Return what is otherwise, or None."""
         now_isr = self.isr_now(topic, partition)
@@ -77,6 +84,8 @@ class Waits(BrokerFaults):
                 return f"the in-sync replicas of {topic}-{partition} are {sorted(now_isr)}"
         if leader is not None and leader >= 0 and not self._leads(leader, topic, partition):
             return f"broker {leader} does not know yet that it leads {topic}-{partition}"
+        if start is not None and (now_start := self._start(topic, partition)) < start:
+            return f"{topic}-{partition} begins at {now_start}"
         if records is not None and self.high_watermarks(topic) < records:
             return f"{topic} has {self.high_watermarks(topic)} records"
         return None
@@ -84,6 +93,11 @@ class Waits(BrokerFaults):
     def _leads(self, leader: int, topic: str, partition: int) -> bool:
         held = self.broker(leader).server.services.replicas.partitions.get((topic, partition))
         return held is not None and held.is_leader
+
+    def _start(self, topic: str, partition: int) -> int:
+        """Return the oldest offset that its leader has; -1 while nobody leads."""
+        held = [broker.server.services.replicas.partitions.get((topic, partition)) for broker in self.running]
+        return max((one.log.log_start_offset for one in held if one is not None and one.is_leader), default=-1)
 
     def high_watermarks(self, topic: str) -> int:
         """Sum of the committed lengths of all partitions of a topic."""
