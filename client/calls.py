@@ -10,7 +10,7 @@ from typing import TypeVar
 from odradek.client.cluster import GROUP_COORDINATOR, Cluster
 from odradek.client.errors import BrokerUnreachable, ClientTimeout
 from odradek.client.records import TopicPartition
-from odradek.client.wakeup import sleep_ms
+from odradek.client.waiting import sleep_ms
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.fields import Message
 

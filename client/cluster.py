@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from odradek.client.backoff import backoff_ms
 from odradek.client.config import CommonConfig, addresses
-from odradek.client.connection import Connection, connect
+from odradek.client.connection import Connection, connect, secured
 from odradek.client.errors import BrokerUnreachable, ClientClosed, NoBrokerReachable
 from odradek.client.metadata import ClusterView, MetadataNeeds, Node, updated
 from odradek.client.metrics import Figures, Metrics, merged
-from odradek.client.security import secured
-from odradek.client.wakeup import NEVER, sleep_ms
+from odradek.client.waiting import NEVER, backoff_ms, sleep_ms
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

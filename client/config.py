@@ -243,3 +243,10 @@ def addresses(bootstrap_servers: Sequence[str]) -> list[tuple[str, int]]:
     if not found:
         raise ConfigError("bootstrap.servers is empty: give at least one host:port")
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig(CommonConfig):
+    """Kafka's names, types and defaults (AdminClientConfig)."""
+
+    default_api_timeout_ms: int = setting(60_000, at_least=0)

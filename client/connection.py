@@ -5,16 +5,19 @@ The shell around `protocol.connection.ClientConnection`. All methods are for the
 
 import asyncio
 import os
+import ssl
 from collections import deque
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from odradek.client.errors import BrokerUnreachable, RequestTimedOut
-from odradek.client.versions import API_VERSIONS_TRIED, Ranges, common_version, ranges_of
+from odradek.client.config import SecurityConfig
+from odradek.client.errors import BrokerUnreachable, ConfigError, RequestTimedOut, UnsupportedByBroker
 from odradek.protocol.connection import ClientConnection
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.primitives import Part
+from odradek.security.errors import BadSecuritySetting
 from odradek.world.clock import Clock, Timer
 from odradek.world.network import Endpoint, Network
 
@@ -212,3 +215,51 @@ async def _opened(
     finally:
         timer.cancel()
     return Connection(endpoint, clock, address, client_id)
+
+
+Ranges = Mapping[int, tuple[int, int]]
+"""API key → lowest and highest version that a broker serves."""
+
+API_VERSIONS_TRIED = (3, 0)
+"""The version asked first on each connection, and the one to fall back to when the broker refuses it (KIP-511)."""
+
+
+def ranges_of(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    """Return what an ApiVersions answer says."""
+    return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+
+
+def common_version(message: type[Message], served: Ranges, address: str, highest: int | None = None) -> int:
+    """The highest version of a request that both sides know, at most `highest`. Raises UnsupportedByBroker."""
+    own_lowest, own_highest = message.VERSIONS
+    name = message.__name__.removesuffix("Request")
+    if message.API_KEY not in served:
+        raise UnsupportedByBroker(f"broker {address} does not serve {name} (API key {message.API_KEY})")
+    lowest, served_highest = served[message.API_KEY]
+    version = min(own_highest, served_highest, own_highest if highest is None else highest)
+    if version < max(own_lowest, lowest):
+        raise UnsupportedByBroker(
+            f"broker {address} serves {name} {lowest}-{served_highest}, this client {own_lowest}-{own_highest}"
+        )
+    return version
+
+
+def secured(network: Network, clock: Clock, config: SecurityConfig) -> Network:
+    """The network on which connections are to be made. Reads files of keys and certificates. Raises ConfigError."""
+    if config.security_protocol == "PLAINTEXT":
+        return network
+    from odradek.security.secure_network import ClientSecurity, SecureNetwork
+
+    if config.ssl_context is not None and not isinstance(config.ssl_context, ssl.SSLContext):
+        raise ConfigError(f"ssl.context must be an ssl.SSLContext, not {type(config.ssl_context).__name__}")
+
+    def look(name: str) -> Any:
+        if name == "ssl.endpoint.identification.algorithm" and not config.ssl_check_hostname:
+            return ""
+        return getattr(config, name.replace(".", "_"), None)
+
+    try:
+        security = ClientSecurity.read(config.security_protocol, look, config.ssl_context)
+    except BadSecuritySetting as error:
+        raise ConfigError(str(error), setting=error.setting) from None
+    return SecureNetwork(network, clock, security)

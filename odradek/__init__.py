@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         UserScramCredentialUpsertion,
     )
     from odradek.client.consumer.client import KafkaConsumer
-    from odradek.client.consumer.listener import RebalanceListener
+    from odradek.client.consumer.subscription import RebalanceListener
     from odradek.client.errors import (
         AbortRequired,
         ClientBroken,
@@ -91,7 +91,7 @@ _HOMES = {
     "OffsetTimestamp": "odradek.client.admin.values",
     "Producer": "odradek.client.original.producer",
     "RebalanceInProgress": "odradek.client.errors",
-    "RebalanceListener": "odradek.client.consumer.listener",
+    "RebalanceListener": "odradek.client.consumer.subscription",
     "RecordMetadata": "odradek.client.records",
     "ResourcePattern": "odradek.client.admin.values",
     "ResourceType": "odradek.client.admin.values",

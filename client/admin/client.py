@@ -5,7 +5,6 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from odradek.client.admin import configs, leaders
-from odradek.client.admin.config import AdminConfig
 from odradek.client.admin.values import (
     ACL,
     AbortTransactionSpec,
@@ -34,7 +33,7 @@ from odradek.client.admin.values import (
 from odradek.client.aio.admin import Admin
 from odradek.client.aio.admin_groups import LONGEST_TRANSACTION_MS
 from odradek.client.blocking import Blocking
-from odradek.client.config import defaults
+from odradek.client.config import AdminConfig, defaults
 from odradek.client.metadata import TopicInfo
 from odradek.client.records import OffsetAndTimestamp, TopicPartition
 

@@ -17,7 +17,7 @@ from odradek.client.admin.values import (
 from odradek.client.calls import Deadline, ask_coordinator
 from odradek.client.cluster import Cluster
 from odradek.client.config import READ_UNCOMMITTED
-from odradek.client.consumer.embedded import PROTOCOL_TYPE, decode_assignment
+from odradek.client.consumer.group_protocol import PROTOCOL_TYPE, decode_assignment
 from odradek.client.errors import BrokerUnreachable
 from odradek.client.offsets import (
     EARLIEST_TIMESTAMP,

@@ -1,12 +1,14 @@
-"""Topics: create, delete, add partitions. Coroutines for the client's loop."""
+"""Topics: create, delete, add partitions, delete records (KIP-107). Coroutines for the client's loop."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from odradek.client.admin.values import CreatedTopic, NewPartitions, NewTopic
-from odradek.client.calls import Deadline, ask_controller
+from odradek.client.calls import Deadline, ask_controller, ask_leaders
 from odradek.client.cluster import Cluster
 from odradek.client.errors import in_words
 from odradek.client.metadata import ClusterView
+from odradek.client.offsets import by_topic
+from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -20,6 +22,12 @@ from odradek.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from odradek.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
 )
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
@@ -139,3 +147,36 @@ async def create_partitions(
 def _more_partitions(name: str, count: int, replicas: Sequence[Sequence[int]] | None) -> CreatePartitionsTopic:
     given = None if replicas is None else [CreatePartitionsAssignment(broker_ids=list(one)) for one in replicas]
     return CreatePartitionsTopic(name=name, count=count, assignments=given)
+
+
+async def delete_records(
+    cluster: Cluster, offsets: Mapping[TopicPartition, int], broker_id: int | None, deadline: Deadline
+) -> dict[TopicPartition, int]:
+    """Delete what is before these offsets (-1: everything); return where each log begins now. Raises KafkaError."""
+
+    def request(asked: Sequence[TopicPartition]) -> DeleteRecordsRequest:
+        topics = [
+            DeleteRecordsTopic(
+                name=topic,
+                partitions=[
+                    DeleteRecordsPartition(partition_index=number, offset=offsets[TopicPartition(topic, number)])
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(asked).items()
+        ]
+        return DeleteRecordsRequest(topics=topics, timeout_ms=cluster.config.request_timeout_ms)
+
+    return await ask_leaders(
+        cluster,
+        offsets,
+        request,
+        DeleteRecordsResponse,
+        lambda answer: {
+            TopicPartition(topic.name, one.partition_index): (one.error_code, one.low_watermark)
+            for topic in answer.topics
+            for one in topic.partitions
+        },
+        deadline,
+        broker_id=broker_id,
+    )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from odradek.client import arguments
-from odradek.client.admin import access, configs, features, leaders, log_directories, records
+from odradek.client.admin import access, brokers, configs, leaders
 from odradek.client.admin import topics as topic_requests
 from odradek.client.admin.values import (
     ACL,
@@ -47,17 +47,17 @@ class Admin(GroupsAdmin):
 
     async def api_versions(self) -> dict[int, tuple[int, int]]:
         """Return the lowest and highest version of each API key that some broker serves."""
-        return await self._run("reading versions", lambda cluster, _: features.api_versions(cluster, None))
+        return await self._run("reading versions", lambda cluster, _: brokers.api_versions(cluster, None))
 
     async def get_broker_version_data(self, broker_id: int) -> dict[int, tuple[int, int]]:
         """Return the lowest and highest version of each API key that a broker serves."""
-        return await self._run("reading versions", lambda cluster, _: features.api_versions(cluster, broker_id))
+        return await self._run("reading versions", lambda cluster, _: brokers.api_versions(cluster, broker_id))
 
     async def describe_features(self, send_request_to_controller: bool = False) -> FeatureMetadata:
         """Return the features that brokers, or the controller, support, and those that are finalized."""
         return await self._run(
             "describing features",
-            lambda cluster, _: features.describe_features(cluster, of_controller=send_request_to_controller),
+            lambda cluster, _: brokers.describe_features(cluster, of_controller=send_request_to_controller),
         )
 
     async def update_features(
@@ -66,7 +66,7 @@ class Admin(GroupsAdmin):
         """Finalize features at these levels. Raises UnsupportedByBroker where there are none to change."""
         await self._run(
             "updating features",
-            lambda cluster, deadline: features.update_features(
+            lambda cluster, deadline: brokers.update_features(
                 cluster, feature_updates, deadline, validate_only=validate_only
             ),
             timeout_ms,
@@ -160,7 +160,7 @@ class Admin(GroupsAdmin):
         }
         return await self._run(
             "deleting records",
-            lambda cluster, deadline: records.delete_records(cluster, wanted, partition_leader_id, deadline),
+            lambda cluster, deadline: topic_requests.delete_records(cluster, wanted, partition_leader_id, deadline),
             timeout_ms,
         )
 
@@ -266,9 +266,7 @@ class Admin(GroupsAdmin):
 
     async def describe_log_directories(self, broker: int) -> list[LogDirectory]:
         """Return the log directories of a broker, with the replicas in them."""
-        return await self._run(
-            "describing log directories", lambda cluster, _: log_directories.describe(cluster, broker)
-        )
+        return await self._run("describing log directories", lambda cluster, _: brokers.describe(cluster, broker))
 
     async def alter_replica_log_dirs(self, replica_assignments: Mapping[TopicPartitionReplica, str]) -> None:
         """Start moving replicas to these directories of their brokers."""
@@ -280,7 +278,7 @@ class Admin(GroupsAdmin):
 
     async def alter_replica_log_directories(self, broker: int, targets: Mapping[TopicPartition, str]) -> None:
         """Start moving replicas to these directories of the broker that has them."""
-        await self._run("moving replicas", lambda cluster, _: log_directories.alter(cluster, broker, targets))
+        await self._run("moving replicas", lambda cluster, _: brokers.alter(cluster, broker, targets))
 
     # -- access --------------------------------------------------------------------------------------------------------
 

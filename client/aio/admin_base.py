@@ -6,11 +6,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from odradek.client import metrics
-from odradek.client.admin.config import AdminConfig
 from odradek.client.aio.world import named, running_loop, warn_dropped, within, world_of
 from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
-from odradek.client.config import addresses, load
+from odradek.client.config import AdminConfig, addresses, load
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout
 from odradek.world.clock import Clock
 from odradek.world.network import Network

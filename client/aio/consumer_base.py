@@ -12,12 +12,16 @@ from odradek.client.aio.world import named, running_loop, warn_dropped, world_of
 from odradek.client.config import addresses, load
 from odradek.client.consumer.buffer import RecordBuffer
 from odradek.client.consumer.config import ConsumerSettings, check, deserializer
-from odradek.client.consumer.consumer_sensors import PollSensors
 from odradek.client.consumer.engine import ConsumerEngine
-from odradek.client.consumer.interceptors import ConsumerInterceptors
-from odradek.client.consumer.listener import RebalanceListener
 from odradek.client.consumer.participation import CLOSE_TIMEOUT_MS, CallBack, Participation
-from odradek.client.consumer.subscription import NOTHING, to_partitions, to_pattern, to_topics
+from odradek.client.consumer.subscription import (
+    NOTHING,
+    ConsumerInterceptors,
+    RebalanceListener,
+    to_partitions,
+    to_pattern,
+    to_topics,
+)
 from odradek.client.errors import BrokerUnreachable, ClientClosed, ClientError, ConfigError
 from odradek.client.metadata import PartitionInfo
 from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, offsets_at
@@ -25,6 +29,7 @@ from odradek.client.records import (
     OffsetAndTimestamp,
     TopicPartition,
 )
+from odradek.client.sensors import PollSensors
 from odradek.world.clock import Clock
 from odradek.world.network import Network
 from odradek.world.tasks import OnDeath

@@ -13,10 +13,9 @@ from odradek.client.aio.world import named, running_loop, warn_dropped, within, 
 from odradek.client.config import addresses, load
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.metadata import PartitionInfo
-from odradek.client.producer.batch import RecordFuture
+from odradek.client.producer.batch import Callback, RecordFuture
 from odradek.client.producer.config import ProducerConfig, check, serializer
 from odradek.client.producer.engine import ProducerEngine
-from odradek.client.producer.outcome import Callback
 from odradek.client.producer.partitioners import partitioner
 from odradek.client.producer.transaction_driver import TransactionDriver
 from odradek.client.records import ConsumerGroupMetadata, Headers, RecordMetadata, TopicPartition

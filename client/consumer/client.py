@@ -12,8 +12,8 @@ from odradek.client.blocking import Blocking
 from odradek.client.config import defaults
 from odradek.client.consumer.buffer import Records
 from odradek.client.consumer.config import ConsumerSettings
-from odradek.client.consumer.listener import RebalanceListener
 from odradek.client.consumer.participation import CLOSE_TIMEOUT_MS, CommitCallback
+from odradek.client.consumer.subscription import RebalanceListener
 from odradek.client.errors import ClientClosed
 from odradek.client.loop_thread import on_callers_thread
 from odradek.client.metadata import PartitionInfo

@@ -14,23 +14,28 @@ from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.config import ConsumerSettings
-from odradek.client.consumer.consumer_sensors import FetchSensors
-from odradek.client.consumer.epochs import epochs_request, judge_epochs, unvalidated
-from odradek.client.consumer.fetching import Asked, FetchCall, partitions_of, plan_fetches
-from odradek.client.consumer.positions import Positions
-from odradek.client.consumer.verdicts import (
+from odradek.client.consumer.fetch_requests import (
     Arrived,
     AskAgain,
+    Asked,
     Diverged,
+    FetchCall,
     NothingNew,
     OutOfRange,
     ReadFrom,
     Refused,
     Verdict,
+    epochs_request,
     judge,
+    judge_epochs,
+    partitions_of,
+    plan_fetches,
+    unvalidated,
 )
+from odradek.client.consumer.positions import Positions
 from odradek.client.errors import BrokerUnreachable, LogTruncated, NoOffsetForPartition
 from odradek.client.records import TopicPartition
+from odradek.client.sensors import FetchSensors
 from odradek.protocol.errors import error_code
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse

@@ -1,15 +1,25 @@
-"""The tables of a membership: its states, what may follow what, and what a coordinator's answers mean. Pure.
+"""The states of a membership, what may follow what, what a coordinator's answers mean, and what others are asked to do.
 
 OUTSIDE ─ PREPARING ─ JOINING ─ COUNTING ─ SYNCING ─ ADOPTING ─ STABLE
    ↑          ↑ the application  │  only the leader     ↑ the application  │
    │          │ gives up         └────────────↑         │ gets its own     │
    └──────────┴────────────────────────────────────────────────────────────┘
+
+Pure: steps are for the driver on the loop, turns for the application inside `poll`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
+from odradek.client.consumer.assignors import Assignor
+from odradek.client.consumer.config import ConsumerSettings, assignors, cooperative
+from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest
+from odradek.protocol.messages.leave_group import LeaveGroupRequest
+from odradek.protocol.messages.sync_group import SyncGroupRequest
 
 
 class State(Enum):
@@ -75,3 +85,110 @@ OUTCOMES: Mapping[ErrorCode, Outcome] = {
 def outcome_of(error: ErrorCode) -> Outcome:
     """Every error that is not in the table is FATAL: FENCED_INSTANCE_ID, GROUP_AUTHORIZATION_FAILED, …"""
     return OUTCOMES.get(error, Outcome.FATAL)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSettings:
+    """The settings that a membership obeys."""
+
+    group_id: str
+    group_instance_id: str | None
+    session_timeout_ms: int
+    max_poll_interval_ms: int
+    heartbeat_interval_ms: int
+    retry_backoff_ms: float
+    assignors: Sequence[Assignor]
+    cooperative: bool
+
+
+def member_settings(config: ConsumerSettings) -> MemberSettings:
+    """Of a consumer that has a group."""
+    assert config.group_id is not None
+    strategies = assignors(config)
+    return MemberSettings(
+        config.group_id,
+        config.group_instance_id,
+        config.session_timeout_ms,
+        config.max_poll_interval_ms,
+        config.heartbeat_interval_ms,
+        config.retry_backoff_ms,
+        strategies,
+        cooperative(strategies),
+    )
+
+
+# -- for the driver ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WaitUntil:
+    """Nothing to do before that monotonic time, or something is reported."""
+
+    at_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinator:
+    """Look it up, then `coordinator_found` or `failed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Send it to the coordinator, then `joined` or `failed`."""
+
+    request: JoinGroupRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Get the partition counts of these topics, then `counted`: this member is the leader."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Send it, then `synced` or `failed`."""
+
+    request: SyncGroupRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Send it, then `beaten` or `failed`."""
+
+    request: HeartbeatRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Send it, then `left`; the answer does not matter."""
+
+    request: LeaveGroupRequest
+    reason: str
+
+
+Step = WaitUntil | FindCoordinator | Join | Count | Sync | Heartbeat | Leave
+
+
+# -- for the application -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Before joining: `revoked` are given up, or `lost` already."""
+
+    revoked: tuple[TopicPartition, ...]
+    lost: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """After joining: first give up `revoked`, then take `added`; `all` is what it has then."""
+
+    revoked: tuple[TopicPartition, ...]
+    added: tuple[TopicPartition, ...]
+    all: tuple[TopicPartition, ...]
+
+
+Turn = Prepare | Adopt

@@ -9,18 +9,22 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from odradek.client.consumer.assignors import NOTHING_ADOPTED, Adopted, Subscriber
-from odradek.client.consumer.embedded import decode_assignment, decode_subscription
-from odradek.client.consumer.group_requests import (
+from odradek.client.consumer.group_protocol import (
     NO_GENERATION,
     NOBODY,
     Identity,
+    decode_assignment,
+    decode_subscription,
     heartbeat_request,
     join_request,
     leave_request,
     sync_request,
 )
-from odradek.client.consumer.member_states import DECIDED, ENTERING, HOLDING, VALID_PREVIOUS, Outcome, State, outcome_of
-from odradek.client.consumer.steps import (
+from odradek.client.consumer.member_states import (
+    DECIDED,
+    ENTERING,
+    HOLDING,
+    VALID_PREVIOUS,
     Adopt,
     Count,
     FindCoordinator,
@@ -28,15 +32,18 @@ from odradek.client.consumer.steps import (
     Join,
     Leave,
     MemberSettings,
+    Outcome,
     Prepare,
+    State,
     Step,
     Sync,
     Turn,
     WaitUntil,
+    outcome_of,
 )
 from odradek.client.errors import GroupError, in_words
 from odradek.client.records import TopicPartition
-from odradek.client.wakeup import NEVER
+from odradek.client.waiting import NEVER
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.join_group import JoinGroupResponse
 from odradek.protocol.messages.leave_group import LeaveGroupRequest

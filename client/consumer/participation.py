@@ -11,15 +11,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
 from odradek.client.calls import Deadline
-from odradek.client.consumer.commits import Commits
+from odradek.client.consumer.coordinator import Commits, GroupDriver
 from odradek.client.consumer.engine import ConsumerEngine
-from odradek.client.consumer.group import GroupDriver
-from odradek.client.consumer.group_requests import NO_GENERATION
-from odradek.client.consumer.interceptors import ConsumerInterceptors
-from odradek.client.consumer.listener import RebalanceListener
+from odradek.client.consumer.group_protocol import NO_GENERATION
+from odradek.client.consumer.member_states import Prepare, Turn, member_settings
 from odradek.client.consumer.membership import Membership
-from odradek.client.consumer.steps import Prepare, Turn, member_settings
-from odradek.client.consumer.subscription import NOTHING, Subscription
+from odradek.client.consumer.subscription import NOTHING, ConsumerInterceptors, RebalanceListener, Subscription
 from odradek.client.errors import CommitFailed
 from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import KafkaError

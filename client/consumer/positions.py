@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from odradek.client.errors import NoOffsetForPartition
 from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.client.records import OffsetAndMetadata, TopicPartition
-from odradek.client.wakeup import NEVER
+from odradek.client.waiting import NEVER
 
 RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 

@@ -1,16 +1,20 @@
 """What the application wants to read: nothing, topics, a pattern of topics, or partitions of its own choice. Pure.
 
 Topics and patterns are shared with the group; partitions are not. One does not become the other by itself: the
-application unsubscribes in between, as in Java's SubscriptionState.
+application unsubscribes in between, as in Java's SubscriptionState. With them stands the application's own code that
+a consumer calls: its rebalance listener, and its interceptors.
 """
 
+import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from odradek.client.errors import ConfigError
 from odradek.client.metadata import INTERNAL_TOPICS, ClusterView
+from odradek.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 
 class Kind(Enum):
@@ -79,3 +83,52 @@ def to_pattern(pattern: str | re.Pattern[str]) -> Subscription:
 def to_partitions(topics: Collection[str]) -> Subscription:
     """Some partitions of these topics; of none means nothing."""
     return Subscription(Kind.PARTITIONS, frozenset(topics)) if topics else NOTHING
+
+
+class RebalanceListener:
+    """Override what you need. Called inside `poll` or `close`, with `odradek.aio` also as coroutines."""
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Any:
+        """These are given up now: the last moment to commit what was processed."""
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> Any:
+        """These are new. `seek` here overrides the committed offset."""
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> Any:
+        """These belong to somebody else already (too slow, or fenced): a commit would be refused."""
+        return self.on_partitions_revoked(lost)
+
+
+logger = logging.getLogger(__name__)
+Records = dict[TopicPartition, list[ConsumerRecord]]
+
+
+class ConsumerInterceptors:
+    """Objects with `on_consume(records) -> records` and `on_commit(offsets)`, called in their order.
+
+    What one raises is logged, and the next gets what that one was given.
+    """
+
+    def __init__(self, chain: Sequence[Any]) -> None:
+        """Take the objects."""
+        self._chain = chain
+
+    def __bool__(self) -> bool:
+        return bool(self._chain)
+
+    def on_consume(self, records: Records) -> Records:
+        """Return what the application gets. On the thread that polls."""
+        for one in self._chain:
+            try:
+                records = one.on_consume(records)
+            except Exception:
+                logger.exception("interceptor %s failed in on_consume", type(one).__name__)
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
+        """Tell of a commit that has succeeded."""
+        for one in self._chain:
+            try:
+                one.on_commit(offsets)
+            except Exception:
+                logger.exception("interceptor %s failed in on_commit", type(one).__name__)

@@ -10,9 +10,8 @@ from odradek.client.blocking import Blocking
 from odradek.client.config import defaults
 from odradek.client.errors import BufferExhausted, ClientError
 from odradek.client.metadata import PartitionInfo
-from odradek.client.producer.batch import RecordFuture
+from odradek.client.producer.batch import Callback, RecordFuture
 from odradek.client.producer.config import ProducerConfig
-from odradek.client.producer.outcome import Callback
 from odradek.client.records import ConsumerGroupMetadata
 
 __all__ = ["KafkaProducer", "ProducerRecord"]

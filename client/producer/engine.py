@@ -34,14 +34,13 @@ from odradek.client.producer.produce_requests import (
     read_answers,
     same_answer,
 )
-from odradek.client.producer.producer_sensors import ProducerSensors
 from odradek.client.producer.sender import Answer, ProduceCall, Sender, SenderSettings
 from odradek.client.producer.sequences import ProducerSequences
-from odradek.client.producer.transaction import Transaction
+from odradek.client.producer.transaction import Transaction, TransactionalAccumulator, TransactionalSequences
 from odradek.client.producer.transaction_driver import TransactionDriver
-from odradek.client.producer.transaction_queues import TransactionalAccumulator, TransactionalSequences
 from odradek.client.records import TopicPartition
-from odradek.client.wakeup import WakeUp, sleep_ms
+from odradek.client.sensors import ProducerSensors
+from odradek.client.waiting import WakeUp, sleep_ms
 from odradek.protocol import compression
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -9,13 +9,13 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from odradek.client.backoff import backoff_ms
 from odradek.client.errors import ClientTimeout, in_words
 from odradek.client.metadata import ClusterView
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.batch import ProducerBatch
 from odradek.client.producer.sequences import ProducerSequences
 from odradek.client.records import TopicPartition
+from odradek.client.waiting import backoff_ms
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError
 
 STALE_VIEW = frozenset(

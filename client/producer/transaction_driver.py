@@ -1,23 +1,22 @@
 """Carries a producer's transactions out on its loop: asks coordinators, waits for batches. Loop-thread only.
 
-A request is repeated until it is answered or has become pointless; who waits for it does so as long as he likes. A call
-that was not waited for long enough goes on, and the same call again waits for it, as with Kafka's own client: every
-request here may be repeated safely, because coordinators know a producer by its epoch, and the answer they gave.
+A request is repeated until it is answered or the transaction is over, however long its caller waits. A caller that
+was told ClientTimeout calls the same method again, and nothing else before, since nobody knows yet how it ends (as
+with Kafka's own client): every request here may be repeated safely, because coordinators know a producer by its
+epoch, and the answer they gave.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from odradek.client.cluster import Cluster
-from odradek.client.errors import ClientError, TransactionAborted
+from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, TransactionAborted
 from odradek.client.producer.batch import ProducerBatch
 from odradek.client.producer.config import ProducerConfig
-from odradek.client.producer.pending_call import PendingCall
-from odradek.client.producer.transaction import ALLOWED, Call, State, Transaction
-from odradek.client.producer.transaction_contents import Batches, Contents, Failures
-from odradek.client.producer.transaction_coordinators import Coordinators
-from odradek.client.producer.transaction_queues import TransactionalSequences
+from odradek.client.producer.transaction import ALLOWED, Call, State, Transaction, TransactionalSequences
+from odradek.client.producer.transaction_contents import Batches, Contents, Coordinators, Failures
 from odradek.client.producer.transaction_requests import (
     CURRENT_PRODUCER_SINCE,
     FATAL_FOR_BATCHES,
@@ -26,11 +25,87 @@ from odradek.client.producer.transaction_requests import (
     end_request,
 )
 from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from odradek.client.wakeup import NEVER, WakeUp
+from odradek.client.waiting import NEVER, WakeUp
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.end_txn import EndTxnResponse
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.world.tasks import Tasks
+
+
+class PendingCall:
+    """The one call of a producer whose end nobody has heard yet."""
+
+    def __init__(self, transactional_id: str, tasks: Tasks) -> None:
+        self._transactional_id, self._tasks = transactional_id, tasks
+        self._pending: tuple[Call, asyncio.Task[None]] | None = None
+        self._failure: Exception | None = None
+
+    async def run(self, call: Call, begin: Callable[[], Coroutine[Any, Any, None]], timeout_ms: float) -> None:
+        """Wait for the same call, where one is pending, else for one that `begin` begins.
+
+        Raises what `begin` and its coroutine raise; ClientTimeout, after which the call is pending; ClientError when
+        another one is.
+        """
+        task = self._same(call)
+        if task is None:
+            work = begin()
+            task = self._tasks.result_of(self.named(call), lambda: work)
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # if nobody asks again
+            self._pending = (call, task)
+        await self.wait(call, task, timeout_ms)
+        self._pending = None
+        task.result()
+
+    @property
+    def call(self) -> Call | None:
+        """Return the call whose end nobody has heard yet."""
+        return None if self._pending is None else self._pending[0]
+
+    def check(self, call: Call) -> None:
+        """Raises ClientError when another call is to be waited for first. One that has failed does not matter."""
+        self._same(call)
+
+    def _same(self, call: Call) -> "asyncio.Task[None] | None":
+        if self._pending is None:
+            return None
+        pending, task = self._pending
+        if pending is call:
+            return task
+        if task.done() and (task.cancelled() or task.exception() is not None):
+            return None
+        raise ClientError(f"{self.named(call)}: {pending.value}() was not waited for: call it again first")
+
+    async def wait(self, call: Call, task: "asyncio.Task[None]", timeout_ms: float) -> None:
+        """Until a task has ended, however. Raises ClientTimeout, ClientClosed, or what `fail` was given."""
+        done, _ = await asyncio.wait({task}, timeout=timeout_ms / 1000)
+        if not done:
+            again = "it goes on: call it again to wait for it"
+            raise ClientTimeout(f"{self.named(call)}: not done within {timeout_ms / 1000:g} s; {again}")
+        if task.cancelled():
+            if self._failure is not None:
+                raise self._failure
+            raise ClientClosed(f"{self.named(call)}: the producer was closed meanwhile")
+
+    def named(self, call: Call) -> str:
+        """For messages."""
+        return f"transactional.id {self._transactional_id}: {call.value}()"
+
+    async def settle(self, timeout_ms: float) -> None:
+        """Until nothing is under way, or the time is over."""
+        if self._pending is not None and not self._pending[1].done():
+            await asyncio.wait({self._pending[1]}, timeout=timeout_ms / 1000)
+
+    def cancel(self) -> None:
+        """The producer is closed."""
+        if self._pending is not None:
+            self._pending[1].cancel()
+
+    def fail(self, error: Exception) -> None:
+        """The producer is broken: whoever waits gets `error`."""
+        self._failure = error
+        self.cancel()
+
 
 logger = logging.getLogger(__name__)
 

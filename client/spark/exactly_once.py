@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from odradek.client.aio.producer import Producer
 from odradek.client.errors import ClientError, ClientTimeout
-from odradek.client.producer.transaction_coordinators import Coordinators, Pointless
+from odradek.client.producer.transaction_contents import Coordinators, Pointless
 from odradek.client.producer.transaction_requests import end_request
 from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from odradek.client.spark.epochs import (

@@ -7,16 +7,18 @@ from functools import partial
 
 from odradek.client.calls import Deadline, refresh_quietly
 from odradek.client.consumer.chunks import Chunk
-from odradek.client.consumer.fetching import Asked, fetch_call, partitions_of
-from odradek.client.consumer.verdicts import (
+from odradek.client.consumer.fetch_requests import (
     ASK_AGAIN,
     Arrived,
     AskAgain,
+    Asked,
     NothingNew,
     OutOfRange,
     Refused,
     Verdict,
+    fetch_call,
     judge,
+    partitions_of,
 )
 from odradek.client.errors import BrokerUnreachable
 from odradek.client.records import TopicPartition

@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from odradek.client.records import TopicPartition
-from odradek.client.wakeup import NEVER
+from odradek.client.waiting import NEVER
 from odradek.client.zookeeper.assignment import Assignment, GroupView, own_assignment
 
 

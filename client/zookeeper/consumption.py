@@ -12,7 +12,7 @@ from typing import Protocol
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.positions import PartitionPosition, Positions
 from odradek.client.records import TopicPartition
-from odradek.client.wakeup import WakeUp
+from odradek.client.waiting import WakeUp
 from odradek.client.zookeeper.streams import MessageStream, Progress
 from odradek.client.zookeeper.subscriptions import thread_number
 from odradek.world.clock import Clock

@@ -12,8 +12,8 @@ from typing import Any
 from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.config import ConsumerSettings
+from odradek.client.consumer.fetch_requests import without_leader
 from odradek.client.consumer.fetcher import Fetcher
-from odradek.client.consumer.fetching import without_leader
 from odradek.client.errors import BrokerUnreachable, ClientError
 from odradek.client.offsets import offsets_at
 from odradek.client.records import TopicPartition

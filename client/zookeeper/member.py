@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from odradek.client.records import TopicPartition
-from odradek.client.wakeup import WakeUp, sleep_ms
+from odradek.client.waiting import WakeUp, sleep_ms
 from odradek.client.zookeeper.balance import Balance, Claim, Read, Register, Release, Report, Start, Step, Wait
 from odradek.client.zookeeper.config import ConnectorSettings
 from odradek.client.zookeeper.group_store import GroupStore

@@ -9,7 +9,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.errors import BrokerUnreachable, ClientError, ClientTimeout
 from odradek.client.offsets import commit_errors, commit_request, committed_offsets
 from odradek.client.records import OffsetAndMetadata, TopicPartition
-from odradek.client.wakeup import sleep_ms
+from odradek.client.waiting import sleep_ms
 from odradek.client.zookeeper.config import ConnectorSettings
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.offset_commit import OffsetCommitResponse

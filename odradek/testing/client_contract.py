@@ -37,7 +37,7 @@ from odradek.client.admin.values import (
 from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.client import KafkaConsumer
-from odradek.client.consumer.listener import RebalanceListener
+from odradek.client.consumer.subscription import RebalanceListener
 from odradek.client.errors import AbortRequired, ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.metrics import MetricName
 from odradek.client.original import (

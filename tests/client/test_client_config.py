@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from odradek.client.admin.config import AdminConfig
-from odradek.client.config import addresses, load
+from odradek.client.config import AdminConfig, addresses, load
 from odradek.client.consumer import config as consumer_config
 from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.errors import ConfigError

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from odradek.client.admin.config import AdminConfig
 from odradek.client.admin.topics import create_topics
 from odradek.client.admin.values import NewTopic
 from odradek.client.calls import Deadline
 from odradek.client.cluster import QUESTIONS_CONNECTION, Cluster
-from odradek.client.config import load
+from odradek.client.config import AdminConfig, load
 from odradek.client.connection import connect
 from odradek.client.errors import (
     BrokerUnreachable,

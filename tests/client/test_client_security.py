@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from odradek.client.admin.config import AdminConfig
 from odradek.client.cluster import Cluster
-from odradek.client.config import load
+from odradek.client.config import AdminConfig, load
+from odradek.client.connection import secured
 from odradek.client.errors import ConfigError, NoBrokerReachable
-from odradek.client.security import secured
 from odradek.security.authority import Authority
 from odradek.security.tls_context import TlsSettings, server_context
 from odradek.security.tls_endpoint import TlsEndpoint, new_staging

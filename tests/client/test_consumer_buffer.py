@@ -5,12 +5,11 @@ from collections import deque
 import pytest
 
 from odradek.client.config import load
-from odradek.client.consumer.buffer import RecordBuffer
+from odradek.client.consumer.buffer import RecordBuffer, Shared
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.config import ConsumerSettings, Deserializer
-from odradek.client.consumer.fetching import plan_fetches
+from odradek.client.consumer.fetch_requests import plan_fetches
 from odradek.client.consumer.positions import Positions
-from odradek.client.consumer.shared import Shared
 from odradek.client.errors import ClientError, CorruptRecords, DeserializationError
 from odradek.client.metadata import ClusterView, Node, PartitionInfo, TopicInfo
 from odradek.client.records import OffsetAndMetadata, TopicPartition

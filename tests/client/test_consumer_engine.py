@@ -12,14 +12,12 @@ from odradek.client.cluster import Cluster
 from odradek.client.config import load
 from odradek.client.consumer.assignors import ASSIGNORS
 from odradek.client.consumer.buffer import RecordBuffer
-from odradek.client.consumer.commits import Commits
 from odradek.client.consumer.config import ConsumerSettings
+from odradek.client.consumer.coordinator import Commits, GroupDriver
 from odradek.client.consumer.engine import ConsumerEngine
-from odradek.client.consumer.group import GroupDriver
-from odradek.client.consumer.group_requests import Identity
-from odradek.client.consumer.member_states import State
+from odradek.client.consumer.group_protocol import Identity
+from odradek.client.consumer.member_states import FindCoordinator, MemberSettings, State
 from odradek.client.consumer.membership import Membership
-from odradek.client.consumer.steps import FindCoordinator, MemberSettings
 from odradek.client.consumer.subscription import to_pattern, to_topics
 from odradek.client.errors import (
     ClientTimeout,

@@ -12,9 +12,8 @@ import pytest
 
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.client import KafkaConsumer
-from odradek.client.consumer.embedded import encode_assignment
-from odradek.client.consumer.group_requests import Identity
-from odradek.client.consumer.listener import RebalanceListener
+from odradek.client.consumer.group_protocol import Identity, encode_assignment
+from odradek.client.consumer.subscription import RebalanceListener
 from odradek.client.errors import ClientBroken, ClientClosed, CommitFailed, ConfigError, DeserializationError
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest

@@ -5,15 +5,13 @@ from typing import Any
 import pytest
 
 from odradek.client.consumer.assignors import ASSIGNORS
-from odradek.client.consumer.embedded import (
+from odradek.client.consumer.group_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from odradek.client.consumer.member_states import State
-from odradek.client.consumer.membership import Membership
-from odradek.client.consumer.steps import (
+from odradek.client.consumer.member_states import (
     Adopt,
     Count,
     FindCoordinator,
@@ -22,9 +20,11 @@ from odradek.client.consumer.steps import (
     Leave,
     MemberSettings,
     Prepare,
+    State,
     Sync,
     WaitUntil,
 )
+from odradek.client.consumer.membership import Membership
 from odradek.client.errors import GroupError
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage

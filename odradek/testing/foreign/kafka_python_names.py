@@ -15,7 +15,7 @@ from typing import NamedTuple
 import kafka
 
 import odradek
-from odradek.client.admin.config import AdminConfig
+from odradek.client.config import AdminConfig
 from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.producer.config import ProducerConfig
 

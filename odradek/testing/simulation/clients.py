@@ -7,7 +7,7 @@ from functools import partial
 
 from odradek.aio import Consumer, Producer
 from odradek.client.consumer.engine import ConsumerEngine
-from odradek.client.consumer.listener import RebalanceListener
+from odradek.client.consumer.subscription import RebalanceListener
 from odradek.client.records import ConsumerRecord, RecordMetadata, TopicPartition
 from odradek.protocol.errors import KafkaError
 from odradek.testing.embedded import EmbeddedCluster

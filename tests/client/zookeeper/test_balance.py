@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from odradek.client.records import TopicPartition
-from odradek.client.wakeup import NEVER
+from odradek.client.waiting import NEVER
 from odradek.client.zookeeper.assignment import GroupView
 from odradek.client.zookeeper.balance import Balance, Claim, Read, Register, Release, Report, Start, Step, Wait
 from odradek.zk_schema.znodes.consumers import ConsumerRegistration

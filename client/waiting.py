@@ -1,8 +1,18 @@
-"""What a client's loop sleeps on between two looks at what is to do. Loop-thread only."""
+"""How a client waits: growing pauses between attempts, and a loop's sleep until there is something to do."""
 
 import asyncio
+import random
 
 from odradek.world.clock import Clock
+
+
+def backoff_ms(first_ms: float, most_ms: float, failures: int, random_source: random.Random) -> float:
+    """After `failures` failed attempts: doubled each time up to `most_ms`, then 20 % more or less (KIP-580)."""
+    if failures <= 0:
+        return 0.0
+    planned = min(most_ms, first_ms * (1 << min(failures - 1, 30)))
+    return planned * random_source.uniform(0.8, 1.2)
+
 
 NEVER = float("inf")
 

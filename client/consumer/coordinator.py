@@ -1,0 +1,284 @@
+"""The group's coordinator as one consumer asks it, on a loop: the steps of its membership, and its commits.
+
+The application takes part by `Membership.turn`: it runs the turn inside `poll` and reports it done. Commits are sent
+in the order in which they were asked for, and only as the member who asked.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from odradek.client.calls import COORDINATOR_CONNECTION, Deadline
+from odradek.client.cluster import Cluster
+from odradek.client.consumer.group_protocol import Identity
+from odradek.client.consumer.member_states import (
+    Count,
+    FindCoordinator,
+    Heartbeat,
+    Join,
+    Leave,
+    Outcome,
+    Step,
+    Sync,
+    WaitUntil,
+    outcome_of,
+)
+from odradek.client.consumer.membership import Membership
+from odradek.client.errors import BrokerUnreachable, ClientError, CommitFailed, RebalanceInProgress
+from odradek.client.offsets import commit_errors, commit_request
+from odradek.client.records import OffsetAndMetadata, TopicPartition
+from odradek.client.sensors import GroupSensors
+from odradek.client.waiting import WakeUp
+from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.heartbeat import HeartbeatResponse
+from odradek.protocol.messages.join_group import JoinGroupResponse
+from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek.protocol.messages.offset_commit import OffsetCommitResponse
+from odradek.protocol.messages.sync_group import SyncGroupResponse
+
+logger = logging.getLogger(__name__)
+
+Response = TypeVar("Response", bound=Message)
+JOIN_EXTRA_MS = 5_000
+"""JoinGroup is answered when all members have joined, within the rebalance timeout; this much more for the way."""
+LEAVE_TIMEOUT_MS = 2_000
+LEAVE_CONNECTION = "leave"
+"""JoinGroup may stay open for minutes on the coordinator's connection: leaving has another."""
+
+
+class GroupDriver:
+    """A consumer in its group. `changed` is called whenever the application may have something to do."""
+
+    def __init__(self, cluster: Cluster, membership: Membership, changed: Callable[[], object]) -> None:
+        self.membership = membership
+        self.cluster = cluster
+        self._changed = changed
+        self.sensors = GroupSensors(cluster.metrics)
+        self._coordinator: int | None = None
+        self._woken = WakeUp(cluster.clock)
+        self._stopped = False
+
+    @property
+    def _now_ms(self) -> float:
+        return self.cluster.clock.monotonic_ms()
+
+    def wake(self) -> None:
+        """Look for the next step. On the loop's thread."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """`run` ends after its current step."""
+        self._stopped = True
+        self.wake()
+
+    async def run(self) -> None:
+        """Step after step."""
+        while not self._stopped:
+            self._woken.clear()
+            step = self.membership.next_step(self._now_ms)
+            if self.membership.turn is not None or self.membership.failure is not None:
+                self._changed()
+            if isinstance(step, WaitUntil):
+                await self._woken.wait_until(step.at_ms)
+                continue
+            try:
+                await self._carry_out(step)
+            except BrokerUnreachable as error:
+                logger.info("group %s: %s", self.membership.settings.group_id, error)
+                self.membership.failed(self._now_ms)
+            except (ClientError, KafkaError, MalformedMessage) as error:
+                self.membership.broke(error)
+                self._changed()
+
+    async def _carry_out(self, step: Step) -> None:
+        membership, settings = self.membership, self.membership.settings
+        match step:
+            case FindCoordinator():
+                await self._find_coordinator()
+            case Join(request):
+                patience_ms = request.rebalance_timeout_ms + JOIN_EXTRA_MS
+                began_ms = self._now_ms
+                joined = await self.ask(request, JoinGroupResponse, patience_ms)
+                self.sensors.joins.record()
+                self.sensors.join_time.record(self._now_ms - began_ms)
+                membership.joined(joined, self._now_ms)
+            case Count(topics):
+                membership.counted(await self._partition_counts(topics))
+            case Sync(request):
+                patience_ms = settings.max_poll_interval_ms + JOIN_EXTRA_MS
+                began_ms = self._now_ms
+                answer = await self.ask(request, SyncGroupResponse, patience_ms)
+                self.sensors.syncs.record()
+                self.sensors.sync_time.record(self._now_ms - began_ms)
+                membership.synced(error_code(answer.error_code), bytes(answer.assignment), self._now_ms)
+            case Heartbeat(request):
+                patience_ms = min(settings.session_timeout_ms, self.cluster.config.request_timeout_ms)
+                began_ms = self._now_ms
+                beat = await self.ask(request, HeartbeatResponse, patience_ms)
+                self.sensors.heartbeats.record()
+                self.sensors.heartbeat_response_time.record(self._now_ms - began_ms)
+                membership.beaten(error_code(beat.error_code), self._now_ms)
+            case Leave(request, reason):
+                logger.warning("group %s: left: %s", settings.group_id, reason)
+                await self.leave(request)
+                membership.left()
+
+    async def _find_coordinator(self) -> None:
+        try:
+            self._coordinator = await self.cluster.find_coordinator(self.membership.settings.group_id)
+        except KafkaError as error:
+            if outcome_of(error.code) == Outcome.FATAL:
+                raise
+            self.membership.failed(self._now_ms)
+        else:
+            self.membership.coordinator_found()
+
+    async def _partition_counts(self, topics: frozenset[str]) -> dict[str, int]:
+        """Of those topics that there are."""
+        for topic in topics:
+            self.cluster.needs.want(topic, self._now_ms)
+        if topics - self.cluster.view.topics.keys():
+            await self.cluster.refresh()
+        view = self.cluster.view
+        return {topic: view.partition_count(topic) for topic in sorted(topics) if view.partition_count(topic)}
+
+    async def coordinator(self) -> int:
+        """Its node id, looked up when it is not known. Raises KafkaError, BrokerUnreachable."""
+        if self._coordinator is None or not self.membership.coordinator_known:
+            self._coordinator = await self.cluster.find_coordinator(self.membership.settings.group_id)
+        return self._coordinator
+
+    async def ask(self, request: Message, response: type[Response], timeout_ms: float) -> Response:
+        """Ask the coordinator that was found last. Raises BrokerUnreachable."""
+        assert self._coordinator is not None
+        return await self.cluster.request(
+            self._coordinator, request, response, timeout_ms=timeout_ms, purpose=COORDINATOR_CONNECTION
+        )
+
+    async def leave(self, request: LeaveGroupRequest | None) -> None:
+        """Tell the coordinator, if it can be told at once: else the session timeout tells it."""
+        if request is None or self._coordinator is None:
+            return
+        try:
+            await self.cluster.request(
+                self._coordinator, request, LeaveGroupResponse, timeout_ms=LEAVE_TIMEOUT_MS, purpose=LEAVE_CONNECTION
+            )
+        except BrokerUnreachable as error:
+            logger.info("group %s: leaving was not heard: %s", self.membership.settings.group_id, error)
+
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class Commits:
+    """A consumer's. Loop-thread only.
+
+    A commit that has to be tried again holds up those behind it: overtaken by a later one it would take the group
+    back. For the same reason it ends with the membership that it was asked under: by the time it would get through,
+    its partitions may be somebody else's who has committed there too.
+    """
+
+    def __init__(self, group: GroupDriver, committed: Callable[[Offsets], object] = lambda offsets: None) -> None:
+        """`committed` is told of each commit that has succeeded."""
+        self._group, self._committed = group, committed
+        self._turn = asyncio.Lock()
+        self._unanswered: set[asyncio.Task[None]] = set()
+
+    def commit(self, offsets: Offsets, deadline: Deadline) -> Coroutine[Any, Any, None]:
+        """Commit as who is member now. Raises CommitFailed, KafkaError, ClientTimeout."""
+        return self._commit(offsets, deadline, self._group.membership.identity)
+
+    async def _commit(self, offsets: Offsets, deadline: Deadline, identity: Identity) -> None:
+        async with self._turn:
+            while offsets:
+                self._check(identity)
+                failure = await self._try(offsets, identity, deadline)
+                if failure is None:
+                    self._committed(offsets)
+                    return
+                await deadline.pause_after(failure)
+
+    def follow(self, task: "asyncio.Task[None]") -> None:
+        """A commit that nobody waits for: `settle` does, in the end."""
+        self._unanswered.add(task)
+        task.add_done_callback(self._unanswered.discard)
+
+    async def settle(self, timeout_ms: float) -> None:
+        """Until all commits that nobody waits for have come to their end, or the time is over."""
+        if self._unanswered:
+            await asyncio.wait(self._unanswered, timeout=timeout_ms / 1000)
+
+    def _check(self, identity: Identity) -> None:
+        membership = self._group.membership
+        if membership.lost:
+            raise CommitFailed(
+                f"group {membership.settings.group_id}: offsets not committed: the partitions belong to others by now"
+            )
+        if not membership.may_commit:
+            raise RebalanceInProgress(
+                f"group {membership.settings.group_id}: offsets not committed: the group is being rebalanced; "
+                "poll until it has settled, then commit"
+            )
+        if membership.identity != identity:
+            raise CommitFailed(
+                f"group {membership.settings.group_id}: offsets not committed: the group was rebalanced meanwhile"
+            )
+
+    async def _try(self, offsets: Offsets, identity: Identity, deadline: Deadline) -> Exception | None:
+        """None when it is done, or why it may be tried again. Raises for the rest."""
+        membership, settings = self._group.membership, self._group.membership.settings
+        request = commit_request(
+            settings.group_id, offsets, identity.generation_id, identity.member_id, settings.group_instance_id
+        )
+        patience_ms = max(1.0, min(self._group.cluster.config.request_timeout_ms, deadline.left_ms()))
+        began_ms = self._group.cluster.clock.monotonic_ms()
+        try:
+            await self._group.coordinator()
+            answer = await self._group.ask(request, OffsetCommitResponse, patience_ms)
+        except BrokerUnreachable as error:
+            membership.coordinator_lost()
+            return error
+        except KafkaError as error:
+            if outcome_of(error.code) == Outcome.FATAL:
+                raise
+            return error
+        now_ms = self._group.cluster.clock.monotonic_ms()
+        self._group.sensors.commits.record()
+        self._group.sensors.commit_latency.record(now_ms - began_ms)
+        errors = commit_errors(answer)
+        return self._judge(max(errors, key=_weight), identity) if errors else None
+
+    def _judge(self, error: ErrorCode, identity: Identity) -> Exception | None:
+        membership = self._group.membership
+        group_id = membership.settings.group_id
+        outcome = outcome_of(error)
+        if outcome == Outcome.COORDINATOR:
+            membership.coordinator_lost()
+        if outcome in (Outcome.COORDINATOR, Outcome.AGAIN) or KafkaError(error).retriable:
+            return KafkaError(error, f"group {group_id}")
+        if outcome == Outcome.FATAL:
+            raise KafkaError(error, f"group {group_id}: offsets not committed")
+        if identity == membership.identity:  # else it has moved on meanwhile
+            membership.refused(error, self._group.cluster.clock.monotonic_ms())
+            self._group.wake()
+        if outcome == Outcome.REJOIN:
+            raise RebalanceInProgress(
+                f"group {group_id}: offsets not committed ({error.name}): the group is being rebalanced; "
+                "poll until it has settled, then commit"
+            )
+        raise CommitFailed(
+            f"group {group_id}: offsets not committed ({error.name}): the group rebalances or has moved on; "
+            "poll again, and if it was max.poll.interval.ms, poll sooner or fetch fewer records"
+        )
+
+
+def _weight(error: ErrorCode) -> int:
+    """Rate the errors of one answer's partitions: what nothing mends says more than what asking again may."""
+    outcome = outcome_of(error)
+    if outcome in (Outcome.COORDINATOR, Outcome.AGAIN):
+        return 0
+    if outcome == Outcome.FATAL:
+        return 1 if KafkaError(error).retriable else 3
+    return 2

@@ -1,0 +1,193 @@
+"""Requests of a group's member, and the bytes inside them: Kafka's "consumer" protocol, versions 0-3. Pure.
+
+Those bytes are a version, then the message. A version newer than we know is read as the newest we know: Kafka
+promises that new versions only append.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from odradek.client.consumer.assignors import NOTHING_ADOPTED, Adopted, Assignor, user_data
+from odradek.client.consumer.member_states import MemberSettings
+from odradek.client.offsets import by_topic
+from odradek.client.records import TopicPartition
+from odradek.protocol.codec import decoder, encode
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.fields import BYTES, INT32, STRING, Array, Message, Struct, field
+from odradek.protocol.messages.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+NO_MEMBER = ""
+NO_GENERATION = -1
+REASON_LIMIT = 255
+"""Characters of a reason that go into LeaveGroup (Kafka's JoinGroupRequest.maybeTruncateReason)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a member is for its coordinator: every request carries it, and one of an earlier identity is refused."""
+
+    member_id: str = NO_MEMBER
+    generation_id: int = NO_GENERATION
+
+
+NOBODY = Identity()
+
+
+def join_request(
+    settings: MemberSettings,
+    identity: Identity,
+    topics: Iterable[str],
+    owned: Iterable[TopicPartition],
+    adopted: Adopted = NOTHING_ADOPTED,
+) -> JoinGroupRequest:
+    """Join with these wishes; `owned` came with the generation of `identity`, `adopted` is the last assignment."""
+    wanted, kept = sorted(topics), sorted(owned)
+
+    def metadata(assignor: Assignor) -> bytes:
+        own = user_data(assignor, wanted, adopted)
+        return encode_subscription(wanted, kept, identity.generation_id, own)
+
+    return JoinGroupRequest(
+        group_id=settings.group_id,
+        session_timeout_ms=settings.session_timeout_ms,
+        rebalance_timeout_ms=settings.max_poll_interval_ms,
+        member_id=identity.member_id,
+        group_instance_id=settings.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=[JoinGroupRequestProtocol(name=one.name, metadata=metadata(one)) for one in settings.assignors],
+    )
+
+
+def sync_request(
+    settings: MemberSettings,
+    identity: Identity,
+    protocol: str,
+    assignments: Mapping[str, Sequence[TopicPartition]],
+) -> SyncGroupRequest:
+    """Get the assignment; the leader brings those of all members, by member id."""
+    return SyncGroupRequest(
+        group_id=settings.group_id,
+        generation_id=identity.generation_id,
+        member_id=identity.member_id,
+        group_instance_id=settings.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=protocol,
+        assignments=[
+            SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(partitions))
+            for member_id, partitions in assignments.items()
+        ],
+    )
+
+
+def heartbeat_request(settings: MemberSettings, identity: Identity) -> HeartbeatRequest:
+    """Say that the member lives."""
+    return HeartbeatRequest(
+        group_id=settings.group_id,
+        generation_id=identity.generation_id,
+        member_id=identity.member_id,
+        group_instance_id=settings.group_instance_id,
+    )
+
+
+def leave_request(settings: MemberSettings, identity: Identity, reason: str) -> LeaveGroupRequest | None:
+    """Leave at once; None for a static member, whose place is kept, and for who is in no group."""
+    if identity.member_id == NO_MEMBER or settings.group_instance_id is not None:
+        return None
+    member = MemberIdentity(member_id=identity.member_id, reason=reason[:REASON_LIMIT])
+    return LeaveGroupRequest(group_id=settings.group_id, member_id=identity.member_id, members=[member])
+
+
+PROTOCOL_TYPE = "consumer"
+VERSION = 3
+VERSION_BYTES = 2
+
+
+class OwnedTopicPartitions(Struct):
+    """Partitions of one topic that a member owns."""
+
+    topic: str = field(STRING, "1+")
+    partitions: list[int] = field(Array(INT32), "1+")
+
+
+class ConsumerProtocolSubscription(Message):
+    """What a member wants, and what it has."""
+
+    VERSIONS = (0, 3)
+
+    topics: list[str] = field(Array(STRING), "0+")
+    user_data: bytes | None = field(BYTES, "0+", nullable="0+", default=None)
+    owned_partitions: list[OwnedTopicPartitions] = field(Array(OwnedTopicPartitions), "1+")
+    generation_id: int = field(INT32, "2+", default=-1)
+    rack_id: str | None = field(STRING, "3+", nullable="3+", default=None)
+
+
+class AssignedTopicPartitions(Struct):
+    """Partitions of one topic that a member is given."""
+
+    topic: str = field(STRING, "0+")
+    partitions: list[int] = field(Array(INT32), "0+")
+
+
+class ConsumerProtocolAssignment(Message):
+    """What a member is given."""
+
+    VERSIONS = (0, 3)
+
+    assigned_partitions: list[AssignedTopicPartitions] = field(Array(AssignedTopicPartitions), "0+")
+    user_data: bytes | None = field(BYTES, "0+", nullable="0+", default=None)
+
+
+def encode_subscription(
+    topics: Sequence[str],
+    owned: Iterable[TopicPartition],
+    generation_id: int,
+    user_data: bytes | None = None,
+    rack_id: str | None = None,
+) -> bytes:
+    """Return a member's part of JoinGroup. `user_data` is its assignor's own."""
+    message = ConsumerProtocolSubscription(
+        topics=sorted(topics),
+        user_data=user_data,
+        owned_partitions=[
+            OwnedTopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(sorted(owned)).items()
+        ],
+        generation_id=generation_id,
+        rack_id=rack_id,
+    )
+    return VERSION.to_bytes(VERSION_BYTES, "big") + encode(message, VERSION)
+
+
+def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
+    """Raises MalformedMessage."""
+    return decoder(ConsumerProtocolSubscription, _version(data))(data, VERSION_BYTES)[0]
+
+
+def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    """A member's part of SyncGroup, written by the group's leader."""
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            AssignedTopicPartitions(topic=topic, partitions=numbers)
+            for topic, numbers in by_topic(sorted(partitions)).items()
+        ]
+    )
+    return VERSION.to_bytes(VERSION_BYTES, "big") + encode(message, VERSION)
+
+
+def decode_assignment(data: bytes) -> list[TopicPartition]:
+    """Raises MalformedMessage. Empty bytes mean no partitions."""
+    if not data:
+        return []
+    message, _ = decoder(ConsumerProtocolAssignment, _version(data))(data, VERSION_BYTES)
+    return [TopicPartition(one.topic, number) for one in message.assigned_partitions for number in one.partitions]
+
+
+def _version(data: bytes) -> int:
+    if len(data) < VERSION_BYTES:
+        raise MalformedMessage(f"{len(data)} bytes where a consumer protocol version was due")
+    version = int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
+    if version < 0:
+        raise MalformedMessage(f"consumer protocol version {version}")
+    return min(version, VERSION)
