@@ -37,6 +37,7 @@ from odradek.broker.requests.registry import HANDLERS, SERVED
 from odradek.broker.requests.throttled import Throttled
 from odradek.broker.security.acl_rules import AclRules
 from odradek.broker.security.authorizer import AclAuthorizer
+from odradek.broker.security.delegation_tokens import DelegationTokens, TokenSettings
 from odradek.broker.security.principal import KafkaPrincipal
 from odradek.broker.services import Services
 from odradek.broker.transactions.producer_ids import ProducerIds
@@ -139,6 +140,7 @@ def assemble(
             identity.broker_id, metadata, client, transactions, config.request_timeout_ms
         ),
         authorizer=_authorizer(config, world, store, tasks),
+        tokens=_tokens(config, world, store, tasks),
         controller=_controller(config, world, store, identity, metadata, tasks, journal),
         journal=journal,
         request_metrics=RequestMetrics(),
@@ -189,6 +191,19 @@ def _authorizer(config: BrokerConfig, world: World, store: Store, tasks: Tasks) 
     super_users = [KafkaPrincipal.parse(one.strip()) for one in config.super_users.split(";") if one.strip()]
     rules = AclRules(super_users, allow_everyone=config.allow_everyone_if_no_acl_found)
     return AclAuthorizer(store, world.clock, tasks, rules)
+
+
+def _tokens(config: BrokerConfig, world: World, store: Store, tasks: Tasks) -> DelegationTokens:
+    def milliseconds(name: str) -> int:
+        return int(str(config.value(f"delegation.token.{name}.ms")))
+
+    settings = TokenSettings(
+        str(config.value("delegation.token.secret.key") or config.value("delegation.token.master.key") or ""),
+        milliseconds("max.lifetime"),
+        milliseconds("expiry.time"),
+        milliseconds("expiry.check.interval"),
+    )
+    return DelegationTokens(store, world.clock, tasks, world.random, settings)
 
 
 def _replica_manager(

@@ -129,6 +129,7 @@ class BrokerServer:
             self._quota_changed(entity, settings)
         services = self._assembly.services
         await self._start_authorizer(services)
+        await services.tokens.start(lambda: services.controller.is_active)
         self._directory_events = DirectoryEvents(store, self._world.clock, self.tasks, identity.broker_id)
         logs.protect_from(self._high_watermark_of)
         for count in self._assembly.partition_counts:
@@ -186,7 +187,9 @@ class BrokerServer:
 
     def _find_scram(self, mechanism: str, name: str, token: bool) -> ScramIdentity | None:
         """Whom a SCRAM client may prove to be."""
-        return None if token else self._credentials.find(mechanism, name)
+        if not token:
+            return self._credentials.find(mechanism, name)
+        return None if self._assembly is None else self._assembly.services.tokens.find(mechanism, name)
 
     def _configure_security(self, config: BrokerConfig) -> None:
         """New keys and certificates, for connections to come."""

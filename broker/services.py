@@ -16,6 +16,7 @@ from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.security.authorizer import AclAuthorizer
+from odradek.broker.security.delegation_tokens import DelegationTokens
 from odradek.broker.transactions.producer_ids import ProducerIds
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
 from odradek.broker.transactions.transaction_verification import TransactionVerification
@@ -48,6 +49,7 @@ class Services:
     controller: Controller
     authorizer: AclAuthorizer | None
     """None: everybody may do everything."""
+    tokens: DelegationTokens
     journal: Journal
     request_metrics: RequestMetrics
     quotas: ClientQuotas

@@ -24,6 +24,8 @@ class RequestContext(NamedTuple):
     """Name of the listener it came in by: answers that hold addresses give those of the same listener."""
     principal: KafkaPrincipal = ANONYMOUS
     """Whom the connection has proved to speak for."""
+    by_token: bool = False
+    """Whether it has done so with a delegation token."""
 
     @property
     def client_host(self) -> str:
@@ -86,7 +88,7 @@ Outcome = Reply | Wait | Silent | Coroutine[Any, Any, Reply]
 class Client:
     """A connection, as the dispatcher sees it."""
 
-    __slots__ = ("api", "contexts", "identity", "listener", "peer", "principal")
+    __slots__ = ("api", "by_token", "contexts", "identity", "listener", "peer", "principal")
 
     def __init__(self, peer: str, listener: str) -> None:
         self.peer = peer
@@ -99,10 +101,11 @@ class Client:
         """Where the last request counts."""
         self.principal = ANONYMOUS
         """Changed by `authenticated` alone."""
+        self.by_token = False
 
-    def authenticated(self, principal: KafkaPrincipal) -> None:
-        """Take note of whom the connection speaks for from the next request on."""
-        self.principal = principal
+    def authenticated(self, principal: KafkaPrincipal, *, by_token: bool = False) -> None:
+        """Take note of whom the connection speaks for from the next request on, and whether as a token's owner."""
+        self.principal, self.by_token = principal, by_token
         self.contexts.clear()
 
 

@@ -207,7 +207,7 @@ class SaslGate:
         if server is None or not server.complete:
             return 0
         self.state, self._server = State.IN, None
-        self._client.authenticated(_principal(server))
+        self._client.authenticated(_principal(server), by_token=server.is_token)
         self._passed()
         lifetime_ms = self._listener.session_lifetime_ms(server, self._clock.now_ms())
         self._expires_ms = None if lifetime_ms is None else self._clock.monotonic_ms() + lifetime_ms

@@ -6,10 +6,11 @@ those and reads again what was named (AclAuthorizer and ZkNodeChangeNotification
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Set
 from typing import Final, NamedTuple
 
 from odradek.broker.security.acls import Acl
+from odradek.broker.security.change_nodes import ChangeNodes, tell
 from odradek.world.clock import Clock, sleep
 from odradek.zk_schema.lost_answers import create_if_missing, repeated
 from odradek.zk_schema.store import BadVersion, ConnectionLost, NodeExists, NoNode, Store
@@ -24,7 +25,6 @@ from odradek.zk_schema.znodes.acls import (
     encode_acls,
 )
 from odradek.zk_schema.znodes.json_data import BadZnode
-from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS, sequence_number
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class AclStore:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.zookeeper = store
         self._clock = clock
-        self._seen = dict.fromkeys(CHANGES, -1)
+        self._changes = [ChangeNodes(store, clock, path) for path in CHANGES]
 
     async def create_paths(self) -> None:
         """Make sure of the znodes that lists and changes stand under."""
@@ -61,9 +61,8 @@ class AclStore:
 
     async def all_patterns(self) -> list[ResourcePattern]:
         """Watch for changes, then list all resources that have lists: whatever changes from now on is told."""
-        for path in CHANGES:
-            names = await self.zookeeper.children(path, watch=True)
-            self._seen[path] = max(map(sequence_number, names), default=-1)
+        for nodes in self._changes:
+            await nodes.begin()
         return [one for kind in PatternType for one in await self._patterns(kind)]
 
     async def _patterns(self, pattern_type: PatternType) -> list[ResourcePattern]:
@@ -99,33 +98,13 @@ class AclStore:
     async def changed(self) -> list[ResourcePattern]:
         """Watch on, and name the resources whose lists have changed since; changes that are old are deleted."""
         named: dict[ResourcePattern, None] = {}
-        for path in CHANGES:
-            names = sorted(await self.zookeeper.children(path, watch=True), key=sequence_number)
-            for name in names:
-                if sequence_number(name) > self._seen[path]:
-                    self._seen[path] = sequence_number(name)
-                    await self._take_note(f"{path}/{name}", named)
-            await self._delete_old(path, names)
+        for nodes in self._changes:
+            for told in await nodes.news():
+                try:
+                    named[ResourcePattern.decode_change(told.path, told.data)] = None
+                except BadZnode as error:
+                    log.error("a change of access lists is passed over: %s", error)
         return list(named)
-
-    async def _take_note(self, path: str, named: dict[ResourcePattern, None]) -> None:
-        try:
-            named[ResourcePattern.decode_change(path, (await self.zookeeper.get(path))[0])] = None
-        except NoNode:
-            return  # somebody found it old enough to delete: whoever wrote it did so long ago
-        except BadZnode as error:
-            log.error("a change of access lists is passed over: %s", error)
-
-    async def _delete_old(self, path: str, names: Iterable[str]) -> None:
-        now_ms = self._clock.now_ms()
-        for name in names:
-            try:
-                _, stat = await self.zookeeper.get(f"{path}/{name}")
-                if stat.created_ms + CHANGE_EXPIRATION_MS >= now_ms:
-                    return  # they are in order: the others are younger
-                await self.zookeeper.delete(f"{path}/{name}")
-            except NoNode:
-                continue
 
     async def update(self, pattern: ResourcePattern, change: Callable[[Acls], Acls]) -> frozenset[Acl]:
         """Change one list and tell all brokers, unless nothing changes; the list as it is now.
@@ -162,7 +141,4 @@ class AclStore:
             await self.zookeeper.delete(pattern.path, version)
 
     async def _tell(self, pattern: ResourcePattern) -> None:
-        async def tell() -> None:
-            await self.zookeeper.create(pattern.change_prefix, pattern.encode_change(), sequential=True, parents=True)
-
-        await repeated(self.zookeeper, tell)
+        await tell(self.zookeeper, pattern.change_prefix, pattern.encode_change())

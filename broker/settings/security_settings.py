@@ -123,15 +123,15 @@ sasl.oauthbearer.expected.audience list - any low read-only works
     Audience that a token must name.
 sasl.oauthbearer.expected.issuer string - any low read-only works
     Issuer that a token must name.
-delegation.token.secret.key password - any medium read-only refused
-    Key that delegation tokens are signed with; the same on every broker. | delegation tokens are not built
-delegation.token.master.key password - any medium read-only refused
-    Old name of that key. | delegation tokens are not built
-delegation.token.max.lifetime.ms long 604800000 >=1 medium read-only none
+delegation.token.secret.key password - any medium read-only works
+    Key that delegation tokens are signed with; the same on every broker.
+delegation.token.master.key password - any medium read-only works
+    Old name of that key.
+delegation.token.max.lifetime.ms long 604800000 >=1 medium read-only works
     Longest life of a token.
-delegation.token.expiry.time.ms long 86400000 >=1 medium read-only none
+delegation.token.expiry.time.ms long 86400000 >=1 medium read-only works
     Life of a token that is not renewed.
-delegation.token.expiry.check.interval.ms long 3600000 >=1 low read-only none
+delegation.token.expiry.check.interval.ms long 3600000 >=1 low read-only works
     How often expired tokens are looked for.
 password.encoder.secret password - any medium read-only none
     Secret that passwords in ZooKeeper are encrypted with.

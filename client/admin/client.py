@@ -8,10 +8,13 @@ from odradek.client.admin import configs, leaders
 from odradek.client.admin.values import (
     ACL,
     AbortTransactionSpec,
+    ClientQuota,
+    ClientQuotaAlteration,
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
     CreatedTopic,
+    DelegationToken,
     FeatureMetadata,
     GroupDescription,
     GroupListing,
@@ -22,6 +25,7 @@ from odradek.client.admin.values import (
     NewTopic,
     PartitionLag,
     ProducerState,
+    QuotaMatch,
     Reassignment,
     ScramMechanism,
     TopicPartitionReplica,
@@ -363,6 +367,36 @@ class KafkaAdminClient(Blocking[Admin]):
     def abort_transaction(self, spec: AbortTransactionSpec) -> None:
         """End a transaction that hangs, in one partition: its producer is known from `describe_producers`."""
         self._run(self._core.abort_transaction(spec))
+
+    # -- tokens and quotas ---------------------------------------------------------------------------------------------
+
+    def create_delegation_token(
+        self, renewers: Iterable[str] = (), owner: str | None = None, max_lifetime_ms: int = -1
+    ) -> DelegationToken:
+        """Have a token made that speaks for its owner (None: for oneself), and that `renewers` may renew as well."""
+        return self._run(self._core.create_delegation_token(renewers, owner, max_lifetime_ms))
+
+    def renew_delegation_token(self, hmac: bytes, renew_period_ms: int = -1) -> int:
+        """Let a token live on for so long (-1: as long as brokers say); return when it expires."""
+        return self._run(self._core.renew_delegation_token(hmac, renew_period_ms))
+
+    def expire_delegation_token(self, hmac: bytes, expiry_time_period_ms: int = -1) -> int:
+        """Let a token expire after so long, or (-1) remove it now; return when it expires."""
+        return self._run(self._core.expire_delegation_token(hmac, expiry_time_period_ms))
+
+    def describe_delegation_token(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
+        """Return the tokens of some owners or (None) all, as far as one may see them."""
+        return self._run(self._core.describe_delegation_token(owners))
+
+    def describe_client_quotas(
+        self, entity_filter: Mapping[str, str | QuotaMatch | None] | None = None, strict: bool = False
+    ) -> list[ClientQuota]:
+        """Return the quotas of entities: by kind (`user`, `client-id`, `ip`) a name, None for the default, or ANY."""
+        return self._run(self._core.describe_client_quotas(entity_filter, strict))
+
+    def alter_client_quotas(self, alterations: Iterable[ClientQuotaAlteration], validate_only: bool = False) -> None:
+        """Set quotas of entities, or (None) take them away."""
+        self._run(self._core.alter_client_quotas(alterations, validate_only))
 
     # -- the rest ------------------------------------------------------------------------------------------------------
 

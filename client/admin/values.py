@@ -1,8 +1,9 @@
 """What the administrative client takes and gives."""
 
+import base64
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import NamedTuple
 
 from odradek.client.errors import ConfigError
@@ -362,3 +363,48 @@ class FeatureMetadata(NamedTuple):
     supported_features: dict[str, tuple[int, int]]
     finalized_features: dict[str, tuple[int, int]]
     finalized_features_epoch: int | None
+
+
+class DelegationToken(NamedTuple):
+    """A delegation token (KIP-48). Principals are written `User:alice`, times are milliseconds since 1970."""
+
+    token_id: str
+    """The name to log in with."""
+    hmac: bytes
+    """The secret: whoever has it can log in as the owner."""
+    owner: str
+    requester: str
+    """Who asked for it; brokers before 3.3 do not tell, and it is the owner then."""
+    renewers: tuple[str, ...]
+    issue_timestamp_ms: int
+    expiry_timestamp_ms: int
+    max_timestamp_ms: int
+    """It cannot be renewed beyond this."""
+
+    @property
+    def password(self) -> str:
+        """The password to log in with, by SCRAM, beside the option `tokenauth=true` of `sasl.jaas.config`."""
+        return base64.b64encode(self.hmac).decode("ascii")
+
+    def __repr__(self) -> str:
+        return f"DelegationToken(token_id={self.token_id!r}, owner={self.owner!r})"
+
+
+class QuotaMatch(Enum):
+    """In a filter of client quotas: instead of a name."""
+
+    ANY = "any name, the default too"
+
+
+class ClientQuota(NamedTuple):
+    """Quotas of an entity: its names by kind (`user`, `client-id`, `ip`; None is the default), its limits by name."""
+
+    entity: dict[str, str | None]
+    quotas: dict[str, float]
+
+
+class ClientQuotaAlteration(NamedTuple):
+    """Quotas to set for an entity (see ClientQuota); None takes a limit away."""
+
+    entity: Mapping[str, str | None]
+    quotas: Mapping[str, float | None]

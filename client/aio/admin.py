@@ -22,13 +22,14 @@ from odradek.client.admin.values import (
     UserScramCredentialUpsertion,
 )
 from odradek.client.aio.admin_groups import GroupsAdmin
+from odradek.client.aio.admin_security import SecurityAdmin
 from odradek.client.errors import ConfigError, in_words
 from odradek.client.metadata import TopicInfo
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import KafkaError
 
 
-class Admin(GroupsAdmin):
+class Admin(GroupsAdmin, SecurityAdmin):
     """Asks for and changes topics, configurations, groups, leaders and access.
 
     Every method waits for at most default.api.timeout.ms, or its `timeout_ms`, then raises ClientTimeout; it raises

@@ -44,6 +44,8 @@ class SecureFiles:
 
     directory: Path
     passwords: Mapping[str, str]
+    token_key: str
+    """What brokers sign delegation tokens with."""
 
     def __repr__(self) -> str:
         return f"SecureFiles({self.directory})"
@@ -58,7 +60,7 @@ class SecureFiles:
             if not path.exists():
                 pair = authority.issue(f"broker-{number}", hosts=["localhost", HOST, "::1"])
                 write_private(path, pair.chain_pem() + pair.key_pem())
-        files = cls(directory, _passwords(directory / "users.json"))
+        files = cls(directory, _passwords(directory / "users.json"), _token_key(directory / "token-key"))
         for user in (ADMIN, CLIENT):
             files._write_client_files(user)
         return files
@@ -78,6 +80,7 @@ class SecureFiles:
             "ssl.truststore.location": str(self.directory / "ca.pem"),
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": f"User:{BROKER};User:{ADMIN}",
+            "delegation.token.secret.key": self.token_key,
         }
 
     def client_settings(self, user: str) -> dict[str, str]:
@@ -160,3 +163,9 @@ def _passwords(path: Path) -> dict[str, str]:
     made = {user: secrets.token_urlsafe(PASSWORD_BYTES) for user in USER_NAMES}
     write_private(path, json.dumps(made, indent=1).encode())
     return made
+
+
+def _token_key(path: Path) -> str:
+    if not path.exists():
+        write_private(path, secrets.token_urlsafe(PASSWORD_BYTES).encode())
+    return path.read_text()

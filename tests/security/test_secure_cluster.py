@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -16,6 +17,7 @@ from aiokafka.helpers import create_ssl_context
 
 import odradek
 from odradek.testing import needs
+from odradek.testing.foreign.kafka_jars import KafkaJars
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.up import UpCluster
 
@@ -28,6 +30,7 @@ UNSECURED = (
     "listener.name.sasl_ssl.oauthbearer.sasl.server.callback.handler.class="
     "x.OAuthBearerUnsecuredValidatorCallbackHandler"
 )
+TOKENS, TOPICS = "org.apache.kafka.tools.DelegationTokenCommand", "org.apache.kafka.tools.TopicCommand"
 MECHANISMS = "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN,OAUTHBEARER"
 
 
@@ -65,7 +68,7 @@ def test_what_is_secret_is_for_its_owner_alone(cluster: UpCluster) -> None:
     files = [*(cluster.directory / "security").iterdir(), *(cluster.directory / "config").glob("broker-*.properties")]
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in files}
     assert set(modes.values()) == {0o600}, modes
-    assert len(modes) == 11
+    assert len(modes) == 12
     passwords = json.loads((cluster.directory / "security" / "users.json").read_text()).values()
     for log in (cluster.directory / "logs").iterdir():
         said = log.read_text()
@@ -163,6 +166,52 @@ def test_the_command_line_as_an_administrator_and_as_nobody(cluster: UpCluster) 
     assert read.stdout.split() == ["one", "two"], read.stderr
     denied = odradek_command(cluster, "client", "configs", "alter", "--broker-defaults", "--set", "log.retention.ms=1")
     assert denied.returncode == 1 and "authoriz" in denied.stderr.lower(), denied
+
+
+def test_kafkas_tool_makes_a_token_and_a_java_client_and_ours_come_in_with_it(
+    cluster: UpCluster, kafka: KafkaJars, tmp_path: Path
+) -> None:
+    bootstrap = ("--bootstrap-server", cluster.bootstrap)
+    config = cluster.directory / "security" / "client.properties"
+    tool = (TOKENS, *bootstrap, "--command-config", str(config))
+    made = kafka.run(*tool, "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:admin")
+    table = made[made.index("MAXDATE") :].splitlines()
+    token_id, hmac, owner, requester = next(line for line in table if "User:" in line).split()[:4]
+    assert owner == requester == "User:client", made
+    with odradek.KafkaAdminClient(**settings(cluster, "admin")) as admin:
+        [found] = admin.describe_delegation_token(["User:client"])
+        assert (found.token_id, found.password, found.renewers) == (token_id, hmac, ("User:admin",))
+        assert hmac not in repr(found)
+        renewed = admin.renew_delegation_token(found.hmac, 3_600_000)
+        assert renewed < found.expiry_timestamp_ms
+    jaas = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{token_id}" password="{hmac}"'
+    with_token = tmp_path / "token.properties"
+    lines = [line for line in config.read_text().splitlines() if not line.startswith("sasl.jaas.config")]
+    with_token.write_text("\n".join([*lines, f"sasl.jaas.config={jaas} tokenauth=true;"]))
+    kafka.run(TOPICS, *bootstrap, "--command-config", str(with_token), "--create", "--topic", "by-token")
+    look = {name: text for name, text in settings(cluster).items() if not name.startswith("sasl_plain")}
+    with odradek.KafkaAdminClient(sasl_jaas_config=f"{jaas} tokenauth=true;", **look) as by_token:
+        assert "by-token" in by_token.list_topics()
+        with pytest.raises(odradek.KafkaError, match="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"):
+            by_token.create_delegation_token()
+    assert token_id in kafka.run(*tool, "--describe", "--owner-principal", "User:client")
+    kafka.run(*tool, "--expire", "--expiry-time-period", "-1", "--hmac", hmac)
+    with odradek.KafkaAdminClient(**settings(cluster, "admin")) as admin:
+        assert admin.describe_delegation_token() == []
+
+
+def test_quotas_through_the_admin_client(cluster: UpCluster) -> None:
+    with odradek.KafkaAdminClient(**settings(cluster, "admin")) as admin:
+        entity = {"user": "slow", "client-id": None}
+        admin.alter_client_quotas([odradek.ClientQuotaAlteration(entity, {"producer_byte_rate": 1000})])
+        [found] = admin.describe_client_quotas({"user": "slow"})
+        assert (found.entity, found.quotas) == (entity, {"producer_byte_rate": 1000.0})
+        assert admin.describe_client_quotas({"user": odradek.QuotaMatch.ANY, "client-id": None}, strict=True) == [found]
+        assert admin.describe_client_quotas({"user": odradek.QuotaMatch.ANY}, strict=True) == []
+        with pytest.raises(odradek.KafkaError, match="INVALID_REQUEST"):
+            admin.alter_client_quotas([odradek.ClientQuotaAlteration({"user": "slow"}, {"no_such_limit": 1})])
+        admin.alter_client_quotas([odradek.ClientQuotaAlteration(entity, {"producer_byte_rate": None})])
+        assert admin.describe_client_quotas() == []
 
 
 def test_nobody_else(cluster: UpCluster) -> None:

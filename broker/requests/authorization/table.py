@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from odradek.broker.network.boundary import UnsupportedRequestError
-from odradek.broker.requests.authorization import configs, groups, refusals, topics
+from odradek.broker.requests.authorization import configs, groups, refusals, tokens, topics
 from odradek.broker.requests.authorization import item_refusals as items
 from odradek.broker.requests.authorization.refusals import by_code
 from odradek.broker.requests.authorization.rules import Asked, Each, Rule, Shown, Special, Whole
@@ -177,6 +177,22 @@ TABLE: Final[Mapping[int, tuple[Rule, ...]]] = {
     36: (),  # SaslAuthenticate
     37: (  # CreatePartitions
         Each(Do.ALTER, TOPIC, items.of_new_partitions, answers="results", on_controller=True),
+    ),
+    38: (  # CreateDelegationToken
+        Special(
+            "CREATE_TOKENS on the User, if the token is to be somebody else's, else "
+            "DELEGATION_TOKEN_AUTHORIZATION_FAILED",
+            tokens.create,
+        ),
+    ),
+    39: (),  # RenewDelegationToken: its owner and its renewers
+    40: (),  # ExpireDelegationToken: the same
+    41: (  # DescribeDelegationToken
+        Special(
+            "one's own are shown; others with DESCRIBE on the DelegationToken or DESCRIBE_TOKENS on the User that "
+            "owns it",
+            tokens.describe,
+        ),
     ),
     42: (  # DeleteGroups
         Each(Do.DELETE, GROUP, items.of_deleted_group, "groups_names", "results", _itself),

@@ -1,0 +1,41 @@
+"""Rules that the four requests about delegation tokens share (KIP-48).
+
+Source: KafkaApis of Kafka 3.9 (allowTokenRequests).
+"""
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from odradek.broker.requests.outcome import RequestContext
+from odradek.broker.security.principal import ANONYMOUS, KafkaPrincipal
+from odradek.broker.services import Services
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.zk_schema.store import StoreError
+
+T = TypeVar("T")
+
+
+def may_ask(broker: Services, context: RequestContext) -> bool:
+    """Tell whether a connection has proved enough to speak of tokens: not one that nobody has authenticated on, nor one
+    that a token has opened, which could be made to last for ever so."""
+    protocol = next((one.protocol for one in broker.config.listeners if one.name == context.listener), "PLAINTEXT")
+    unknown = protocol == "PLAINTEXT" or (protocol == "SSL" and context.principal == ANONYMOUS)
+    return not unknown and not context.by_token
+
+
+async def or_error(work: Coroutine[Any, Any, T], otherwise: T) -> tuple[T, ErrorCode]:
+    """Await a change of tokens: its result, or `otherwise` and why there is none."""
+    try:
+        return await work, ErrorCode.NONE
+    except KafkaError as error:
+        return otherwise, error.code
+    except StoreError:
+        return otherwise, ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def split_principal(text: str) -> KafkaPrincipal:
+    """Read a principal of a token, `User:alice`; one without a type is a user."""
+    try:
+        return KafkaPrincipal.parse(text)
+    except ValueError:
+        return KafkaPrincipal("User", text)
