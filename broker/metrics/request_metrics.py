@@ -10,7 +10,7 @@
 
 Requests and errors are all counted. Times are measured of a sample, because the clock reads of one request would cost
 more than a fiftieth of it: the requests of the first wake-up that comes MEASURE_EVERY_S after the last one that was
-measured. So what comes seldom is measured always, and what comes by the thousands five hundred times a second. A phase
+measured. So what comes seldom is measured always, and what comes by the thousands a hundred times a second. A phase
 that a request does not have is not counted in it.
 """
 
@@ -23,7 +23,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Array, Message, Struct, WireType
 from odradek.world.durations import Durations
 
-MEASURE_EVERY_S: Final = 0.002
+MEASURE_EVERY_S: Final = 0.01
 PHASES: Final = ("queue", "local", "remote", "response", "send", "total", "throttle")
 FETCH_FOLLOWER, FETCH_CONSUMER = "FetchFollower", "FetchConsumer"
 """Kafka's names of the two kinds of Fetch; its `Fetch` are both together."""
