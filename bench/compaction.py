@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 from odradek.broker.log.compaction.scheduler import Compaction
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.broker.settings.log_settings import LogManagerSettings
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.records import encode_batch
 from odradek.world.background import ThreadBackground
 from odradek.world.children import ProcessChildren

@@ -21,10 +21,10 @@ from crc32c import crc32c
 
 from odradek.broker.log.directories.directory_files import Identity
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.records import encode_batch
 from odradek.world.background import InlineBackground, ThreadBackground
 from odradek.world.children import ProcessChildren

@@ -21,12 +21,12 @@ from pathlib import Path
 from odradek.broker.log.directories.directory_files import Identity
 from odradek.broker.log.directories.maintenance import LogMaintenance
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import RateLimit, Windows
 from odradek.broker.settings.log_settings import LogManagerSettings
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.log_storage import make_batch
 from odradek.world.background import ThreadBackground
 from odradek.world.clock import LoopClock

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from odradek.broker.config import BrokerConfig
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.settings.catalog import TOPIC_SETTINGS, known_setting
 from odradek.broker.settings.definition import BadValue
 from odradek.broker.settings.layers import KEEP_EVERYTHING, put_instead, readable
 from odradek.broker.settings.topic_config import log_config
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.world.clock import Clock
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.lost_answers import repeated

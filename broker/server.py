@@ -26,7 +26,6 @@ from odradek.broker.log.checkpoint_format import Key
 from odradek.broker.log.directories.directory_files import Identity as DirectoryOwner
 from odradek.broker.log.directories.directory_files import Owner
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.monitoring.monitoring import BrokerState, Monitoring
 from odradek.broker.network.connection import Dispatch
@@ -34,6 +33,7 @@ from odradek.broker.network.server import SocketServer
 from odradek.broker.security.credentials import Credentials
 from odradek.broker.services import Services
 from odradek.broker.settings.live_settings import LiveSettings
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.broker.world import World
 from odradek.security.errors import BadSecuritySetting
 from odradek.security.scram import ScramIdentity

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from odradek.broker.log.log_config import CREATE_TIME, LogConfig
+from odradek.broker.settings.topic_settings import CREATE_TIME, LogConfig
 from odradek.protocol.compression import CODEC_NAMES
 from odradek.protocol.conversion import records_of
 from odradek.protocol.errors import ErrorCode, KafkaError

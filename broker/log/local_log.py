@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from odradek.broker.log.failure import CorruptFile, StorageFailure
 from odradek.broker.log.leader_epochs import EpochFile
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.producer_snapshots import Snapshots
 from odradek.broker.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, Segment
 from odradek.broker.log.storage import Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import CorruptBatch
 from odradek.world.files import FileRange, Files

@@ -17,13 +17,13 @@ from odradek.broker.log.failure import DISK_FULL, CorruptFile
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.local_log import Flush, LocalLog
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.producer_recovery import rebuild_producers
 from odradek.broker.log.producer_snapshots import Snapshots
 from odradek.broker.log.producer_state import CompletedTransaction, ProducerState, VerificationGuard
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.storage import Claims, Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import LOG_OVERHEAD, CorruptBatch
 from odradek.world.files import Buffer

@@ -33,10 +33,10 @@ from odradek.broker.log.directories.log_directory import (
 from odradek.broker.log.directories.maintenance import LogMaintenance
 from odradek.broker.log.failure import DISK_FULL, NoRoom, StorageFailure
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.broker.settings.log_settings import LogManagerSettings
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.world.background import Background

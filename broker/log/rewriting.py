@@ -6,7 +6,7 @@ timestamps are checked record by record. Source: LogValidator.java of Kafka 3.9.
 
 from typing import NamedTuple
 
-from odradek.broker.log.log_config import CREATE_TIME, LOG_APPEND_TIME, NO_LIMIT_MS, LogConfig
+from odradek.broker.settings.topic_settings import CREATE_TIME, LOG_APPEND_TIME, NO_LIMIT_MS, LogConfig
 from odradek.protocol.compression import codec_number
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import (

@@ -19,8 +19,8 @@ from odradek.broker.log.index import (
     TimeIndex,
     read_last_time_entry,
 )
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import BATCH_LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
 from odradek.world.clock import Clock
 from odradek.world.files import Buffer, File, Files

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.segment import SUFFIXES, Segment
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.world.background import Background
 from odradek.world.clock import Clock
 from odradek.world.files import Files

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import NamedTuple
 
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.replication.partition import Partition
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.world.clock import Clock
 
 ALL = ("*",)

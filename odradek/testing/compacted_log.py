@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from odradek.broker.log.compaction.scheduler import Compaction
 from odradek.broker.log.log import Log, Origin
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.settings.log_settings import LogManagerSettings
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import decode_records, encode_batch
 from odradek.testing.inline_children import InlineChildren

@@ -5,9 +5,9 @@ import random
 from collections.abc import Sequence
 
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import Columns, decode_records, encode_batch
 from odradek.testing.simulated_files import SimulatedFiles

@@ -9,7 +9,6 @@ import pytest
 from odradek.broker.cluster.metadata_cache import TopicNames
 from odradek.broker.log.directories.directory_files import decode_partition_metadata
 from odradek.broker.log.failure import CorruptFile
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
@@ -17,6 +16,7 @@ from odradek.broker.replication.fetcher import FetcherCore
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.throttling import Throttling
 from odradek.broker.settings.network_settings import FetcherSettings
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.client.consumer.positions import Positions
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.fetch import (

@@ -11,9 +11,9 @@ import pytest
 
 from odradek.broker.log.dump import Row, dump, verify
 from odradek.broker.log.log import Origin
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.messages.transaction_state import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from odradek.protocol.records import encode_batch

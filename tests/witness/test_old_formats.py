@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.foreign.dump_log_segments import dump_all
 from odradek.testing.foreign.kafka_jars import KafkaJars

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.log.dump import Row, dump, verify
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.foreign.kafkas_corpus import TRANSACTIONS, KafkasCorpus
 from odradek.testing.foreign.seen import read
 from odradek.testing.foreign.stage import Stage

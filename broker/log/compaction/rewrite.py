@@ -14,8 +14,8 @@ from odradek.broker.log.compaction.filter import Filter, WalkedTransactions, end
 from odradek.broker.log.compaction.messages import Cleaned, Failed, Finished, Request, SegmentInfo, encode_answer
 from odradek.broker.log.compaction.offset_map import OffsetMap, RecordVerdicts
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.segment import CLEANED, LOG, SUFFIXES, TRANSACTION_INDEX, Segment
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import KafkaError, MalformedMessage
 from odradek.protocol.record_batch import HEADER_BYTES, NO_TIMESTAMP
 from odradek.world.child_process import main

@@ -25,10 +25,10 @@ from odradek.broker.log.directories.log_directory import remove_directory, remov
 from odradek.broker.log.failure import DISK_FULL
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.segment import DELETED
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
 

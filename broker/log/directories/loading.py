@@ -14,9 +14,9 @@ from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
 from odradek.broker.log.directories.log_directory import Loaded, LogDirectory, set_aside
 from odradek.broker.log.failure import UnusableDirectory
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.parallel import ParallelRecovery, TornLog, torn_logs
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.world.children import Children
 
 logger = logging.getLogger(__name__)

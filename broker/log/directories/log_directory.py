@@ -30,9 +30,9 @@ from odradek.broker.log.directories.directory_files import (
 from odradek.broker.log.failure import CorruptFile, StorageFailure, UnusableDirectory
 from odradek.broker.log.local_log import Flush
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import MAX_INT64
 from odradek.world.files import File
 

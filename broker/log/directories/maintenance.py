@@ -11,10 +11,10 @@ from odradek.broker.log.directories.checkpoints import Checkpoints
 from odradek.broker.log.directories.live_logs import LiveLogs
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import NO_LIMIT_MS
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.storage import Storage
 from odradek.broker.settings.log_settings import LogManagerSettings
+from odradek.broker.settings.topic_settings import NO_LIMIT_MS
 from odradek.world.clock import Clock, Timer
 from odradek.world.time_slices import run_in_slices
 

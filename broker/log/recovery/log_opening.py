@@ -12,7 +12,6 @@ from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, decode_epochs, e
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.producer_recovery import first_damaged_index, rebuild_producers
 from odradek.broker.log.producer_snapshots import Snapshots
 from odradek.broker.log.recovery.interrupted import finish_interrupted_changes
@@ -20,6 +19,7 @@ from odradek.broker.log.recovery.validation import learn_epochs, recover_segment
 from odradek.broker.log.segment import LOG, SUFFIXES, Segment
 from odradek.broker.log.storage import Storage
 from odradek.broker.log.time_index_check import check_last_time_entry
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import MAX_INT64, CorruptBatch
 
 logger = logging.getLogger(__name__)

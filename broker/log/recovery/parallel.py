@@ -16,10 +16,10 @@ from typing import NamedTuple
 from odradek.broker.log import checkpoint_format as checkpoints
 from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN, parse_future_name, parse_partition_name
 from odradek.broker.log.directories.log_directory import LogDirectory, gaps_before
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.segment import LOG
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import MalformedMessage
 from odradek.world.background import InlineBackground
 from odradek.world.child_process import main

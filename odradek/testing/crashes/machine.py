@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from odradek.broker.log.directories.directory_files import Identity
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.settings.log_settings import LogManagerSettings
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.crashes.history import History
 from odradek.testing.deferred_background import DeferredBackground
 from odradek.testing.inline_children import InlineChildren

@@ -14,9 +14,9 @@ import pytest
 from odradek.broker.log.dump.checking import verify
 from odradek.broker.log.failure import UnusableDirectory
 from odradek.broker.log.log import Log, Origin
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp
 from odradek.broker.log.retention import delete_old_segments
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.errors import ClientError
 from odradek.client.records import TopicPartition

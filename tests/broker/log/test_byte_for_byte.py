@@ -12,9 +12,9 @@ import pytest
 
 from odradek.broker.log.checkpoint_format import decode_offsets, encode_offsets
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import batches, set_base_offset, set_leader_epoch
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground

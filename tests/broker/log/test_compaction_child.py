@@ -12,10 +12,10 @@ from pathlib import Path
 from odradek.broker.log.compaction.cleanable_offsets import log_to_clean, make_request
 from odradek.broker.log.compaction.scheduler import CHILD, Compaction
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.broker.settings.log_settings import LogManagerSettings
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.records import encode_batch
 from odradek.testing.log_storage import read_batches
 from odradek.testing.patience import PATIENCE_SECONDS

@@ -3,8 +3,8 @@
 import random
 
 from odradek.broker.groups.group_records import read_key
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.settings.log_settings import LogManagerSettings
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.compacted_log import COMPACT, CompactedLog, newest
 
 CONFIG = LogConfig(segment_bytes=100 * 1024, cleanup_policy=COMPACT, delete_retention_ms=60_000)

@@ -3,9 +3,9 @@
 import pytest
 
 from odradek.broker.log.compaction import offset_map
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.offset_lookup import offset_for_timestamp
 from odradek.broker.log.retention import delete_old_segments
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.conversion import records_of
 from odradek.protocol.message_set import down_convert, encode_message, up_convert
 from odradek.protocol.record_batch import read_header

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from odradek.broker.log.compaction.offset_map import SLOT_BYTES
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.settings.log_settings import LogManagerSettings
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.compacted_log import COMPACT, CompactedLog, Entry, newest
 from odradek.testing.simulated_files import SimulatedFiles
 

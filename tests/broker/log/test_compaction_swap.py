@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.log_settings import LogManagerSettings
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.compacted_log import COMPACT, SMALL, CompactedLog, newest
 from odradek.testing.log_storage import DIRECTORY
 from odradek.testing.simulated_files import MachineStopped, SimulatedFiles

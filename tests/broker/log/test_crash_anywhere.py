@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.retention import delete_old_segments
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.crashes.run import run_case
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
 from odradek.testing.seeds import corpus

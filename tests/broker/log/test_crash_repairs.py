@@ -15,7 +15,7 @@ from odradek.broker.log.checkpoint_format import (
 from odradek.broker.log.compaction.cleanable_offsets import log_to_clean
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records import encode_batch
 from odradek.testing.compacted_log import CompactedLog

@@ -3,7 +3,7 @@
 import pytest
 
 from odradek.broker.log.dump import dump, verify
-from odradek.broker.log.log_config import LogConfig
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 

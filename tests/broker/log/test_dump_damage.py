@@ -10,7 +10,7 @@ from odradek.broker.log.directories.directory_files import Identity, encode_meta
 from odradek.broker.log.dump import Damage, dump, verify
 from odradek.broker.log.dump.naming import topic_of
 from odradek.broker.log.log import Origin
-from odradek.broker.log.log_config import LogConfig
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import encode_batch
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log

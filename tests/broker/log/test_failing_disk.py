@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.retention import delete_old_segments
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine
 from odradek.testing.crashes.run import run_fault_case

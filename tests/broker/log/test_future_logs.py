@@ -13,8 +13,8 @@ from odradek.broker.log.directories.directory_files import (
 )
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_storage import make_batch, read_batches
 from odradek.testing.simulated_files import Fault, MachineStopped, SimulatedFiles

@@ -9,9 +9,9 @@ from odradek.broker.log.compaction.cleanable_offsets import log_to_clean, make_r
 from odradek.broker.log.compaction.job import swap_in
 from odradek.broker.log.compaction.messages import Cleaned, Finished, decode_answer
 from odradek.broker.log.compaction.rewrite import work
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.foreign.dump_log_segments import dump, dump_all, files_of
 from odradek.testing.foreign.kafka_jars import KafkaJars

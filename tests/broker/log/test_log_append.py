@@ -6,8 +6,8 @@ import pytest
 
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log, Origin
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.rewriting import BadRecords
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol import record_batch
 from odradek.protocol.compression import LZ4, NONE
 from odradek.protocol.errors import ErrorCode, KafkaError

@@ -8,8 +8,8 @@ from typing import TypeVar
 import pytest
 
 from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN, Identity
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.log_storage import make_batch
 from odradek.testing.simulated_files import SimulatedFile, SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock

@@ -10,9 +10,9 @@ from odradek.broker.log.directories.directory_files import Identity, Owner
 from odradek.broker.log.directories.maintenance import SEGMENTS_AT_ONCE
 from odradek.broker.log.failure import StorageFailure, UnusableDirectory
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.settings.log_settings import LogManagerSettings
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_storage import make_batch
 from odradek.testing.simulated_files import SimulatedFiles

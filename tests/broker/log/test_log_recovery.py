@@ -6,8 +6,8 @@ import zlib
 import pytest
 
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.offset_lookup import offset_for_timestamp
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
 from odradek.testing.simulated_files import SimulatedFiles
 

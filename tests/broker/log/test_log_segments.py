@@ -8,11 +8,11 @@ import pytest
 
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp, offsets_before
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.storage import OpenSegments
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
 from odradek.testing.simulated_files import SimulatedFiles

@@ -8,9 +8,9 @@ from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.offset_lookup import offset_for_timestamp
 from odradek.broker.log.retention import delete_old_segments
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.records import decode_records
 from odradek.testing.log_storage import make_batch, make_storage, open_test_log, read_batches
 from odradek.testing.simulated_files import SimulatedFiles

@@ -13,11 +13,11 @@ import pytest
 from odradek.broker.log import dump
 from odradek.broker.log.batches import iterate_headers
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp, offsets_before
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.storage import Storage
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.message_set import down_convert
 from odradek.protocol.records import Columns

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.offset_lookup import offset_for_timestamp
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.compression import GZIP, LZ4, NONE, SNAPPY
 from odradek.protocol.message_set import down_convert
 from odradek.protocol.records import Columns, encode_batch

@@ -11,10 +11,10 @@ import pytest
 from odradek.broker.log.checkpoint_format import RECOVERY_POINTS
 from odradek.broker.log.directories.directory_files import Identity
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.recovery import parallel as parallel_recovery
 from odradek.broker.log.recovery.parallel import TornLog, shared_out
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import KafkaError
 from odradek.testing.inline_children import InlineChildren
 from odradek.testing.log_storage import make_batch, read_batches

@@ -1,7 +1,7 @@
 """Repeated work, in slices."""
 
 from odradek.broker.log.directories.maintenance import PeriodicActions
-from odradek.broker.log.log_config import NO_LIMIT_MS
+from odradek.broker.settings.topic_settings import NO_LIMIT_MS
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.time_slices import SLICE_MS
 

@@ -3,10 +3,10 @@
 import pytest
 
 from odradek.broker.log.log import Appended, Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.producer_state import LARGEST_SEQUENCE, sequence_after
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log

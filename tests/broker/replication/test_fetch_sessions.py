@@ -5,7 +5,6 @@ import random
 import pytest
 
 from odradek.broker.cluster.metadata_cache import TopicNames
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.fetch_sessions import (
@@ -18,6 +17,7 @@ from odradek.broker.replication.fetch_sessions import (
     session_key,
 )
 from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import (
     EpochEndOffset,

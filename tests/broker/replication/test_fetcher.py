@@ -3,7 +3,6 @@
 import pytest
 
 from odradek.broker.log.failure import StorageFailure
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.replication.fetcher import (
     FETCH_VERSION,
     FETCH_VERSION_BY_NAME,
@@ -14,6 +13,7 @@ from odradek.broker.replication.fetcher import (
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.throttling import Throttling
 from odradek.broker.settings.network_settings import FetcherSettings
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import (

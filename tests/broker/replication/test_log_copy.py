@@ -6,12 +6,12 @@ import pytest
 
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.storage import Storage
 from odradek.broker.replication import log_copy
 from odradek.broker.replication.log_copy import LogCopy
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.deferred_background import DeferredBackground
 from odradek.testing.log_storage import make_batch

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import pytest
 
 from odradek.broker.cluster.metadata_cache import TopicNames
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.storage import Storage
 from odradek.broker.purgatory.purgatory import Purgatory
@@ -24,6 +23,7 @@ from odradek.broker.replication.partition import IsrCriteria, Partition, Partiti
 from odradek.broker.replication.replica_manager import AwaitedAppend
 from odradek.broker.replication.throttling import Throttling
 from odradek.broker.settings.network_settings import FetcherSettings
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse

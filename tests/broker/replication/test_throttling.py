@@ -2,11 +2,11 @@
 
 import pytest
 
-from odradek.broker.log.log_config import LogConfig
 from odradek.broker.replication.fetch_reading import FetchParameters, read_partitions
 from odradek.broker.replication.fetch_sessions import CachedPartition, OpenedFetch
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.throttling import RateLimit, Throttle, Throttling, Windows
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition
 from odradek.testing.log_storage import make_batch, make_storage, open_test_log
