@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from odradek.broker.log.compaction.scheduler import Compaction
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.records import encode_batch
@@ -92,14 +92,14 @@ async def _appends_per_second(log: Log, seconds: float) -> float:
 async def _measure(directory: Path, megabytes: int, keys: int) -> Compacted:
     loop = asyncio.get_running_loop()
     background = ThreadBackground(loop)
-    storage = Storage(OsFiles(), LoopClock(loop), background, random.Random(1))
-    dirty = open_log(storage, f"{directory}/dirty-0", "dirty", 0, COMPACTED, clean=True)
-    written = open_log(storage, f"{directory}/written-0", "written", 0, LogConfig(), clean=True)
+    environment = LogEnvironment(OsFiles(), LoopClock(loop), background, random.Random(1))
+    dirty = open_log(environment, f"{directory}/dirty-0", "dirty", 0, COMPACTED, clean=True)
+    written = open_log(environment, f"{directory}/written-0", "written", 0, LogConfig(), clean=True)
     fill(dirty, megabytes << 20, keys)
     size, records = dirty.size_bytes, dirty.log_end_offset
     done = asyncio.Event()
     compaction = Compaction(
-        storage.clock,
+        environment.clock,
         ProcessChildren(Tasks(LoopClock(loop), print)),
         LogManagerSettings(),
         lambda: [dirty],

@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from odradek.broker.log.directories.directory_files import Identity
+from odradek.broker.log.directories.directory_files import DirectoryOwner
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.recovery.log_opening import open_log
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.records import encode_batch
 from odradek.world.background import InlineBackground, ThreadBackground
@@ -38,7 +38,7 @@ PIECE_BYTES = 1 << 20
 BARE_BATCH_BYTES = 70
 """A batch around one empty record."""
 CONFIG = LogConfig(max_message_bytes=1 << 21)
-US = Identity(0, "bench")
+US = DirectoryOwner(0, "bench")
 TOPIC = "measured"
 
 
@@ -58,11 +58,11 @@ def batch_of(size_bytes: int) -> bytes:
 @contextmanager
 def one_log(directory: Path) -> Iterator[Log]:
     loop = asyncio.new_event_loop()
-    storage = Storage(OsFiles(), LoopClock(loop), InlineBackground(), random.Random(1))
-    log = open_log(storage, str(directory / f"{TOPIC}-0"), TOPIC, 0, CONFIG, clean=True)
+    environment = LogEnvironment(OsFiles(), LoopClock(loop), InlineBackground(), random.Random(1))
+    log = open_log(environment, str(directory / f"{TOPIC}-0"), TOPIC, 0, CONFIG, clean=True)
     yield log
     log.abandon()
-    storage.files.remove_directory(log.directory)
+    environment.files.remove_directory(log.directory)
     loop.close()
 
 

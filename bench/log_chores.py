@@ -18,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from odradek.broker.log.directories.directory_files import Identity
+from odradek.broker.log.directories.directory_files import DirectoryOwner
 from odradek.broker.log.directories.maintenance import LogMaintenance
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
@@ -27,7 +27,7 @@ from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import RateLimit, Windows
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
-from odradek.testing.log_storage import make_batch
+from odradek.testing.log_environments import make_batch
 from odradek.world.background import ThreadBackground
 from odradek.world.clock import LoopClock
 from odradek.world.os_files import OsFiles
@@ -89,7 +89,7 @@ class Bench:
 
     async def fill(self) -> None:
         opened = asyncio.Event()
-        self.logs.open(Identity(0, "bench"), opened.set)
+        self.logs.open(DirectoryOwner(0, "bench"), opened.set)
         await opened.wait()
         self.logs.protect_from(lambda log: log.log_end_offset)
         for number in range(self.count):

@@ -23,7 +23,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.load import QUIET
-from odradek.testing.log_storage import make_batch
+from odradek.testing.log_environments import make_batch
 from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster
 

@@ -23,8 +23,7 @@ from odradek.broker.cluster.unclean_restart import wait_until_out_of_isr
 from odradek.broker.config import BrokerConfig
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.log.checkpoint_format import Key
-from odradek.broker.log.directories.directory_files import Identity as DirectoryOwner
-from odradek.broker.log.directories.directory_files import Owner
+from odradek.broker.log.directories.directory_files import DirectoryOwner, MetaProperties
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.monitoring.monitoring import BrokerState, Monitoring
@@ -232,7 +231,7 @@ class BrokerServer:
             ) from error
         return store
 
-    async def _identify(self, store: Store, owner: Owner) -> Identity:
+    async def _identify(self, store: Store, owner: MetaProperties) -> Identity:
         """Which broker of which cluster we are; configuration and directories must agree."""
         cluster_id = await get_or_create_cluster_id(store, self._world.random)
         configured = self.config.broker_id

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from odradek.broker.log.failure import CorruptFile, StorageFailure
 from odradek.broker.log.leader_epochs import EpochFile
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.producer_snapshots import Snapshots
 from odradek.broker.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, Segment
-from odradek.broker.log.storage import Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -106,14 +106,31 @@ class LocalLog:
     """
 
     __slots__ = (
-        "_base_offsets", "_end_at_rest", "_known_positions", "cleaned_to", "closed", "config", "directory",
-        "end_at_open", "epoch_file", "last_flush_ms", "log_end_offset", "log_start_offset", "lowest_end", "partition",
-        "recovery_point", "segments", "snapshots", "storage", "topic", "truncations",
+        "_base_offsets",
+        "_end_at_rest",
+        "_known_positions",
+        "cleaned_to",
+        "closed",
+        "config",
+        "directory",
+        "end_at_open",
+        "environment",
+        "epoch_file",
+        "last_flush_ms",
+        "log_end_offset",
+        "log_start_offset",
+        "lowest_end",
+        "partition",
+        "recovery_point",
+        "segments",
+        "snapshots",
+        "topic",
+        "truncations",
     )  # fmt: skip
 
     def __init__(
         self,
-        storage: Storage,
+        environment: LogEnvironment,
         directory: str,
         topic: str,
         partition: int,
@@ -124,21 +141,21 @@ class LocalLog:
         log_end_offset: int,
         recovery_point: int,
     ) -> None:
-        self.storage = storage
+        self.environment = environment
         self.directory = directory
         self.topic = topic
         self.partition = partition
         self.config = config
         self.segments = segments
         self.snapshots = snapshots
-        self.epoch_file = EpochFile(storage.files, directory)
+        self.epoch_file = EpochFile(environment.files, directory)
         self.log_start_offset = log_start_offset
         self.log_end_offset = self.end_at_open = log_end_offset
         self.recovery_point = recovery_point
         """The disk has everything before it for certain."""
         self.cleaned_to = 0
         """Offset before which the log is compacted."""
-        self.last_flush_ms = storage.clock.now_ms()
+        self.last_flush_ms = environment.clock.now_ms()
         self.truncations = 0
         """Count of truncations and of changes of its files' names: what was begun before does not count then."""
         self.lowest_end = NEVER_TRUNCATED
@@ -173,12 +190,12 @@ class LocalLog:
     def use(self, segment: Segment) -> None:
         """Count `segment` as read just now: if it is an old one, it is among the few that stay open."""
         if segment is not self.segments[-1]:
-            self.storage.open_segments.use(segment)
+            self.environment.open_segments.use(segment)
 
     def failed(self, cause: OSError) -> StorageFailure:
         """Tell the manager that the disk failed; the exception to raise. Of a closed log nothing else is expected."""
         if not self.closed:
-            self.storage.failed(self.log_directory, cause)
+            self.environment.failed(self.log_directory, cause)
         return StorageFailure(self.log_directory, cause)
 
     # reading
@@ -218,7 +235,7 @@ class LocalLog:
     def _position(self, segment: Segment, offset: int) -> int:
         """Return what `Segment.locate` says, remembering it for the active segment."""
         if segment is not self.segments[-1]:
-            self.storage.open_segments.use(segment)
+            self.environment.open_segments.use(segment)
             return segment.locate(offset)
         position = self._known_positions.get(offset)
         if position is None:
@@ -311,7 +328,7 @@ class LocalLog:
             if then is not None:
                 then()
 
-        self.storage.background.run(flush.sync, done)
+        self.environment.background.run(flush.sync, done)
 
     def _files_to_sync(self, *, closing: bool = False) -> Flush:
         """`closing`: with all that a clean start relies on. While there is no room for the epochs the recovery point
@@ -333,7 +350,7 @@ class LocalLog:
         if epoch_file.unsynced:
             paths.append(epoch_file.path)
         return Flush(
-            self.storage.files,
+            self.environment.files,
             self.directory,
             paths,
             names_changed=names_changed,
@@ -347,13 +364,13 @@ class LocalLog:
         if flush.truncations == self.truncations:
             self.recovery_point = max(self.recovery_point, flush.offset)
         self.epoch_file.synced(flush.epochs_written)
-        self.last_flush_ms = self.storage.clock.now_ms()
+        self.last_flush_ms = self.environment.clock.now_ms()
 
     # changing which segments there are
 
     def add_segment(self, base_offset: int) -> Segment:
         """Begin a new, empty segment at the end. Raises OSError."""
-        segment = self.storage.new_segment(self.directory, base_offset, self.config)
+        segment = self.environment.new_segment(self.directory, base_offset, self.config)
         self.segments.append(segment)
         self.segments_changed()
         return segment
@@ -365,9 +382,9 @@ class LocalLog:
         self.segments_changed()
         marked = []
         for segment in gone:
-            self.storage.open_segments.forget(segment)
+            self.environment.open_segments.forget(segment)
             marked += segment.mark_deleted()
-        self.storage.remove_files_later(marked, self.config.file_delete_delay_ms)
+        self.environment.remove_files_later(marked, self.config.file_delete_delay_ms)
 
     def segments_changed(self) -> None:
         """Look at `segments` anew; called by whoever changed the list or cut one of them."""
@@ -393,5 +410,5 @@ class LocalLog:
         """Give the descriptors back and write nothing: the log is to be deleted, or its directory is offline."""
         self.closed = True
         for segment in self.segments:
-            self.storage.open_segments.forget(segment)
+            self.environment.open_segments.forget(segment)
             segment.release()

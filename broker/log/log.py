@@ -17,11 +17,11 @@ from odradek.broker.log.failure import DISK_FULL, CorruptFile
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.local_log import Flush, LocalLog
+from odradek.broker.log.log_environment import Claims, LogEnvironment
 from odradek.broker.log.producer_recovery import rebuild_producers
 from odradek.broker.log.producer_snapshots import Snapshots
 from odradek.broker.log.producer_state import CompletedTransaction, ProducerState, VerificationGuard
 from odradek.broker.log.segment import Segment
-from odradek.broker.log.storage import Claims, Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -59,7 +59,7 @@ class Log(LocalLog):
 
     def __init__(
         self,
-        storage: Storage,
+        environment: LogEnvironment,
         directory: str,
         topic: str,
         partition: int,
@@ -74,7 +74,7 @@ class Log(LocalLog):
         recovery_point: int,
     ) -> None:
         super().__init__(
-            storage,
+            environment,
             directory,
             topic,
             partition,
@@ -109,7 +109,7 @@ class Log(LocalLog):
         append_time_ms = -1
         if self._rewrites:
             name = f"{self.topic}-{self.partition}"
-            view, append_time_ms = rewriting.rewrite(config, name, view, self.storage.clock.now_ms())
+            view, append_time_ms = rewriting.rewrite(config, name, view, self.environment.clock.now_ms())
         first_offset = next_offset = self.log_end_offset
         batches: list[Batch] = []
         at, end = 0, len(view)
@@ -182,7 +182,7 @@ class Log(LocalLog):
             if not self._checkpoints_checked:
                 self.lower_checkpoints()
             segment = self.segments[-1]
-            if segment.is_full(self.config, size, last.last_offset, max_timestamp_ms, self.storage.clock):
+            if segment.is_full(self.config, size, last.last_offset, max_timestamp_ms, self.environment.clock):
                 # at the log end, also when a compacted leader's next batch is further on: after a crash a segment that
                 # does not begin where the one before ends tells that the end of that one was lost
                 far = last.last_offset - self.log_end_offset > LARGEST_RELATIVE_OFFSET
@@ -222,7 +222,7 @@ class Log(LocalLog):
     def lower_checkpoints(self) -> None:
         """Have the checkpoints claim no more of this log than is true, before it is written to. Raises OSError."""
         claims = Claims(self.topic, self.partition, self.recovery_point, self.log_start_offset, self.cleaned_to)
-        self.storage.lower_checkpoints(self.log_directory, claims)
+        self.environment.lower_checkpoints(self.log_directory, claims)
         self._checkpoints_checked = True
 
     def roll(self, first_offset: int = 0) -> Segment:
@@ -265,20 +265,20 @@ class Log(LocalLog):
             gone = [segment for segment in reversed(self.segments) if segment.base_offset > offset]
             if gone:
                 self.remove_segments(gone)
-                self.storage.files.sync_directory(self.directory)
-            self.active.truncate_at(position, end_offset, self.storage.clock.now_ms())
+                self.environment.files.sync_directory(self.directory)
+            self.active.truncate_at(position, end_offset, self.environment.clock.now_ms())
             self.log_end_offset = end_offset
             self.segments_changed()
-            self.storage.open_segments.forget(self.active)
+            self.environment.open_segments.forget(self.active)
             if self.log_end_offset < self.log_start_offset:
                 self.truncate_fully_and_start_at(self.log_start_offset)
                 return True
             self._went_back_to(self.log_end_offset)
             self.producers = rebuild_producers(
-                self.storage, self.segments, self.snapshots, self.log_start_offset, self.log_end_offset
+                self.environment, self.segments, self.snapshots, self.log_start_offset, self.log_end_offset
             )
             self.active.sync()
-            self.storage.files.sync_directory(self.directory)
+            self.environment.files.sync_directory(self.directory)
         except (CorruptBatch, CorruptFile) as bad:
             raise self.damaged(bad) from bad
         except OSError as error:
@@ -295,8 +295,8 @@ class Log(LocalLog):
             self.remove_segments(self.segments[::-1])
             self.add_segment(offset)
             self.snapshots.remove_outside(offset, offset)
-            self.storage.files.sync_directory(self.directory)
-            self.storage.files.sync_directory(self.log_directory)
+            self.environment.files.sync_directory(self.directory)
+            self.environment.files.sync_directory(self.log_directory)
             self.log_start_offset = self.log_end_offset = offset
             self._went_back_to(0)
             self.recovery_point = offset
@@ -316,7 +316,7 @@ class Log(LocalLog):
         if self.recovery_point > offset or self.cleaned_to > offset:
             self.recovery_point = min(self.recovery_point, offset)
             self.cleaned_to = min(self.cleaned_to, offset)
-            self.storage.truncated(self.log_directory)
+            self.environment.truncated(self.log_directory)
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Hide records before `offset` (DeleteRecords, the leader's log start); whole segments go with the next
@@ -368,7 +368,7 @@ class Log(LocalLog):
 
     def begin_verification(self, producer_id: int) -> VerificationGuard | None:
         """Return a guard while the coordinator is asked about the producer's transaction; None when it is open here."""
-        return self.producers.begin_verification(producer_id, self.storage.clock.now_ms())
+        return self.producers.begin_verification(producer_id, self.environment.clock.now_ms())
 
     def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Return what ProducerState.is_verified says; False once the log is closed or was truncated.

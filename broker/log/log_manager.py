@@ -15,8 +15,8 @@ from odradek.broker.log.compaction.scheduler import Compaction
 from odradek.broker.log.directories.checkpoints import Checkpoints
 from odradek.broker.log.directories.directory_files import (
     PARTITION_METADATA,
-    Identity,
-    Owner,
+    DirectoryOwner,
+    MetaProperties,
     encode_partition_metadata,
     partition_name,
 )
@@ -33,8 +33,8 @@ from odradek.broker.log.directories.log_directory import (
 from odradek.broker.log.directories.maintenance import LogMaintenance
 from odradek.broker.log.failure import DISK_FULL, NoRoom, StorageFailure
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -84,18 +84,18 @@ class LogManager:
         self._preferred: dict[Key, str] = {}
         self._opened = self._closed = False
         self._logs = LiveLogs()
-        storage = self._storage = Storage(
+        environment = self._environment = LogEnvironment(
             files, clock, background, random_source, producer_expiration_ms=settings.producer_id_expiration_ms
         )
-        entries = [LogDirectory(storage, path) for path in directories]
+        entries = [LogDirectory(environment, path) for path in directories]
         self._directories = LogDirectories(entries, self._logs, self._abandon, directory_failed)
         self.checkpoints = Checkpoints(clock, self._directories, self._logs)
-        storage.failed = self._directories.fail
-        storage.truncated = self.checkpoints.write_soon
-        storage.lower_checkpoints = self.checkpoints.lower
-        self._future_logs = FutureLogs(storage, self._directories, self._logs, config_of, self._abandon)
-        self._loading = Loading(storage, self._directories, self._logs, self._future_logs, children)
-        self._maintenance = LogMaintenance(storage, settings, self._logs, self.checkpoints, self._replicated_to)
+        environment.failed = self._directories.fail
+        environment.truncated = self.checkpoints.write_soon
+        environment.lower_checkpoints = self.checkpoints.lower
+        self._future_logs = FutureLogs(environment, self._directories, self._logs, config_of, self._abandon)
+        self._loading = Loading(environment, self._directories, self._logs, self._future_logs, children)
+        self._maintenance = LogMaintenance(environment, settings, self._logs, self.checkpoints, self._replicated_to)
         self._compaction: Compaction | None = None
         if children is not None:
             self._compaction = Compaction(
@@ -110,14 +110,14 @@ class LogManager:
 
     # opening
 
-    def owner(self) -> Owner:
+    def owner(self) -> MetaProperties:
         """Lock all directories; who they belong to, as far as they say it. Raises UnusableDirectory.
 
         For a broker that does not know its id yet; to be called before `open`.
         """
         return self._loading.owner()
 
-    def open(self, identity: Identity, ready: Callable[[], object], *, recovery_processes: int = 1) -> None:
+    def open(self, identity: DirectoryOwner, ready: Callable[[], object], *, recovery_processes: int = 1) -> None:
         """Take and load all directories in parallel, then call `ready` on the loop. Raises UnusableDirectory.
 
         A directory that fails goes offline as long as another one works; when loading fails in all of them `ready` is
@@ -226,15 +226,15 @@ class LogManager:
 
     def _create(self, log_directory: str, key: Key, topic_id: bytes) -> Log:
         path = f"{log_directory}/{partition_name(*key)}"
-        sync_removals(self._storage)
+        sync_removals(self._environment)
         try:
-            log = open_log(self._storage, path, *key, self.config_of(key[0]), clean=True)
+            log = open_log(self._environment, path, *key, self.config_of(key[0]), clean=True)
             log.lower_checkpoints()
             if topic_id != ZERO_UUID:
                 self._write_topic_id(log, topic_id)
         except OSError:
             with contextlib.suppress(OSError):  # or the next start finds two, when another directory takes it
-                self._storage.files.remove_directory(path)
+                self._environment.files.remove_directory(path)
             raise
         self._logs.add(log)
         # With the checkpoint the directory's name gets onto the disk: a replica that is gone after a power failure
@@ -245,7 +245,7 @@ class LogManager:
 
     def _write_topic_id(self, log: Log, topic_id: bytes) -> None:
         path = f"{log.directory}/{PARTITION_METADATA}"
-        self._storage.files.write_atomically(path, encode_partition_metadata(topic_id), sync=False)
+        self._environment.files.write_atomically(path, encode_partition_metadata(topic_id), sync=False)
         self._logs.set_topic_id((log.topic, log.partition), topic_id)
 
     # moves to another directory
@@ -297,7 +297,7 @@ class LogManager:
         """Drop a log, but keep its directory under another name; its path, None without a log. StorageFailure."""
         return self._let_go(topic, partition, set_aside_stray)
 
-    def _let_go(self, topic: str, partition: int, rename: Callable[[Storage, Log], T]) -> T | None:
+    def _let_go(self, topic: str, partition: int, rename: Callable[[LogEnvironment, Log], T]) -> T | None:
         self._future_logs.discard((topic, partition))
         log = self._logs.get((topic, partition))
         if log is None:
@@ -305,7 +305,7 @@ class LogManager:
         self._logs.remove(log)
         self._abandon(log)
         try:
-            result = rename(self._storage, log)
+            result = rename(self._environment, log)
         except OSError as error:  # of any kind: what stays there must not be taken for the log of a new topic
             self._directories.fail(log.log_directory, error)
             raise StorageFailure(log.log_directory, error) from error
@@ -321,7 +321,7 @@ class LogManager:
         """Obey other settings of the broker; a compaction that runs goes on with the old ones."""
         if self._compaction is not None:
             self._compaction.settings = settings
-        self._storage.producer_expiration_ms = settings.producer_id_expiration_ms
+        self._environment.producer_expiration_ms = settings.producer_id_expiration_ms
 
     def configure_all(self) -> None:
         """Settings of the broker have changed, which may be those of any topic; in slices."""
@@ -350,13 +350,13 @@ class LogManager:
             self._compaction.stop()
         self.checkpoints.stop()
         closings = [
-            Closing(self._storage, directory, self._logs.in_directory(directory.path))
+            Closing(self._environment, directory, self._logs.in_directory(directory.path))
             for directory in self.online()
             if self._opened
         ]
         for closing in closings:
             closing.begin()
-        self._storage.background.close()
+        self._environment.background.close()
         for closing in closings:
             closing.end(broker_epoch)
         for directory in self.directories.values():

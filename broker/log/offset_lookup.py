@@ -85,7 +85,7 @@ def offsets_before(log: LocalLog, timestamp_ms: int, limit: int) -> list[int]:
     except OSError as error:
         raise log.failed(error) from error
     if log.active.size_bytes:
-        points.append((log.log_end_offset, log.storage.clock.now_ms()))
+        points.append((log.log_end_offset, log.environment.clock.now_ms()))
     if timestamp_ms == EARLIEST:
         points = points[:1]
     elif timestamp_ms != LATEST:

@@ -8,10 +8,10 @@ import logging
 
 from odradek.broker.log.batches import iterate_of_producers
 from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.producer_snapshots import Snapshots
 from odradek.broker.log.producer_state import ProducerState
 from odradek.broker.log.segment import LOG, TRANSACTION_INDEX, Segment
-from odradek.broker.log.storage import Storage
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import CorruptBatch
@@ -25,7 +25,7 @@ RECALL_AGE_MS = 10 * 60 * 1000
 
 
 def rebuild_producers(
-    storage: Storage,
+    environment: LogEnvironment,
     segments: list[Segment],
     snapshots: Snapshots,
     start_offset: int,
@@ -40,8 +40,8 @@ def rebuild_producers(
     snapshots.keep_of_segments([segment.base_offset for segment in segments])
     trusted_until = end_offset if doubtful_from is None else min(doubtful_from, end_offset)
     snapshots.remove_outside(start_offset, trusted_until)
-    state = snapshots.load(start_offset, storage.clock.now_ms(), storage.producer_expiration_ms)
-    _recall_batches(state, segments, storage.clock.now_ms())
+    state = snapshots.load(start_offset, environment.clock.now_ms(), environment.producer_expiration_ms)
+    _recall_batches(state, segments, environment.clock.now_ms())
     loaded_to = state.map_end_offset
     cleared: list[Segment] = []
     for number, segment in enumerate(segments):
@@ -59,7 +59,7 @@ def rebuild_producers(
             segment.release()
     for segment in cleared:  # no flush will come back to those before the recovery point
         segment.transactions.sync()
-        storage.files.sync_directory(segment.path(TRANSACTION_INDEX).rpartition("/")[0])
+        environment.files.sync_directory(segment.path(TRANSACTION_INDEX).rpartition("/")[0])
     state.map_end_offset = end_offset
     if end_offset > max(start_offset, loaded_to):
         snapshots.write(state)

@@ -42,7 +42,7 @@ def _delete_old_segments(log: Log, high_watermark: int, at_most: int) -> int:
     if log.config.retention_bytes >= 0:
         deleted += _delete_while(log, high_watermark, at_most - deleted, too_large, "retention.bytes")
     if log.config.retention_ms >= 0:
-        oldest_ms = log.storage.clock.now_ms() - log.config.retention_ms
+        oldest_ms = log.environment.clock.now_ms() - log.config.retention_ms
         deleted += _delete_while(
             log, high_watermark, at_most - deleted, lambda segment, _: _is_older(segment, oldest_ms), "retention.ms"
         )

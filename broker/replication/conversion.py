@@ -99,7 +99,7 @@ def _bytes_of(partition: Partition, found: LogSlice) -> bytes:
 def _gathered(partition: Partition, pieces: Iterator[Buffer], max_bytes: int) -> bytes:
     """Gather as many as the limits allow, at least one. What cannot be converted is an error when it comes first."""
     gathered = bytearray()
-    clock = partition.log.storage.clock
+    clock = partition.log.environment.clock
     end_ms = clock.monotonic_ms() + CONVERSION_MS_MAX
     try:
         for piece in pieces:

@@ -141,7 +141,7 @@ class LogCopy:
                 self._arrived = Arrived(place, memoryview(result), at_end)
                 then()
 
-        self.source.storage.background.run(records.read, done)
+        self.source.environment.background.run(records.read, done)
 
     def _take_arrived(self, arrived: Arrived) -> None:
         """Append it until others have to have the loop."""

@@ -350,7 +350,7 @@ class Partition:
 
     def _is_about_to_join(self, follower: FollowerProgress, log_end: int) -> bool:
         lag_time_ms_max, is_alive = self.criteria
-        now_ms = self.log.storage.clock.monotonic_ms()
+        now_ms = self.log.environment.clock.monotonic_ms()
         return follower.is_caught_up(log_end, now_ms, lag_time_ms_max) and is_alive(follower.broker_id)
 
     def follower_fetched(

@@ -9,7 +9,7 @@ from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import decode_records, encode_batch
 from odradek.testing.inline_children import InlineChildren
-from odradek.testing.log_storage import make_storage, open_test_log
+from odradek.testing.log_environments import make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 
@@ -42,13 +42,13 @@ class CompactedLog:
         self.clock = ManualClock()
         self.files = files or SimulatedFiles(seed, self.clock.now_ms)
         self.files.now_ms = self.clock.now_ms
-        self.storage = make_storage(self.files, self.clock)
+        self.environment = make_environment(self.files, self.clock)
         self.config = config
         self.settings = settings
         self.high_watermark: int | None = None
         self.rounds: list[int] = []
         """Up to where each compaction that came to its end has cleaned."""
-        self.log: Log = open_test_log(self.storage, config, clean=True)
+        self.log: Log = open_test_log(self.environment, config, clean=True)
         self.compaction = self._compaction()
 
     def _compaction(self) -> Compaction:
@@ -107,7 +107,7 @@ class CompactedLog:
         """As a new process does."""
         recovery_point = self.log.recovery_point
         cleaned_to = self.log.cleaned_to
-        self.log = open_test_log(self.storage, self.config, recovery_point=recovery_point, clean=clean)
+        self.log = open_test_log(self.environment, self.config, recovery_point=recovery_point, clean=clean)
         self.log.cleaned_to = cleaned_to
         self.compaction = self._compaction()
 

@@ -22,7 +22,7 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from odradek.testing.embedded import EmbeddedCluster
-from odradek.testing.log_storage import make_batch
+from odradek.testing.log_environments import make_batch
 from odradek.testing.plausible_requests import GROUP, TOPIC, PlausibleRequests
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.network import Endpoint

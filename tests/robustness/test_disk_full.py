@@ -11,7 +11,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.log_storage import make_batch
+from odradek.testing.log_environments import make_batch
 from odradek.testing.needs import CANNOT_BE_HAD
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.small_disk import CannotMount, fill, free, small_disk

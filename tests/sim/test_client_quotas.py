@@ -16,7 +16,7 @@ from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchT
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.testing.embedded import EmbeddedCluster
-from odradek.testing.log_storage import make_batch
+from odradek.testing.log_environments import make_batch
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
 

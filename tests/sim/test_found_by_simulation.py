@@ -27,7 +27,7 @@ from odradek.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 from odradek.testing.virtual_clock import ManualClock
 
 T0 = TopicPartition("t", 0)
@@ -78,13 +78,13 @@ def test_all_five_batches_are_known_again_after_a_clean_shutdown() -> None:
     """Five batches were in flight when their leader went away, and the next leader had been shut down and started
     before. Its snapshot named the last batch only, so the first was refused as out of order, and the producer numbered
     all five anew: duplicates."""
-    storage = make_storage()
-    log = open_test_log(storage, LogConfig())
+    environment = make_environment()
+    log = open_test_log(environment, LogConfig())
     for sequence in range(8):
         log.append_as_leader(make_batch([b"x"], producer_id=1, sequence=sequence), 0)
         log.append_as_leader(make_batch([b"y"], producer_id=2, sequence=sequence), 0)
     log.close()
-    log = open_test_log(storage, LogConfig(), clean=True)
+    log = open_test_log(environment, LogConfig(), clean=True)
     for sequence in range(3, 8):
         appended = log.append_as_leader(make_batch([b"x"], producer_id=1, sequence=sequence), 0)
         assert appended.duplicate and appended.first_offset == 2 * sequence
@@ -94,7 +94,7 @@ def test_all_five_batches_are_known_again_after_a_clean_shutdown() -> None:
 def test_a_partition_left_while_a_fetch_is_under_way_is_forgotten() -> None:
     """Else it stays in the leader's session, is answered with an error at once, and the two spin."""
     following = FetcherCore(1, 0, FetcherSettings(), THROTTLING.following)
-    kept, left = (Partition("t", index, 1, open_test_log(make_storage(), LogConfig())) for index in range(2))
+    kept, left = (Partition("t", index, 1, open_test_log(make_environment(), LogConfig())) for index in range(2))
     for partition in (kept, left):
         partition.topic_id = TOPIC_ID
         partition.follow(PartitionView(0, 0, (0, 1), 0, (0, 1)))
@@ -117,7 +117,7 @@ def test_a_partition_left_while_a_fetch_is_under_way_is_forgotten() -> None:
 def test_a_repeated_leader_and_isr_leaves_the_proposal_open() -> None:
     """The controller's request had to be sent again, and arrived while it was writing a smaller ISR: the leader forgot
     its proposal, ignored the answer, and from then on proposed by an epoch that had gone: the ISR never grew again."""
-    partition = Partition("t", 0, 0, open_test_log(make_storage(), LogConfig()))
+    partition = Partition("t", 0, 0, open_test_log(make_environment(), LogConfig()))
     told = PartitionView(0, 0, (0, 1), 0, (0, 1))
     partition.lead(told, 0.0)
     partition.append_as_leader(make_batch([b"x"]), 1)

@@ -29,7 +29,7 @@ from odradek.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
-from odradek.testing.log_storage import make_batch
+from odradek.testing.log_environments import make_batch
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, VirtualClock, run_virtual
 from odradek.zk_schema.znodes.cluster import PRODUCER_ID_BLOCK_PATH
 

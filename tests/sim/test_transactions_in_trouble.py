@@ -27,7 +27,7 @@ from odradek.protocol.messages.txn_offset_commit import (
 )
 from odradek.protocol.record_batch import batches
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
-from odradek.testing.log_storage import make_batch
+from odradek.testing.log_environments import make_batch
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 TOPIC, GROUP = "t", "g"

@@ -11,8 +11,8 @@ import pytest
 
 from odradek.broker.log.dump import Row, dump, verify
 from odradek.broker.log.log import Origin
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.messages.transaction_state import PartitionsSchema, TransactionLogKey, TransactionLogValue
@@ -36,8 +36,8 @@ TIMES = ("CreateTime", "LogAppendTime", "NoTimestampType", "NO_TIMESTAMP_TYPE")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log with producers, transactions of every end, headers, codecs, epochs; closed with one transaction open."""
     directory = tmp_path_factory.mktemp("written") / "topic-0"
-    storage = Storage(OsFiles(), ManualClock(), InlineBackground(), random.Random(1))
-    log = open_log(storage, str(directory), "topic", 0, CONFIG, clean=True)
+    environment = LogEnvironment(OsFiles(), ManualClock(), InlineBackground(), random.Random(1))
+    log = open_log(environment, str(directory), "topic", 0, CONFIG, clean=True)
     choose = random.Random(7)
     sequences = dict.fromkeys(range(1, 5), 2**31 - 20)
     for number in range(150):

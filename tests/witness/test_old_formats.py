@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.foreign.dump_log_segments import dump_all
@@ -28,8 +28,8 @@ CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, retention_ms=-1
 
 
 def opened(directory: Path) -> Log:
-    storage = Storage(OsFiles(), ManualClock(), InlineBackground(), random.Random(1))
-    return open_log(storage, str(directory), directory.name.rpartition("-")[0], 0, CONFIG)
+    environment = LogEnvironment(OsFiles(), ManualClock(), InlineBackground(), random.Random(1))
+    return open_log(environment, str(directory), directory.name.rpartition("-")[0], 0, CONFIG)
 
 
 def recovered(name: str, directory: Path) -> int:

@@ -14,7 +14,7 @@ from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import set_base_offset
 from odradek.testing.foreign.kafka_jars import KafkaJars
-from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 from odradek.testing.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.cluster
@@ -28,7 +28,7 @@ class Ours:
     """A log of ours; `lines` is what is told to Kafka, `said` what was made of it here."""
 
     def __init__(self, seed: int) -> None:
-        self.log: Log = open_test_log(make_storage(), LogConfig(segment_bytes=1 << 30), clean=True)
+        self.log: Log = open_test_log(make_environment(), LogConfig(segment_bytes=1 << 30), clean=True)
         self.choose = random.Random(seed)
         self.lines: list[str] = []
         self.said: list[str] = []

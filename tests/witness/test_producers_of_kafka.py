@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.log.dump import Row, dump, verify
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.foreign.kafkas_corpus import TRANSACTIONS, KafkasCorpus
 from odradek.testing.foreign.seen import read
@@ -33,9 +33,11 @@ def entries(path: Path) -> list[str]:
 def opened_anew(directory: Path, copy: Path) -> Path:
     """A copy of a partition's directory without snapshots and transaction indexes, recovered by us, and closed."""
     shutil.copytree(directory, copy, ignore=shutil.ignore_patterns("*.snapshot", "*.txnindex"))
-    storage = Storage(FILES, ManualClock(), InlineBackground(), random.Random(1), producer_expiration_ms=FOR_EVER_MS)
+    environment = LogEnvironment(
+        FILES, ManualClock(), InlineBackground(), random.Random(1), producer_expiration_ms=FOR_EVER_MS
+    )
     topic, _, number = directory.name.rpartition("-")
-    log = open_log(storage, str(copy), topic, int(number), LogConfig(segment_bytes=1 << 30))
+    log = open_log(environment, str(copy), topic, int(number), LogConfig(segment_bytes=1 << 30))
     log.close()
     return copy
 

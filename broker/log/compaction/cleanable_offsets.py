@@ -116,7 +116,7 @@ def make_request(log: Log, dirty: LogToClean, now_ms: int, map_bytes: int, map_l
     """Raises OSError."""
     config = log.config
     start, end = log.segments[0].base_offset, dirty.first_uncleanable_offset
-    infos = [_info(log.storage.files, one) for one in log.segments if one.base_offset < end]
+    infos = [_info(log.environment.files, one) for one in log.segments if one.base_offset < end]
     clean = [info for info in infos if info.base_offset < dirty.first_dirty_offset]
     return Request(
         directory=log.directory,

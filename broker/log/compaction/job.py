@@ -151,14 +151,14 @@ def swap_in(log: Log, old: list[Segment], done: Callable[[], object]) -> Segment
 
 
 def _swap_in(log: Log, old: list[Segment], done: Callable[[], object]) -> Segment:
-    storage, first = log.storage, old[0]
-    fresh = Segment(storage.files, log.directory, first.base_offset, log.config, storage.clock.now_ms())
+    environment, first = log.environment, old[0]
+    fresh = Segment(environment.files, log.directory, first.base_offset, log.config, environment.clock.now_ms())
     _rename(log, first, CLEANED, SWAP, SUFFIXES[::-1])
     number = log.segments.index(first)
     assert log.segments[number : number + len(old)] == old and old[-1] is not log.active, (log, old)
     marked = []
     for segment in old:
-        storage.open_segments.forget(segment)
+        environment.open_segments.forget(segment)
         marked += segment.mark_deleted()
     _rename(log, first, SWAP, "", SUFFIXES)
     fresh.load_size()
@@ -166,12 +166,12 @@ def _swap_in(log: Log, old: list[Segment], done: Callable[[], object]) -> Segmen
     log.segments_changed()
     log.snapshots.remove_at([segment.base_offset for segment in old[1:]])
     _sync_directory(log, done)
-    storage.remove_files_later(marked, log.config.file_delete_delay_ms)
+    environment.remove_files_later(marked, log.config.file_delete_delay_ms)
     return fresh
 
 
 def _rename(log: Log, segment: Segment, suffix: str, following: str, kinds: tuple[str, ...]) -> None:
-    files = log.storage.files
+    files = log.environment.files
     for kind in kinds:
         path = segment.path(kind)
         if files.exists(path + suffix):
@@ -184,12 +184,12 @@ def _sync_directory(log: Log, done: Callable[[], object]) -> None:
             log.failed(result)
         done()
 
-    log.storage.background.run(lambda: log.storage.files.sync_directory(log.directory), synced)
+    log.environment.background.run(lambda: log.environment.files.sync_directory(log.directory), synced)
 
 
 def remove_cleaned(log: Log) -> None:
     """Remove what a child that was ended left behind. A failing disk is left to those who write to it."""
-    files = log.storage.files
+    files = log.environment.files
     try:
         for name in files.list_directory(log.directory):
             if name.endswith(CLEANED):

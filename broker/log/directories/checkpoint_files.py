@@ -22,7 +22,7 @@ from odradek.broker.log.checkpoint_format import (
     offset_line,
 )
 from odradek.broker.log.failure import DISK_FULL, CorruptFile
-from odradek.broker.log.storage import Claims, Storage
+from odradek.broker.log.log_environment import Claims, LogEnvironment
 from odradek.world.time_slices import run_in_slices
 
 logger = logging.getLogger(__name__)
@@ -37,8 +37,8 @@ class CheckpointFiles:
     What goes into a file is collected in slices of the loop's time: 10,000 partitions are ten milliseconds of work.
     """
 
-    def __init__(self, storage: Storage, path: str, is_offline: Callable[[], bool]) -> None:
-        self._storage = storage
+    def __init__(self, environment: LogEnvironment, path: str, is_offline: Callable[[], bool]) -> None:
+        self._environment = environment
         self._path = path
         self._is_offline = is_offline
         self._waiting: dict[str, Callable[[], Entries]] = {}
@@ -60,7 +60,7 @@ class CheckpointFiles:
     def read(self, name: str) -> Offsets:
         """Return what the file says; empty when it is missing or damaged. Raises OSError."""
         try:
-            offsets = decode_offsets(self._storage.files.read(f"{self._path}/{name}"))
+            offsets = decode_offsets(self._environment.files.read(f"{self._path}/{name}"))
         except FileNotFoundError:
             return {}
         except CorruptFile as error:
@@ -94,7 +94,7 @@ class CheckpointFiles:
             return
         self._being_written.add(name)
         steps = self._collecting[name] = self._collect(name, entries)
-        run_in_slices(self._storage.clock, steps, lambda: True, at_once=True)
+        run_in_slices(self._environment.clock, steps, lambda: True, at_once=True)
 
     def _not_written(self, name: str) -> None:
         self._being_written.discard(name)
@@ -122,10 +122,10 @@ class CheckpointFiles:
             elif result.errno in DISK_FULL:
                 self._note_no_room(name, result)
             else:
-                self._storage.failed(self._path, result)
+                self._environment.failed(self._path, result)
             self._write_next(name)
 
-        if not self._storage.background.run(lambda: self._replace(name, number, data), done):
+        if not self._environment.background.run(lambda: self._replace(name, number, data), done):
             self._not_written(name)
 
     def _begin(self, name: str, offsets: Offsets) -> int:
@@ -145,7 +145,7 @@ class CheckpointFiles:
         """Runs anywhere; blocks. Raises OSError."""
         with self._writing:
             if number > self._newest.get(name, 0):
-                self._storage.files.write_atomically(f"{self._path}/{name}", data)
+                self._environment.files.write_atomically(f"{self._path}/{name}", data)
                 self._newest[name] = number
 
     def _note_no_room(self, name: str, error: OSError) -> None:

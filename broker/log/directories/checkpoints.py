@@ -13,7 +13,7 @@ from odradek.broker.log.checkpoint_format import (
 from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
 from odradek.broker.log.directories.log_directory import start_offsets
 from odradek.broker.log.log import Log
-from odradek.broker.log.storage import Claims
+from odradek.broker.log.log_environment import Claims
 from odradek.world.clock import Clock
 
 
@@ -102,7 +102,7 @@ class Checkpoints:
         return False
 
     def lower(self, path: str, claims: Claims) -> None:
-        """Write those of a directory anew when they claim more of a log in it than is true: see Storage. OSError."""
+        """Write those of a directory anew when they claim more of a log in it than is true. Raises OSError."""
         files = self._directories.by_path[path].checkpoints
         if files.claim_more_than(claims):
             logs = self._logs.in_directory(path)

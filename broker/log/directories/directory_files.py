@@ -25,14 +25,14 @@ RESERVED_DIRECTORY_IDS = 100
 """Ids below stand for no directory: lost, unassigned, migrating (DirectoryId.java)."""
 
 
-class Identity(NamedTuple):
-    """Whose a log directory is."""
+class DirectoryOwner(NamedTuple):
+    """The broker that a log directory belongs to."""
 
     broker_id: int
     cluster_id: str
 
 
-class Owner(NamedTuple):
+class MetaProperties(NamedTuple):
     """Contents of `meta.properties`. Each may be missing: before 0.10.1 there was no cluster id, and only brokers on
     their way to KRaft give their directories ids."""
 
@@ -42,7 +42,7 @@ class Owner(NamedTuple):
 
 
 class OtherMode(Exception):  # noqa: N818 - says what it is
-    """A directory of a broker of KRaft mode."""
+    """Raised for a directory that a broker of KRaft mode has written."""
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
@@ -52,14 +52,14 @@ def decode_properties(data: bytes) -> dict[str, str]:
     return {key.strip(): value.strip().replace("\\", "") for key, _, value in pairs}
 
 
-def encode_meta(identity: Identity, now_ms: int, others: dict[str, str]) -> bytes:
+def encode_meta(identity: DirectoryOwner, now_ms: int, others: dict[str, str]) -> bytes:
     """`others`: properties of the file as it was, which are kept (`directory.id`, say)."""
     properties = others | {"broker.id": str(identity.broker_id), "version": "0", "cluster.id": identity.cluster_id}
     date = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     return "".join([f"#\n#{date}\n", *(f"{key}={value}\n" for key, value in properties.items())]).encode()
 
 
-def decode_meta(data: bytes) -> tuple[Owner, dict[str, str]]:
+def decode_meta(data: bytes) -> tuple[MetaProperties, dict[str, str]]:
     """Return what is said of the owner, and all properties. Raises CorruptFile; OtherMode for another version."""
     properties = decode_properties(data)
     version = properties.get("version", "0")
@@ -71,7 +71,7 @@ def decode_meta(data: bytes) -> tuple[Owner, dict[str, str]]:
     if broker_id is not None and not broker_id.removeprefix("-").isdigit():
         raise CorruptFile(f"meta.properties with broker.id={broker_id}")
     directory_id = properties.get("directory.id")
-    owner = Owner(
+    owner = MetaProperties(
         None if broker_id is None else int(broker_id),
         cluster_id,
         None if directory_id is None else _decode_directory_id(directory_id),
@@ -89,7 +89,7 @@ def _decode_directory_id(text: str) -> bytes:
     return directory_id
 
 
-def common_owner(owners: Mapping[str, Owner]) -> Owner:
+def common_owner(owners: Mapping[str, MetaProperties]) -> MetaProperties:
     """Whose all these directories are, by path; each has an id of its own, if any (MetaPropertiesEnsemble.verify).
 
     Raises UnusableDirectory.
@@ -113,7 +113,7 @@ def common_owner(owners: Mapping[str, Owner]) -> Owner:
         if len(found) > 1:
             said = ", ".join(f"{path} to {one}" for one, path in found.items())
             raise UnusableDirectory(next(iter(found.values())), f"log.dirs belong to different {kind}: {said}")
-    return Owner(next(iter(broker_ids), None), next(iter(cluster_ids), None))
+    return MetaProperties(next(iter(broker_ids), None), next(iter(cluster_ids), None))
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:

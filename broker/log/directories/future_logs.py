@@ -25,9 +25,9 @@ from odradek.broker.log.directories.log_directory import remove_directory, remov
 from odradek.broker.log.failure import DISK_FULL
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.segment import DELETED
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
@@ -40,13 +40,13 @@ class FutureLogs:
 
     def __init__(
         self,
-        storage: Storage,
+        environment: LogEnvironment,
         directories: LogDirectories,
         logs: LiveLogs,
         config_of: Callable[[str], LogConfig],
         abandon: Callable[[Log], object],
     ) -> None:
-        self._storage = storage
+        self._environment = environment
         self._directories = directories
         self._logs = logs
         self._config_of = config_of
@@ -55,17 +55,17 @@ class FutureLogs:
     def create(self, key: Key, log_directory: str) -> Log:
         """An empty one. Raises KafkaError KAFKA_STORAGE_ERROR."""
         assert self._logs.future(key) is None, key
-        path = f"{log_directory}/{future_name(*key, self._storage.random.getrandbits(128))}"
+        path = f"{log_directory}/{future_name(*key, self._environment.random.getrandbits(128))}"
         try:
-            log = open_log(self._storage, path, *key, self._config_of(key[0]), clean=True)
+            log = open_log(self._environment, path, *key, self._config_of(key[0]), clean=True)
             topic_id = self._logs.topic_id(key)
             if topic_id != ZERO_UUID:
-                self._storage.files.write_atomically(
+                self._environment.files.write_atomically(
                     f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), sync=False
                 )
         except OSError as error:
             with contextlib.suppress(OSError):
-                self._storage.files.remove_directory(path)
+                self._environment.files.remove_directory(path)
             if error.errno not in DISK_FULL:
                 self._directories.fail(log_directory, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {error}") from error
@@ -82,7 +82,7 @@ class FutureLogs:
     def _set_aside(self, log: Log) -> None:
         self._abandon(log)
         try:
-            set_aside(self._storage, log)
+            set_aside(self._environment, log)
         except OSError as error:
             self._directories.fail(log.log_directory, error)
 
@@ -97,7 +97,7 @@ class FutureLogs:
         future.epochs = LeaderEpochs(current.epochs.entries())  # those without a batch, too
         future.write_epochs()
         future.cleaned_to = current.cleaned_to
-        files = self._storage.files
+        files = self._environment.files
         gone = f"{current.log_directory}/{replaced_name(posixpath.basename(future.directory))}"
         try:
             files.rename(current.directory, gone)
@@ -114,16 +114,16 @@ class FutureLogs:
             raise future.failed(error) from error
         self._logs.promote(key)
         self._abandon(current)
-        remove_later(self._storage, current, gone)
+        remove_later(self._environment, current, gone)
         return future
 
     def _rename_to_live(self, future: Log) -> None:
-        files = self._storage.files
+        files = self._environment.files
         former, path = future.directory, f"{future.log_directory}/{partition_name(future.topic, future.partition)}"
         deleted = [name for name in files.list_directory(former) if name.endswith(DELETED)]
         files.rename(former, path)
         future.moved_to(path)
-        self._storage.remove_files_later([f"{path}/{name}" for name in deleted], future.config.file_delete_delay_ms)
+        self._environment.remove_files_later([f"{path}/{name}" for name in deleted], future.config.file_delete_delay_ms)
         logger.info("%s has taken the place of %s-%d", former, future.topic, future.partition)
 
     # after the start
@@ -147,7 +147,7 @@ class FutureLogs:
                 self._set_aside(log)
         if self._directories.all_online():
             for path in deleted:
-                remove_directory(self._storage, path)
+                remove_directory(self._environment, path)
         elif deleted:
             logger.warning("a log directory is offline: %s not removed", ", ".join(deleted))
 

@@ -8,14 +8,14 @@ import logging
 from collections.abc import Callable, Set
 from functools import partial
 
-from odradek.broker.log.directories.directory_files import Identity, Owner, common_owner
+from odradek.broker.log.directories.directory_files import DirectoryOwner, MetaProperties, common_owner
 from odradek.broker.log.directories.future_logs import FutureLogs
 from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
 from odradek.broker.log.directories.log_directory import Loaded, LogDirectory, set_aside
 from odradek.broker.log.failure import UnusableDirectory
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.parallel import ParallelRecovery, TornLog, torn_logs
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.world.children import Children
 
@@ -27,13 +27,13 @@ class Loading:
 
     def __init__(
         self,
-        storage: Storage,
+        environment: LogEnvironment,
         directories: LogDirectories,
         logs: LiveLogs,
         future_logs: FutureLogs,
         children: Children | None,
     ) -> None:
-        self._storage = storage
+        self._environment = environment
         self._directories = directories
         self._logs = logs
         self._future_logs = future_logs
@@ -42,12 +42,12 @@ class Loading:
         self._children = children
         self._recoveries: list[ParallelRecovery] = []
 
-    def owner(self) -> Owner:
+    def owner(self) -> MetaProperties:
         """Lock all directories; who they belong to, as far as they say it. Raises UnusableDirectory.
 
         For a broker that does not know its id yet; to be called before `load`.
         """
-        owners: dict[str, Owner] = {}
+        owners: dict[str, MetaProperties] = {}
         for directory in self._directories.by_path.values():
             try:
                 directory.take()
@@ -58,7 +58,7 @@ class Loading:
 
     def load(
         self,
-        identity: Identity,
+        identity: DirectoryOwner,
         config_of: Callable[[str], LogConfig],
         ready: Callable[[], object],
         recovery_processes: int,
@@ -99,7 +99,7 @@ class Loading:
         recovery_processes: int,
     ) -> None:
         """First what children can repair after an unclean stop, then all of it."""
-        run = self._storage.background.run
+        run = self._environment.background.run
 
         def load(validated: Set[str]) -> None:
             run(lambda: directory.load(config_of, validated), loaded)
@@ -108,13 +108,13 @@ class Loading:
             if isinstance(torn, OSError):
                 loaded(torn)
             elif self._children is not None and torn:
-                recovery = ParallelRecovery(self._children, self._storage, load)
+                recovery = ParallelRecovery(self._children, self._environment, load)
                 self._recoveries.append(recovery)
                 recovery.begin(torn, recovery_processes)
             else:
                 load(frozenset())
 
-        run(lambda: torn_logs(self._storage, directory, config_of), looked)
+        run(lambda: torn_logs(self._environment, directory, config_of), looked)
 
     def stop(self) -> None:
         """End the processes that repair logs, if there are any left."""
@@ -124,7 +124,7 @@ class Loading:
     def _give_up(self, log: Log) -> None:
         log.abandon()
         try:
-            set_aside(self._storage, log)
+            set_aside(self._environment, log)
         except OSError as error:
             self._directories.fail(log.log_directory, error)
 

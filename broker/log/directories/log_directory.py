@@ -16,9 +16,9 @@ from odradek.broker.log.directories.directory_files import (
     META_PROPERTIES,
     PARTITION_METADATA,
     STRAY_SUFFIX,
-    Identity,
+    DirectoryOwner,
+    MetaProperties,
     OtherMode,
-    Owner,
     decode_meta,
     decode_partition_metadata,
     encode_clean_shutdown,
@@ -30,8 +30,8 @@ from odradek.broker.log.directories.directory_files import (
 from odradek.broker.log.failure import CorruptFile, StorageFailure, UnusableDirectory
 from odradek.broker.log.local_log import Flush
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import MAX_INT64
 from odradek.world.files import File
@@ -52,12 +52,12 @@ class Loaded(NamedTuple):
 class LogDirectory:
     """`offline` holds the reason once an I/O error has taken it away."""
 
-    def __init__(self, storage: Storage, path: str) -> None:
+    def __init__(self, environment: LogEnvironment, path: str) -> None:
         self.path = path
         self.offline: OSError | None = None
-        self._storage = storage
+        self._environment = environment
         self._lock: File | None = None
-        self.checkpoints = CheckpointFiles(storage, path, lambda: self.offline is not None)
+        self.checkpoints = CheckpointFiles(environment, path, lambda: self.offline is not None)
 
     # whose it is
 
@@ -69,13 +69,13 @@ class LogDirectory:
     def volume_bytes(self) -> tuple[int, int]:
         """Total and usable bytes of the file system that it is on; -1 each when that cannot be said."""
         try:
-            return self._storage.files.free_bytes(self.path)
+            return self._environment.files.free_bytes(self.path)
         except OSError:
             return -1, -1
 
     def take(self) -> None:
         """Make it when it is missing, and lock it. Raises OSError; UnusableDirectory when another broker has it."""
-        files = self._storage.files
+        files = self._environment.files
         if not files.exists(self.path):
             above = posixpath.dirname(self.path)
             changed = [above]
@@ -90,22 +90,22 @@ class LogDirectory:
         except BlockingIOError:
             raise UnusableDirectory(self.path, "another broker is using it (its .lock is held)") from None
 
-    def owner(self) -> Owner:
+    def owner(self) -> MetaProperties:
         """Whose it says it is. Raises OSError, also when it cannot be understood; UnusableDirectory."""
         return self._meta()[0]
 
-    def _meta(self) -> tuple[Owner, dict[str, str]]:
+    def _meta(self) -> tuple[MetaProperties, dict[str, str]]:
         path = f"{self.path}/{META_PROPERTIES}"
         try:
-            return decode_meta(self._storage.files.read(path))
+            return decode_meta(self._environment.files.read(path))
         except FileNotFoundError:
-            return Owner(), {}
+            return MetaProperties(), {}
         except CorruptFile as error:
             raise OSError(errno.EIO, str(error), path) from None
         except OtherMode as error:
             raise UnusableDirectory(self.path, str(error)) from None
 
-    def claim(self, identity: Identity) -> None:
+    def claim(self, identity: DirectoryOwner) -> None:
         """Write the owner when not all of it is said. Raises OSError; UnusableDirectory when it is somebody else's."""
         owner, properties = self._meta()
         if owner.broker_id not in (None, identity.broker_id) or owner.cluster_id not in (None, identity.cluster_id):
@@ -115,8 +115,8 @@ class LogDirectory:
                 f"not to broker {identity.broker_id} of cluster {identity.cluster_id}",
             )
         if owner[:2] != identity:
-            content = encode_meta(identity, self._storage.clock.now_ms(), properties)
-            self._storage.files.write_atomically(f"{self.path}/{META_PROPERTIES}", content)
+            content = encode_meta(identity, self._environment.clock.now_ms(), properties)
+            self._environment.files.write_atomically(f"{self.path}/{META_PROPERTIES}", content)
 
     def release(self) -> None:
         """Give the lock back."""
@@ -131,7 +131,7 @@ class LogDirectory:
 
         `validated`: directories of logs that have been repaired after an unclean stop.
         """
-        files = self._storage.files
+        files = self._environment.files
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         clean = files.exists(marker)
         if clean:
@@ -152,7 +152,7 @@ class LogDirectory:
                 logger.warning("%s is not a partition's directory and is left alone", path)
             else:
                 log = open_log(
-                    self._storage,
+                    self._environment,
                     path,
                     *key,
                     config_of(key[0]),
@@ -171,7 +171,7 @@ class LogDirectory:
 
     def _topic_id(self, directory: str) -> bytes | None:
         try:
-            return decode_partition_metadata(self._storage.files.read(f"{directory}/{PARTITION_METADATA}"))
+            return decode_partition_metadata(self._environment.files.read(f"{directory}/{PARTITION_METADATA}"))
         except FileNotFoundError:
             return None
         except CorruptFile as error:
@@ -200,8 +200,8 @@ class Closing:
     the other, 2,000 of them took 21 seconds. When the disk fails there is no marker: the next start repairs.
     """
 
-    def __init__(self, storage: Storage, directory: LogDirectory, logs: Mapping[Key, Log]) -> None:
-        self._storage = storage
+    def __init__(self, environment: LogEnvironment, directory: LogDirectory, logs: Mapping[Key, Log]) -> None:
+        self._environment = environment
         self._directory = directory
         self._logs = dict(logs)
         self._flushes: list[tuple[Log, Flush]] = []
@@ -214,7 +214,7 @@ class Closing:
                 flush = log.begin_close()
                 if flush is not None:
                     self._flushes.append((log, flush))
-                    self._storage.background.run(partial(self._sync, flush), lambda result: None)
+                    self._environment.background.run(partial(self._sync, flush), lambda result: None)
         except StorageFailure as error:
             self._trouble = error
 
@@ -238,52 +238,52 @@ class Closing:
             files = self._directory.checkpoints
             files.write_now({RECOVERY_POINTS: points, LOG_START_OFFSETS: starts})
             marker = f"{self._directory.path}/{CLEAN_SHUTDOWN}"
-            self._storage.files.write_atomically(marker, encode_clean_shutdown(broker_epoch))
+            self._environment.files.write_atomically(marker, encode_clean_shutdown(broker_epoch))
         except (OSError, StorageFailure) as error:
             logger.error("%s: not closed cleanly: %s", self._directory.path, error)
         self._directory.release()
 
 
-def set_aside(storage: Storage, log: Log) -> None:
+def set_aside(environment: LogEnvironment, log: Log) -> None:
     """Rename the directory of a log that was abandoned, and have it removed after `file.delete.delay.ms`. OSError."""
-    remove_later(storage, log, _rename(storage, log, DELETE_SUFFIX))
+    remove_later(environment, log, _rename(environment, log, DELETE_SUFFIX))
 
 
-def set_aside_stray(storage: Storage, log: Log) -> str:
+def set_aside_stray(environment: LogEnvironment, log: Log) -> str:
     """Rename the directory of a log that was abandoned, and leave it there; its new path. Raises OSError."""
-    return _rename(storage, log, STRAY_SUFFIX)
+    return _rename(environment, log, STRAY_SUFFIX)
 
 
-def _rename(storage: Storage, log: Log, kind: str) -> str:
-    unique = storage.random.getrandbits(128)
+def _rename(environment: LogEnvironment, log: Log, kind: str) -> str:
+    unique = environment.random.getrandbits(128)
     path = f"{log.log_directory}/{set_aside_name(log.topic, log.partition, unique, kind)}"
-    storage.files.rename(log.directory, path)
-    storage.removals.add(log.log_directory)
+    environment.files.rename(log.directory, path)
+    environment.removals.add(log.log_directory)
     return path
 
 
-def sync_removals(storage: Storage) -> None:
+def sync_removals(environment: LogEnvironment) -> None:
     """Bring removals to the disk before a log is made: one of its name that was elsewhere must not come back."""
-    for path in sorted(storage.removals):
+    for path in sorted(environment.removals):
         try:
-            storage.files.sync_directory(path)
+            environment.files.sync_directory(path)
         except OSError as error:
-            storage.failed(path, error)
-    storage.removals.clear()
+            environment.failed(path, error)
+    environment.removals.clear()
 
 
-def remove_later(storage: Storage, log: Log, path: str) -> None:
+def remove_later(environment: LogEnvironment, log: Log, path: str) -> None:
     """Remove a log's directory, which has been renamed to `path`, when its `file.delete.delay.ms` are over."""
     delay_ms = log.config.file_delete_delay_ms
     logger.info("%s is deleted, %s goes in %d ms", log.directory, path, delay_ms)
-    storage.clock.call_later(delay_ms, lambda: remove_directory(storage, path))
+    environment.clock.call_later(delay_ms, lambda: remove_directory(environment, path))
 
 
-def remove_directory(storage: Storage, path: str) -> None:
+def remove_directory(environment: LogEnvironment, path: str) -> None:
     """Remove it in the background; what cannot be removed is left to the next start."""
 
     def done(result: OSError | None) -> None:
         if isinstance(result, OSError) and not isinstance(result, FileNotFoundError):
             logger.warning("cannot remove %s, the next start will: %s", path, result)
 
-    storage.background.run(lambda: storage.files.remove_directory(path), done)
+    environment.background.run(lambda: environment.files.remove_directory(path), done)

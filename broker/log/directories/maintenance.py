@@ -11,8 +11,8 @@ from odradek.broker.log.directories.checkpoints import Checkpoints
 from odradek.broker.log.directories.live_logs import LiveLogs
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.retention import delete_old_segments
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import NO_LIMIT_MS
 from odradek.world.clock import Clock, Timer
@@ -78,19 +78,19 @@ class LogMaintenance:
 
     def __init__(
         self,
-        storage: Storage,
+        environment: LogEnvironment,
         settings: LogManagerSettings,
         logs: LiveLogs,
         checkpoints: Checkpoints,
         high_watermark_of: Callable[[Log], int],
     ) -> None:
-        self._storage = storage
-        self._clock = storage.clock
+        self._environment = environment
+        self._clock = environment.clock
         self._settings = settings
         self._logs = logs
         self._checkpoints = checkpoints
         self._high_watermark_of = high_watermark_of
-        self._periodic = PeriodicActions(storage.clock)
+        self._periodic = PeriodicActions(environment.clock)
 
     def start(self) -> None:
         """Begin with the timers."""
@@ -137,5 +137,5 @@ class LogMaintenance:
         )
 
     def _expire_producers(self) -> None:
-        now_ms, expiration_ms = self._clock.now_ms(), self._storage.producer_expiration_ms
+        now_ms, expiration_ms = self._clock.now_ms(), self._environment.producer_expiration_ms
         self.for_each_log(lambda log: log.producers.expire(now_ms, expiration_ms))

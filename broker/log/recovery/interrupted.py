@@ -6,8 +6,8 @@ Source: LogLoader.removeTempFilesAndCollectSwapFiles of Kafka 3.9.
 import logging
 
 from odradek.broker.log.batches import iterate_headers
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.segment import CLEANED, DELETED, LOG, SUFFIXES, SWAP
-from odradek.broker.log.storage import Storage
 from odradek.protocol.record_batch import CorruptBatch
 
 logger = logging.getLogger(__name__)
@@ -15,13 +15,13 @@ logger = logging.getLogger(__name__)
 TEMPORARY = ".tmp"
 
 
-def finish_interrupted_changes(storage: Storage, directory: str) -> list[str]:
+def finish_interrupted_changes(environment: LogEnvironment, directory: str) -> list[str]:
     """Remove what was marked deleted or not finished, complete a compaction that was about to swap; the names left.
 
     A `.swap` segment is whole as soon as its log has that name (see compaction/job.py), and replaces all segments from
     its base offset to its end. Raises OSError.
     """
-    files = storage.files
+    files = environment.files
     names = files.list_directory(directory)
     unfinished = {name.removesuffix(LOG + CLEANED) for name in names if name.endswith(LOG + CLEANED)}
     swapped: list[str] = []
@@ -36,7 +36,7 @@ def finish_interrupted_changes(storage: Storage, directory: str) -> list[str]:
         files.remove(f"{directory}/{name}")
     for name in swapped:
         if name.endswith(LOG + SWAP):
-            _remove_replaced(storage, directory, name, names)
+            _remove_replaced(environment, directory, name, names)
     for name in swapped:
         logger.info("%s/%s: taking the compacted segment", directory, name)
         files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
@@ -45,19 +45,19 @@ def finish_interrupted_changes(storage: Storage, directory: str) -> list[str]:
     return files.list_directory(directory)
 
 
-def _remove_replaced(storage: Storage, directory: str, name: str, names: list[str]) -> None:
+def _remove_replaced(environment: LogEnvironment, directory: str, name: str, names: list[str]) -> None:
     base_offset = int(name.removesuffix(LOG + SWAP))
-    end_offset = _end_of_file(storage, f"{directory}/{name}", base_offset)
+    end_offset = _end_of_file(environment, f"{directory}/{name}", base_offset)
     for other in names:
         number = other.partition(".")[0]
         inside = number.isdigit() and base_offset <= int(number) < end_offset
-        if inside and other.endswith(SUFFIXES) and storage.files.exists(f"{directory}/{other}"):
-            storage.files.remove(f"{directory}/{other}")
+        if inside and other.endswith(SUFFIXES) and environment.files.exists(f"{directory}/{other}"):
+            environment.files.remove(f"{directory}/{other}")
 
 
-def _end_of_file(storage: Storage, path: str, base_offset: int) -> int:
+def _end_of_file(environment: LogEnvironment, path: str, base_offset: int) -> int:
     """The offset after the last batch of a segment file."""
-    file = storage.files.open(path)
+    file = environment.files.open(path)
     end = base_offset + 1
     try:
         for batch in iterate_headers(file, 0, file.size()):

@@ -12,12 +12,12 @@ from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, decode_epochs, e
 from odradek.broker.log.failure import CorruptFile
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.producer_recovery import first_damaged_index, rebuild_producers
 from odradek.broker.log.producer_snapshots import Snapshots
 from odradek.broker.log.recovery.interrupted import finish_interrupted_changes
 from odradek.broker.log.recovery.validation import learn_epochs, recover_segments, remove_segment_files
 from odradek.broker.log.segment import LOG, SUFFIXES, Segment
-from odradek.broker.log.storage import Storage
 from odradek.broker.log.time_index_check import check_last_time_entry
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import MAX_INT64, CorruptBatch
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def open_log(
-    storage: Storage,
+    environment: LogEnvironment,
     directory: str,
     topic: str,
     partition: int,
@@ -44,10 +44,10 @@ def open_log(
     had the marker of a clean shutdown; `validated`: it had not, but all has been repaired; `gaps_before`: up to
     there the log may have been compacted, though by its settings it is not now. Raises OSError.
     """
-    storage.files.make_directory(directory)
-    names = finish_interrupted_changes(storage, directory)
-    segments = _load_segments(storage, directory, config, names)
-    epochs, epochs_in_file = _load_epochs(storage, directory, bool(segments))
+    environment.files.make_directory(directory)
+    names = finish_interrupted_changes(environment, directory)
+    segments = _load_segments(environment, directory, config, names)
+    epochs, epochs_in_file = _load_epochs(environment, directory, bool(segments))
     doubtful = None if clean or validated else _number_of(segments, recovery_point)
     if doubtful is None and segments and not _readable_to_the_end(segments[-1]):
         doubtful = len(segments) - 1
@@ -56,26 +56,26 @@ def open_log(
         learn_epochs(segments[:doubtful], epochs)
     if doubtful is not None:
         gaps_before = MAX_INT64 if config.compacts else gaps_before
-        recover_segments(storage, segments, doubtful, epochs, gaps_before=gaps_before)
-    end_offset = _find_end(storage, directory, config, segments, epochs, log_start_offset)
+        recover_segments(environment, segments, doubtful, epochs, gaps_before=gaps_before)
+    end_offset = _find_end(environment, directory, config, segments, epochs, log_start_offset)
     start_offset = max(log_start_offset, segments[0].base_offset)
     recovery_point = min(recovery_point, end_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
     if epochs.entries() != epochs_in_file:
         path = f"{directory}/{LEADER_EPOCHS}"
-        storage.files.write_atomically(path, encode_epochs(epochs.entries()), sync=False)
-    snapshots = Snapshots(storage.files, directory, names)
+        environment.files.write_atomically(path, encode_epochs(epochs.entries()), sync=False)
+    snapshots = Snapshots(environment.files, directory, names)
     doubtful_from = _doubtful_from(segments, names, None if doubtful is None else recovery_point)
     log = Log(
-        storage,
+        environment,
         directory,
         topic,
         partition,
         config,
         segments=segments,
         epochs=epochs,
-        producers=rebuild_producers(storage, segments, snapshots, start_offset, end_offset, doubtful_from),
+        producers=rebuild_producers(environment, segments, snapshots, start_offset, end_offset, doubtful_from),
         snapshots=snapshots,
         log_start_offset=start_offset,
         log_end_offset=end_offset,
@@ -95,7 +95,7 @@ def _release_files(segments: list[Segment]) -> None:
 
 
 def _find_end(
-    storage: Storage,
+    environment: LogEnvironment,
     directory: str,
     config: LogConfig,
     segments: list[Segment],
@@ -108,8 +108,8 @@ def _find_end(
         if end_offset >= log_start_offset:
             return end_offset
         logger.warning("%s: ends at %d before its start %d: dropped", directory, end_offset, log_start_offset)
-        remove_segment_files(storage, segments)
-    segments[:] = [storage.new_segment(directory, log_start_offset, config)]
+        remove_segment_files(environment, segments)
+    segments[:] = [environment.new_segment(directory, log_start_offset, config)]
     epochs.clear()
     return log_start_offset
 
@@ -130,28 +130,28 @@ def _doubtful_from(segments: list[Segment], names: list[str], recovered_from: in
     return doubtful if damaged is None else damaged
 
 
-def _load_segments(storage: Storage, directory: str, config: LogConfig, names: list[str]) -> list[Segment]:
+def _load_segments(environment: LogEnvironment, directory: str, config: LogConfig, names: list[str]) -> list[Segment]:
     present = set(names)
     for name in names:
         stem, dot, suffix = name.rpartition(".")
         if dot + suffix in SUFFIXES and dot + suffix != LOG and stem + LOG not in present:
             logger.warning("%s/%s: an index without its log is removed", directory, name)
-            storage.files.remove(f"{directory}/{name}")
+            environment.files.remove(f"{directory}/{name}")
     segments = []
     for name in sorted(name for name in names if name.endswith(LOG) and name.removesuffix(LOG).isdigit()):
         base_offset = int(name.removesuffix(LOG))
-        segment = Segment(storage.files, directory, base_offset, config, storage.clock.now_ms())
+        segment = Segment(environment.files, directory, base_offset, config, environment.clock.now_ms())
         segment.load_size()
         segments.append(segment)
     return segments
 
 
 def _load_epochs(
-    storage: Storage, directory: str, has_segments: bool
+    environment: LogEnvironment, directory: str, has_segments: bool
 ) -> tuple[LeaderEpochs, list[tuple[int, int]] | None]:
     """Load them, and what the file says: None when it was lost: torn by a crash, empty or missing beside data."""
     try:
-        data = storage.files.read(f"{directory}/{LEADER_EPOCHS}")
+        data = environment.files.read(f"{directory}/{LEADER_EPOCHS}")
         epochs = LeaderEpochs(decode_epochs(data))
         return epochs, epochs.entries() if data or not has_segments else None
     except FileNotFoundError:

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from odradek.broker.log import checkpoint_format as checkpoints
 from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN, parse_future_name, parse_partition_name
 from odradek.broker.log.directories.log_directory import LogDirectory, gaps_before
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.segment import LOG
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import MalformedMessage
 from odradek.world.background import InlineBackground
@@ -55,7 +55,7 @@ def encode_request(logs: Sequence[TornLog], now_ms: int, producer_expiration_ms:
 def work(files: Files, request: bytes, moved: Callable[[int], None]) -> Iterator[bytes]:
     """The directory of each log that is repaired, one line each. Ends at the first that cannot be."""
     now_ms, producer_expiration_ms, logs = json.loads(request)
-    storage = Storage(
+    environment = LogEnvironment(
         files,
         StandingClock(now_ms),
         InlineBackground(),
@@ -66,7 +66,7 @@ def work(files: Files, request: bytes, moved: Callable[[int], None]) -> Iterator
         moved(0)
         try:
             log = open_log(
-                storage,
+                environment,
                 torn.directory,
                 torn.topic,
                 torn.partition,
@@ -83,9 +83,11 @@ def work(files: Files, request: bytes, moved: Callable[[int], None]) -> Iterator
         yield f"{torn.directory}\n".encode()
 
 
-def torn_logs(storage: Storage, directory: LogDirectory, config_of: Callable[[str], LogConfig]) -> list[TornLog]:
+def torn_logs(
+    environment: LogEnvironment, directory: LogDirectory, config_of: Callable[[str], LogConfig]
+) -> list[TornLog]:
     """The logs of a directory that has no mark of a clean shutdown. Raises OSError."""
-    files = storage.files
+    files = environment.files
     if files.exists(f"{directory.path}/{CLEAN_SHUTDOWN}"):
         return []
     recovery_points = directory.checkpoints.read(checkpoints.RECOVERY_POINTS)
@@ -97,18 +99,18 @@ def torn_logs(storage: Storage, directory: LogDirectory, config_of: Callable[[st
         if key is not None and files.is_directory(path):
             point, config = recovery_points.get(key, 0), config_of(key[0])
             interval, policy = config.index_interval_bytes, sorted(config.cleanup_policy)
-            size = _unvalidated_bytes(storage, path, point)
+            size = _unvalidated_bytes(environment, path, point)
             gaps = gaps_before(recovery_points, cleaned, key)
             found.append(TornLog(path, *key, point, starts.get(key, 0), interval, policy, gaps, size))
     return found
 
 
-def _unvalidated_bytes(storage: Storage, directory: str, recovery_point: int) -> int:
+def _unvalidated_bytes(environment: LogEnvironment, directory: str, recovery_point: int) -> int:
     """Sum the sizes of the segment that holds the recovery point, and of those after it."""
-    names = sorted(name for name in storage.files.list_directory(directory) if name.endswith(LOG))
+    names = sorted(name for name in environment.files.list_directory(directory) if name.endswith(LOG))
     later = [name for name in names if name.removesuffix(LOG) > f"{recovery_point:020d}"]
     first = max(len(names) - len(later) - 1, 0)
-    return sum(storage.files.size(f"{directory}/{name}") for name in names[first:])
+    return sum(environment.files.size(f"{directory}/{name}") for name in names[first:])
 
 
 def shared_out(logs: list[TornLog], shares: int) -> list[list[TornLog]]:
@@ -124,9 +126,11 @@ def shared_out(logs: list[TornLog], shares: int) -> list[list[TornLog]]:
 class ParallelRecovery:
     """Recovery of one directory. `done(directories)` hears once, on the loop, which logs are repaired."""
 
-    def __init__(self, children: Children, storage: Storage, done: Callable[[frozenset[str]], object]) -> None:
+    def __init__(
+        self, children: Children, environment: LogEnvironment, done: Callable[[frozenset[str]], object]
+    ) -> None:
         self._children = children
-        self._storage = storage
+        self._environment = environment
         self._done = done
         self._repaired: set[str] = set()
         self._running: list[Child] = []
@@ -142,7 +146,7 @@ class ParallelRecovery:
             return
         logger.info("validating %d bytes of %d logs in %d processes", total, len(logs), len(shares))
         for share in shares:
-            request = encode_request(share, self._storage.clock.now_ms(), self._storage.producer_expiration_ms)
+            request = encode_request(share, self._environment.clock.now_ms(), self._environment.producer_expiration_ms)
             self._running.append(self._children.run(CHILD, request, self._heard, self._ended))
 
     def _heard(self, line: bytes) -> None:

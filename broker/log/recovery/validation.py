@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from odradek.broker.log.batches import Batch, iterate_headers, iterate_valid
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.leader_epochs import LeaderEpochs
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.segment import LOG, SUFFIXES, Segment
-from odradek.broker.log.storage import Storage
 from odradek.protocol.record_batch import CorruptBatch
 
 logger = logging.getLogger(__name__)
 
 
 def recover_segments(
-    storage: Storage, segments: list[Segment], first: int, epochs: LeaderEpochs, *, gaps_before: int
+    environment: LogEnvironment, segments: list[Segment], first: int, epochs: LeaderEpochs, *, gaps_before: int
 ) -> None:
     """Validate segments from number `first` on, rebuild their indexes, cut at the first damage. Raises OSError.
 
@@ -31,17 +31,17 @@ def recover_segments(
         gap = segment.base_offset - previous_offset - 1
         if 0 < gap <= LARGEST_RELATIVE_OFFSET and segment.base_offset > gaps_before:
             logger.warning("%s: nothing between %d and it", segment.path(LOG), previous_offset)
-            _end_with(storage, segments, number - 1, segments[number - 1].size_bytes)
+            _end_with(environment, segments, number - 1, segments[number - 1].size_bytes)
             return
         previous_offset, valid_bytes = _validate(segment, epochs, max(previous_offset, segment.base_offset - 1))
         if valid_bytes < segment.size_bytes:
-            _end_with(storage, segments, number, valid_bytes)
+            _end_with(environment, segments, number, valid_bytes)
             return
     if segments:
         segments[-1].sync()  # a truncation that the stop came into may not be on the disk yet
 
 
-def _end_with(storage: Storage, segments: list[Segment], number: int, size_bytes: int) -> None:
+def _end_with(environment: LogEnvironment, segments: list[Segment], number: int, size_bytes: int) -> None:
     """Remove the segments after that one for good, and only then cut it.
 
     The other way round a crash could leave a gap that nobody sees.
@@ -51,20 +51,20 @@ def _end_with(storage: Storage, segments: list[Segment], number: int, size_bytes
     logger.warning("%s: cut %d bytes at its end, dropped %d later segments", last.path(LOG), cut, len(gone))
     del segments[number + 1 :]
     if gone:
-        remove_segment_files(storage, gone)
-        storage.files.sync_directory(last.path("").rpartition("/")[0])
+        remove_segment_files(environment, gone)
+        environment.files.sync_directory(last.path("").rpartition("/")[0])
     if cut:
         last.cut(size_bytes)
     last.write_indexes()
     last.sync()
 
 
-def remove_segment_files(storage: Storage, segments: list[Segment]) -> None:
+def remove_segment_files(environment: LogEnvironment, segments: list[Segment]) -> None:
     """The last first: whatever a crash leaves of them continues what is before. Raises OSError."""
     for segment in reversed(segments):
         for suffix in SUFFIXES:
-            if storage.files.exists(segment.path(suffix)):
-                storage.files.remove(segment.path(suffix))
+            if environment.files.exists(segment.path(suffix)):
+                environment.files.remove(segment.path(suffix))
 
 
 def _validate(segment: Segment, epochs: LeaderEpochs, previous_offset: int) -> tuple[int, int]:

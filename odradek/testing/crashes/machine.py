@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from odradek.broker.log.directories.directory_files import Identity
+from odradek.broker.log.directories.directory_files import DirectoryOwner
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.settings.log_settings import LogManagerSettings
@@ -17,7 +17,7 @@ from odradek.testing.virtual_clock import ManualClock
 Key = tuple[str, int]
 
 DIRECTORIES = ("/a", "/b")
-US = Identity(1, "cluster")
+US = DirectoryOwner(1, "cluster")
 TOPIC_IDS = {"events": bytes(range(16)), "table": bytes(range(1, 17)), "short": bytes(range(2, 18))}
 POLICIES = {
     "events": frozenset({"delete"}),

@@ -16,7 +16,7 @@ from odradek.protocol.messages.alter_partition_reassignments import (
 from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.testing.embedded import EmbeddedCluster
-from odradek.testing.log_storage import make_storage, open_test_log
+from odradek.testing.log_environments import make_environment, open_test_log
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.store import Store
 from odradek.zk_schema.znodes.topics import PartitionReplicas, PartitionState, TopicAssignment, state_path, topic_path
@@ -47,7 +47,7 @@ def test_only_what_zookeeper_says_makes_a_stray(
     known_id: bytes,
     expected: Stray | None,
 ) -> None:
-    log = open_test_log(make_storage(), clean=True)
+    log = open_test_log(make_environment(), clean=True)
     held = {} if replicas is None else {0: PartitionReplicas(replicas, adding, removing)}
     assert stray_reason(log, known_id, TopicAssignment(held, topic_id), 1) is expected
 

@@ -23,7 +23,7 @@ from odradek.client.records import TopicPartition
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine
-from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log
+from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, retention_ms=-1)
@@ -34,7 +34,7 @@ SAMPLES = 40
 
 def written(files: SimulatedFiles) -> Log:
     """Closed cleanly: several segments, epochs, codecs, a producer, an aborted transaction."""
-    log = open_test_log(make_storage(files), CONFIG, clean=True)
+    log = open_test_log(make_environment(files), CONFIG, clean=True)
     for number in range(24):
         values = [b"%040d" % (number * 10 + index) for index in range(1 + number % 3)]
         more: dict[str, Any] = {"producer_id": 4, "sequence": number // 3} if number % 3 == 0 else {}
@@ -50,7 +50,7 @@ def written(files: SimulatedFiles) -> Log:
 
 
 def reopen(files: SimulatedFiles, end: int) -> Log:
-    return open_test_log(make_storage(files), CONFIG, recovery_point=end, clean=True)
+    return open_test_log(make_environment(files), CONFIG, recovery_point=end, clean=True)
 
 
 def received(log: Log, offset: int) -> list[tuple[int, bytes | None]]:
@@ -124,7 +124,7 @@ def test_a_rotten_time_index_does_not_make_a_segment_old() -> None:
         path = names(files, ".timeindex")[0]
         files.flip(path, files.size(path) - 12 + byte, bits)
         log = reopen(files, end)
-        now_ms = log.storage.clock.now_ms()
+        now_ms = log.environment.clock.now_ms()
         log.configure(LogConfig(segment_bytes=700, retention_ms=now_ms - 500))
         assert delete_old_segments(log, end) == 0, (byte, bits)
 
@@ -168,7 +168,7 @@ def test_damage_before_the_recovery_point_does_not_keep_a_log_from_being_opened(
         for name in names(files, ".snapshot"):
             files.remove(name)
         files.flip(path, byte, bits)
-        log = open_test_log(make_storage(files), CONFIG, recovery_point=end)
+        log = open_test_log(make_environment(files), CONFIG, recovery_point=end)
         assert 0 < log.log_end_offset <= end, (path, byte, bits)
 
 
@@ -227,7 +227,7 @@ def test_a_follower_takes_nothing_that_a_checksum_shows_to_be_damaged() -> None:
             continue
         rotten = bytearray(good)
         rotten[byte] ^= 1
-        follower = open_test_log(make_storage(), CONFIG, clean=True)
+        follower = open_test_log(make_environment(), CONFIG, clean=True)
         follower.truncate_fully_and_start_at(segment.base_offset)
         with pytest.raises(KafkaError) as caught:
             follower.append_as_follower(bytes(rotten))

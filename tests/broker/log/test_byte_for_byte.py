@@ -12,8 +12,8 @@ import pytest
 
 from odradek.broker.log.checkpoint_format import decode_offsets, encode_offsets
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import batches, set_base_offset, set_leader_epoch
 from odradek.testing.virtual_clock import ManualClock
@@ -40,9 +40,9 @@ def batches_of(name: str) -> Iterator[bytearray]:
 def open_at(directory: Path, name: str, **how: bool) -> Log:
     """On the day on which Kafka wrote it."""
     latest = max(header.max_timestamp for batch in batches_of(name) for _, header in batches(batch))
-    storage = Storage(OsFiles(), ManualClock(latest + 1000), InlineBackground(), random.Random(1))
+    environment = LogEnvironment(OsFiles(), ManualClock(latest + 1000), InlineBackground(), random.Random(1))
     topic, _, partition = name.rpartition("-")
-    return open_log(storage, str(directory), topic, int(partition), CONFIG, **how)
+    return open_log(environment, str(directory), topic, int(partition), CONFIG, **how)
 
 
 @pytest.mark.parametrize("name", LOGS)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from odradek.broker.log.checkpoint_format import RECOVERY_POINTS, Key, decode_offsets
 from odradek.broker.log.directories.checkpoint_files import CheckpointFiles
-from odradek.broker.log.storage import Claims, Storage
-from odradek.testing.log_storage import make_storage
+from odradek.broker.log.log_environment import Claims, LogEnvironment
+from odradek.testing.log_environments import make_environment
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import ThreadBackground
 from odradek.world.clock import LoopClock
@@ -20,8 +20,8 @@ class Slow:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.storage: Storage = make_storage(clock=self.clock)
-        self.files = CheckpointFiles(self.storage, "/data", lambda: False)
+        self.environment: LogEnvironment = make_environment(clock=self.clock)
+        self.files = CheckpointFiles(self.environment, "/data", lambda: False)
         self.points = {("t", partition): 100 + partition for partition in range(4)}
 
     def entries(self) -> Iterator[tuple[Key, int]]:
@@ -30,7 +30,7 @@ class Slow:
             yield key, self.points[key]
 
     def written(self) -> dict[Key, int] | None:
-        return decode_offsets(self.storage.files.read(PATH)) if self.storage.files.exists(PATH) else None
+        return decode_offsets(self.environment.files.read(PATH)) if self.environment.files.exists(PATH) else None
 
 
 def test_a_checkpoint_of_many_partitions_gives_the_loop_back() -> None:
@@ -67,10 +67,10 @@ def test_a_background_that_is_closed_says_that_it_takes_nothing() -> None:
         loop = asyncio.get_running_loop()
         background = ThreadBackground(loop)
         background.close()
-        storage = make_storage(clock=LoopClock(loop))
-        storage.background = background
-        files = CheckpointFiles(storage, "/data", lambda: False)
+        environment = make_environment(clock=LoopClock(loop))
+        environment.background = background
+        files = CheckpointFiles(environment, "/data", lambda: False)
         files.write(RECOVERY_POINTS, lambda: [(("t", 0), 1)])
-        assert not files._being_written and not storage.files.exists(PATH)
+        assert not files._being_written and not environment.files.exists(PATH)
 
     asyncio.run(main())

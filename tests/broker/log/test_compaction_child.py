@@ -12,12 +12,12 @@ from pathlib import Path
 from odradek.broker.log.compaction.cleanable_offsets import log_to_clean, make_request
 from odradek.broker.log.compaction.scheduler import CHILD, Compaction
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.records import encode_batch
-from odradek.testing.log_storage import read_batches
+from odradek.testing.log_environments import read_batches
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.background import ThreadBackground
 from odradek.world.children import ProcessChildren
@@ -34,8 +34,8 @@ def run(main: Callable[[Log], Coroutine[None, None, None]], path: Path) -> None:
     async def with_log() -> None:
         loop = asyncio.get_running_loop()
         background = ThreadBackground(loop)
-        storage = Storage(OsFiles(), LoopClock(loop), background, random.Random(1))
-        log = open_log(storage, str(path / "topic-0"), "topic", 0, CONFIG, clean=True)
+        environment = LogEnvironment(OsFiles(), LoopClock(loop), background, random.Random(1))
+        log = open_log(environment, str(path / "topic-0"), "topic", 0, CONFIG, clean=True)
         for number in range(1000):
             log.append_as_leader(encode_batch(0, [1], [b"key %d" % (number % 50)], [b"value %d" % number]), 0)
         log.roll()
@@ -51,7 +51,7 @@ def run(main: Callable[[Log], Coroutine[None, None, None]], path: Path) -> None:
 def compaction(log: Log, cleaned: Callable[[], object]) -> Compaction:
     loop = asyncio.get_running_loop()
     return Compaction(
-        log.storage.clock,
+        log.environment.clock,
         ProcessChildren(Tasks(LoopClock(loop), print)),
         LogManagerSettings(),
         lambda: [log],

@@ -11,7 +11,7 @@ from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.compacted_log import COMPACT, SMALL, CompactedLog, newest
-from odradek.testing.log_storage import DIRECTORY
+from odradek.testing.log_environments import DIRECTORY
 from odradek.testing.simulated_files import MachineStopped, SimulatedFiles
 
 LARGE = LogConfig(segment_bytes=2000, index_interval_bytes=100, cleanup_policy=COMPACT, min_cleanable_dirty_ratio=0.0)
@@ -238,7 +238,7 @@ def test_a_full_disk_leaves_the_log_as_it_was_and_is_tried_again() -> None:
 def test_a_disk_that_fails_takes_the_directory_offline() -> None:
     world = CompactedLog(LARGE)
     failures: list[OSError] = []
-    world.storage.failed = lambda path, cause: failures.append(cause)
+    world.environment.failed = lambda path, cause: failures.append(cause)
     write(world)
     world.compaction.look()
     world.files.broken.add(world.log.segments[0].path(".log") + ".cleaned")

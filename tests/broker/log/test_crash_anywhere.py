@@ -8,7 +8,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.crashes.run import run_case
-from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
+from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log, read_batches
 from odradek.testing.seeds import corpus
 from odradek.testing.simulated_files import MachineStopped, SimulatedFiles
 
@@ -36,7 +36,7 @@ def test_a_case_is_the_same_each_time() -> None:
 
 def written(files: SimulatedFiles) -> Log:
     """Twelve batches of the same size, three to a segment, all of them on the disk; the active segment has three."""
-    log = open_test_log(make_storage(files), CONFIG, clean=True)
+    log = open_test_log(make_environment(files), CONFIG, clean=True)
     for number in range(12):
         log.append_as_leader(make_batch([b"%060d" % number], timestamp_ms=1000 + number), number // 4)
     log.flush()
@@ -60,7 +60,7 @@ def stop_everywhere(change: Callable[[Log], object], check: Callable[[Log], obje
         else:
             return step
         (files.crash if power_fails else files.kill)()
-        check(open_test_log(make_storage(files), CONFIG, recovery_point=log.recovery_point))
+        check(open_test_log(make_environment(files), CONFIG, recovery_point=log.recovery_point))
     raise AssertionError("a change that does not end")
 
 
@@ -98,10 +98,10 @@ def test_a_log_that_is_stopped_while_it_starts_over_is_short_or_new(power_fails:
 
 def test_a_stop_in_the_recovery_is_recovered_from() -> None:
     def begin(log: Log) -> None:
-        files = log.storage.files
+        files = log.environment.files
         assert isinstance(files, SimulatedFiles)
         files.set_content(log.active.path(".log"), files.read(log.active.path(".log"))[:-9])
-        open_test_log(make_storage(files), CONFIG, recovery_point=0)
+        open_test_log(make_environment(files), CONFIG, recovery_point=0)
 
     def check(log: Log) -> None:
         assert offsets(log) == list(range(11))
@@ -117,6 +117,6 @@ def test_a_directory_without_a_leader_epoch_file_learns_them_without_cutting() -
     files.kill()
     files.remove(f"{DIRECTORY}/leader-epoch-checkpoint")
     files.flip(log.segments[1].path(".log"), 16)
-    log = open_test_log(make_storage(files), CONFIG, recovery_point=12)
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=12)
     assert (log.log_start_offset, log.log_end_offset) == (0, 12)
     assert log.epochs.entries() == [(0, 0), (1, 6), (2, 8)]

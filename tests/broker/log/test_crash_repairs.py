@@ -21,7 +21,7 @@ from odradek.protocol.records import encode_batch
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.crashes.history import History
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine
-from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
+from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log, read_batches
 from odradek.testing.simulated_files import Fault, MachineStopped, SimulatedFiles
 
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=0)
@@ -49,7 +49,7 @@ def path(base_offset: int, suffix: str = ".log") -> str:
 def test_indexes_are_synced_also_when_the_data_was_before_the_segment_was_full() -> None:
     for seed in SEEDS:
         files = SimulatedFiles(seed)
-        log = open_test_log(make_storage(files), SMALL, clean=True)
+        log = open_test_log(make_environment(files), SMALL, clean=True)
         write(log, 3)
         log.flush()
         log.roll()
@@ -62,59 +62,59 @@ def test_what_recovery_cuts_off_does_not_come_back() -> None:
     """A batch after the damage is whole; it would continue what is written in the place of the damaged one."""
     for seed in SEEDS:
         files = SimulatedFiles(seed)
-        log = open_test_log(make_storage(files), clean=True)
+        log = open_test_log(make_environment(files), clean=True)
         write(log, 4)
         log.flush()
         files.crash()
         files.flip(path(0), BATCH_BYTES + 70)
-        log = open_test_log(make_storage(files))
+        log = open_test_log(make_environment(files))
         assert log.log_end_offset == 1
         log.append_as_leader(batch(77), 1)
         files.crash()
-        assert values(open_test_log(make_storage(files))) in ([0], [0, 77])
+        assert values(open_test_log(make_environment(files))) in ([0], [0, 77])
 
 
 def test_segments_that_recovery_drops_do_not_come_back() -> None:
     for seed in SEEDS:
         files = SimulatedFiles(seed)
         config = LogConfig(segment_bytes=400, cleanup_policy=frozenset({"compact"}))  # there a gap tells nothing
-        log = open_test_log(make_storage(files), config, clean=True)
+        log = open_test_log(make_environment(files), config, clean=True)
         for number in range(8):
             log.append_as_follower(batch(number, base_offset=number, epoch=0))
         log.flush()
         files.crash()
         files.flip(path(3), 70)
-        log = open_test_log(make_storage(files), config)
+        log = open_test_log(make_environment(files), config)
         assert (log.log_end_offset, len(log.segments)) == (3, 2)
         files.crash()
-        assert values(open_test_log(make_storage(files), config)) == [0, 1, 2]
+        assert values(open_test_log(make_environment(files), config)) == [0, 1, 2]
 
 
 def test_a_segment_whose_end_is_lost_ends_the_log() -> None:
     """The next segment was on the disk already, and nothing in either of them is damaged."""
     files = SimulatedFiles()
-    log = open_test_log(make_storage(files), SMALL, clean=True)
+    log = open_test_log(make_environment(files), SMALL, clean=True)
     write(log, 8)
     files.kill()
     files.set_content(path(3), files.read(path(3))[: -2 * BATCH_BYTES])
-    log = open_test_log(make_storage(files), SMALL)
+    log = open_test_log(make_environment(files), SMALL)
     assert (values(log), log.log_end_offset) == ([0, 1, 2, 3], 4)
 
 
 def test_a_follower_of_a_compacted_leader_has_no_gap_between_segments() -> None:
     files = SimulatedFiles()
-    log = open_test_log(make_storage(files), SMALL, clean=True)
+    log = open_test_log(make_environment(files), SMALL, clean=True)
     for number in range(8):
         log.append_as_follower(batch(number, base_offset=10 * number, epoch=1))
     assert [segment.base_offset for segment in log.segments] == [0, 21, 51]
     files.kill()
-    assert values(open_test_log(make_storage(files), SMALL)) == list(range(8))
+    assert values(open_test_log(make_environment(files), SMALL)) == list(range(8))
 
 
 def test_a_part_of_a_refused_write_is_cut_off_on_the_disk() -> None:
     """Or a whole batch of it could stand behind what is written in the place of the one before."""
     files = SimulatedFiles()
-    log = open_test_log(make_storage(files), clean=True)
+    log = open_test_log(make_environment(files), clean=True)
     write(log, 1)
     log.flush()
     syncs = files.syncs
@@ -132,12 +132,12 @@ def test_a_part_of_a_refused_write_is_cut_off_on_the_disk() -> None:
 def test_an_empty_epoch_checkpoint_is_a_lost_one() -> None:
     for content in (b"", b"0\n"):
         files = SimulatedFiles()
-        log = open_test_log(make_storage(files), SMALL, clean=True)
+        log = open_test_log(make_environment(files), SMALL, clean=True)
         write(log, 8)
         log.flush()
         files.kill()
         files.set_content(f"{DIRECTORY}/leader-epoch-checkpoint", content)
-        assert open_test_log(make_storage(files), SMALL, recovery_point=8, clean=True).epochs.entries() == [(0, 0)]
+        assert open_test_log(make_environment(files), SMALL, recovery_point=8, clean=True).epochs.entries() == [(0, 0)]
 
 
 def test_epochs_of_an_older_checkpoint_give_way_to_those_of_the_batches() -> None:
@@ -151,12 +151,12 @@ def test_epochs_of_an_older_checkpoint_give_way_to_those_of_the_batches() -> Non
 def test_epochs_that_a_start_corrects_are_synced_with_the_next_clean_stop() -> None:
     for seed in SEEDS:
         files = SimulatedFiles(seed)
-        log = open_test_log(make_storage(files), clean=True)
+        log = open_test_log(make_environment(files), clean=True)
         write(log, 3)
         log.assign_epoch(7, 3)
         log.close()
         files.kill()
-        log = open_test_log(make_storage(files), recovery_point=3, clean=True)
+        log = open_test_log(make_environment(files), recovery_point=3, clean=True)
         assert log.epochs.entries() == [(0, 0)]
         log.close()
         files.crash()
@@ -245,12 +245,12 @@ def test_a_stop_in_a_swap_does_not_lose_what_was_aborted() -> None:
 
 def test_a_damaged_swap_file_does_not_keep_the_log_from_being_opened() -> None:
     files = SimulatedFiles()
-    log = open_test_log(make_storage(files), SMALL, clean=True)
+    log = open_test_log(make_environment(files), SMALL, clean=True)
     write(log, 8)
     log.flush()
     files.kill()
     files.set_content(path(0, ".log.swap"), files.read(path(0))[:-9])
-    assert open_test_log(make_storage(files), SMALL, recovery_point=8).log_end_offset == 8
+    assert open_test_log(make_environment(files), SMALL, recovery_point=8).log_end_offset == 8
 
 
 # checkpoints

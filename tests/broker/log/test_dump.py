@@ -4,7 +4,7 @@ import pytest
 
 from odradek.broker.log.dump import dump, verify
 from odradek.broker.settings.topic_settings import LogConfig
-from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log
+from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 
 FIRST_LOG = f"{DIRECTORY}/{0:020d}.log"
@@ -13,7 +13,7 @@ FIRST_LOG = f"{DIRECTORY}/{0:020d}.log"
 @pytest.fixture
 def files() -> SimulatedFiles:
     files = SimulatedFiles()
-    log = open_test_log(make_storage(files), LogConfig(segment_bytes=1000, index_interval_bytes=100), clean=True)
+    log = open_test_log(make_environment(files), LogConfig(segment_bytes=1000, index_interval_bytes=100), clean=True)
     for number in range(12):
         log.append_as_leader(make_batch([b"a" * 90], timestamp_ms=1000 + number, producer_id=5, sequence=number), 3)
     log.close()

@@ -6,14 +6,14 @@ import pytest
 
 from odradek.broker.log.batches import iterate_headers
 from odradek.broker.log.checkpoint_format import encode_offsets
-from odradek.broker.log.directories.directory_files import Identity, encode_meta, encode_partition_metadata
+from odradek.broker.log.directories.directory_files import DirectoryOwner, encode_meta, encode_partition_metadata
 from odradek.broker.log.dump import Damage, dump, verify
 from odradek.broker.log.dump.naming import topic_of
 from odradek.broker.log.log import Origin
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import encode_batch
-from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log
+from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 
 CONFIG = LogConfig(segment_bytes=1200, index_interval_bytes=100)
@@ -25,7 +25,7 @@ DATA = "/data"
 def with_transactions() -> SimulatedFiles:
     """A closed log: aborted 0-1 and 3-4, committed 5-6, plain records after; leader epochs 3, and 4 from 6 on."""
     files = SimulatedFiles()
-    log = open_test_log(make_storage(files), CONFIG, clean=True)
+    log = open_test_log(make_environment(files), CONFIG, clean=True)
 
     def data(producer: int, sequence: int, epoch: int = 3) -> None:
         batch = make_batch([b"a" * 90], timestamp_ms=1000 + log.log_end_offset, producer_id=producer, sequence=sequence,
@@ -49,7 +49,7 @@ def with_transactions() -> SimulatedFiles:
     files.set_content(f"{DIRECTORY}/partition.metadata", encode_partition_metadata(bytes(range(16))))
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"):
         files.set_content(f"{DATA}/{name}", encode_offsets({("topic", 0): END, ("topic", 1): 7}))
-    files.set_content(f"{DATA}/meta.properties", encode_meta(Identity(1, "cluster"), 0, {}))
+    files.set_content(f"{DATA}/meta.properties", encode_meta(DirectoryOwner(1, "cluster"), 0, {}))
     return files
 
 

@@ -9,13 +9,13 @@ from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine
 from odradek.testing.crashes.run import run_fault_case
-from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log
+from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import Fault, SimulatedFiles
 
 
 def test_leader_epochs_wait_for_room_and_hold_the_recovery_point_back() -> None:
     files = SimulatedFiles()
-    log = open_test_log(make_storage(files), clean=True)
+    log = open_test_log(make_environment(files), clean=True)
     for _ in range(2):
         log.append_as_leader(make_batch([b"x" * 60]), 0)
     log.flush()
@@ -29,19 +29,19 @@ def test_leader_epochs_wait_for_room_and_hold_the_recovery_point_back() -> None:
 
 def test_a_snapshot_that_finds_no_room_is_left_out() -> None:
     files = SimulatedFiles()
-    log = open_test_log(make_storage(files), clean=True)
+    log = open_test_log(make_environment(files), clean=True)
     log.append_as_leader(make_batch([b"x"], producer_id=1), 0)
     files.fault = Fault(files.calls, 1, errno.ENOSPC, f"{DIRECTORY}/{1:020d}.snapshot", "room")
     log.roll()
     assert not files.exists(f"{DIRECTORY}/{1:020d}.snapshot")
     log.close()
-    assert 1 in open_test_log(make_storage(files), recovery_point=1, clean=True).producers.producers
+    assert 1 in open_test_log(make_environment(files), recovery_point=1, clean=True).producers.producers
 
 
 def test_retention_on_a_full_disk_keeps_the_last_segment() -> None:
     files = SimulatedFiles()
     config = LogConfig(segment_bytes=400, retention_bytes=0)
-    log = open_test_log(make_storage(files), config, clean=True)
+    log = open_test_log(make_environment(files), config, clean=True)
     for _ in range(3):
         log.append_as_leader(make_batch([b"x" * 60]), 0)
     files.fault = Fault(files.calls, 1, errno.ENOSPC, what="room")

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from odradek.broker.log.directories.directory_files import (
-    Identity,
+    DirectoryOwner,
     parse_future_name,
     parse_partition_name,
     replaced_name,
@@ -16,7 +16,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.testing.log_storage import make_batch, read_batches
+from odradek.testing.log_environments import make_batch, read_batches
 from odradek.testing.simulated_files import Fault, MachineStopped, SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground
@@ -44,7 +44,7 @@ class Broker:
             lambda topic: LogConfig(),
             directory_failed=lambda path, cause, partitions: self.failed.append(path),
         )
-        self.logs.open(Identity(1, "cluster"), lambda: None)
+        self.logs.open(DirectoryOwner(1, "cluster"), lambda: None)
 
     def restart(self) -> None:
         self.files.stop_at = self.files.fault = None

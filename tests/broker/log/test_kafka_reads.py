@@ -9,8 +9,8 @@ from odradek.broker.log.compaction.cleanable_offsets import log_to_clean, make_r
 from odradek.broker.log.compaction.job import swap_in
 from odradek.broker.log.compaction.messages import Cleaned, Finished, decode_answer
 from odradek.broker.log.compaction.rewrite import work
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.foreign.dump_log_segments import dump, dump_all, files_of
@@ -34,9 +34,9 @@ def written_log(path: Path) -> CompactedLog:
     """Codecs, tombstones, producers, transactions, rolls."""
     world = CompactedLog(CONFIG)
     clock = ManualClock()
-    storage = Storage(OsFiles(), clock, InlineBackground(), random.Random(1))
-    world.clock, world.storage = clock, storage
-    world.log = open_log(storage, str(path / "topic-0"), "topic", 0, CONFIG, clean=True)
+    environment = LogEnvironment(OsFiles(), clock, InlineBackground(), random.Random(1))
+    world.clock, world.environment = clock, environment
+    world.log = open_log(environment, str(path / "topic-0"), "topic", 0, CONFIG, clean=True)
     choose, sequence = random.Random(5), 0
     for number in range(700):
         entries = [
@@ -96,5 +96,5 @@ def test_kafka_reads_every_file_before_and_after_compaction(kafka: KafkaJars, tm
 
 
 def reopened(world: CompactedLog) -> CompactedLog:
-    world.log = open_log(world.storage, world.log.directory, "topic", 0, CONFIG, clean=True)
+    world.log = open_log(world.environment, world.log.directory, "topic", 0, CONFIG, clean=True)
     return world

@@ -12,13 +12,13 @@ from odradek.protocol import record_batch
 from odradek.protocol.compression import LZ4, NONE
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records import decode_records, encode_batch
-from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
+from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log, read_batches
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 
 
 def new_log(config: LogConfig | None = None, files: SimulatedFiles | None = None) -> Log:
-    return open_test_log(make_storage(files), config, clean=True)
+    return open_test_log(make_environment(files), config, clean=True)
 
 
 def broken_crc(batch: bytearray) -> bytearray:
@@ -108,13 +108,13 @@ def test_a_duplicate_gets_its_first_offsets_and_is_not_written() -> None:
 
 @pytest.mark.parametrize("how", ["clean", "killed"])
 def test_duplicates_are_known_after_a_restart(how: str) -> None:
-    storage = make_storage()
-    log = open_test_log(storage, clean=True)
+    environment = make_environment()
+    log = open_test_log(environment, clean=True)
     for sequence in range(3):
         log.append_as_leader(make_batch(producer_id=9, sequence=sequence), 0)
     if how == "clean":
         log.close()
-    log = open_test_log(storage, clean=how == "clean")
+    log = open_test_log(environment, clean=how == "clean")
     assert log.append_as_leader(make_batch(producer_id=9, sequence=2), 0).duplicate
     assert log.append_as_leader(make_batch(producer_id=9, sequence=3), 0).first_offset == 3
 
@@ -139,16 +139,16 @@ def test_a_marker_ends_a_transaction_and_is_indexed_when_it_aborts() -> None:
     assert log.last_stable_offset(2) == 0
     assert log.last_stable_offset(3) == 3
     assert log.aborted_transactions(0, 3) == [(9, 0, 2, 3)]
-    assert log.storage.files.read(f"{DIRECTORY}/{0:020d}.txnindex").hex() == (
+    assert log.environment.files.read(f"{DIRECTORY}/{0:020d}.txnindex").hex() == (
         "0000" "0000000000000009" "0000000000000000" "0000000000000002" "0000000000000003"
     )  # fmt: skip
-    log = open_test_log(log.storage)
+    log = open_test_log(log.environment)
     assert log.aborted_transactions(0, 3) == [(9, 0, 2, 3)]
 
 
 def test_log_append_time_is_given_to_the_batch() -> None:
     clock = ManualClock()
-    log = open_test_log(make_storage(clock=clock), LogConfig(message_timestamp_type="LogAppendTime"), clean=True)
+    log = open_test_log(make_environment(clock=clock), LogConfig(message_timestamp_type="LogAppendTime"), clean=True)
     appended = log.append_as_leader(make_batch([b"a", b"b"], timestamp_ms=5), 0)
     assert appended.log_append_time_ms == clock.now_ms()
     assert read_batches(log)[0].timestamps == [clock.now_ms()] * 2
@@ -180,7 +180,7 @@ def test_every_record_that_is_bad_is_named() -> None:
 def test_one_untimely_record_makes_it_a_matter_of_timestamps() -> None:
     clock = ManualClock()
     config = LogConfig(cleanup_policy=frozenset({"compact"}), message_timestamp_after_max_ms=5)
-    log = open_test_log(make_storage(clock=clock), config, clean=True)
+    log = open_test_log(make_environment(clock=clock), config, clean=True)
     now_ms = clock.now_ms()
     timestamps = [now_ms, now_ms + 6, now_ms + 7]
     with pytest.raises(BadRecords) as refused:
@@ -198,7 +198,7 @@ def test_one_untimely_record_makes_it_a_matter_of_timestamps() -> None:
 def test_timestamps_out_of_range_are_refused(timestamp: int, accepted: bool) -> None:
     clock = ManualClock()
     config = LogConfig(message_timestamp_before_max_ms=10, message_timestamp_after_max_ms=5)
-    log = open_test_log(make_storage(clock=clock), config, clean=True)
+    log = open_test_log(make_environment(clock=clock), config, clean=True)
     batch = make_batch(timestamp_ms=clock.now_ms() + timestamp)
     if accepted:
         log.append_as_leader(batch, 0)
@@ -287,9 +287,9 @@ def test_a_full_disk_leaves_no_half_batch_and_the_log_goes_on_when_there_is_room
 
 def test_a_failing_disk_is_reported_once_and_raised() -> None:
     files, heard = SimulatedFiles(), []
-    storage = make_storage(files)
-    storage.failed = lambda directory, cause: heard.append((directory, cause.errno))
-    log = open_test_log(storage, clean=True)
+    environment = make_environment(files)
+    environment.failed = lambda directory, cause: heard.append((directory, cause.errno))
+    log = open_test_log(environment, clean=True)
     files.broken.add(DIRECTORY)
     with pytest.raises(StorageFailure) as failure:
         log.append_as_leader(make_batch(), 0)

@@ -7,17 +7,17 @@ from typing import TypeVar
 
 import pytest
 
-from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN, Identity
+from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN, DirectoryOwner
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.settings.topic_settings import LogConfig
-from odradek.testing.log_storage import make_batch
+from odradek.testing.log_environments import make_batch
 from odradek.testing.simulated_files import SimulatedFile, SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import Background, InlineBackground
 
 T = TypeVar("T")
 
-US = Identity(1, "cluster-a")
+US = DirectoryOwner(1, "cluster-a")
 PARTITIONS = 3
 
 

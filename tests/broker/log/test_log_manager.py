@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.log.directories.directory_files import Identity, Owner
+from odradek.broker.log.directories.directory_files import DirectoryOwner, MetaProperties
 from odradek.broker.log.directories.maintenance import SEGMENTS_AT_ONCE
 from odradek.broker.log.failure import StorageFailure, UnusableDirectory
 from odradek.broker.log.log import Log
@@ -14,14 +14,14 @@ from odradek.broker.log.log_manager import LogManager
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.testing.log_storage import make_batch
+from odradek.testing.log_environments import make_batch
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground, ThreadBackground
 from odradek.world.clock import LoopClock
 from odradek.world.os_files import OsFiles
 
-US = Identity(1, "cluster-a")
+US = DirectoryOwner(1, "cluster-a")
 TOPIC_ID = bytes(range(16))
 
 
@@ -48,7 +48,7 @@ class Broker:
             directory_failed=lambda path, cause, partitions: self.lost.append((path, partitions)),
         )
 
-    def start(self, identity: Identity = US) -> "Broker":
+    def start(self, identity: DirectoryOwner = US) -> "Broker":
         self.logs = self.make()
         ready = []
         self.logs.open(identity, lambda: ready.append(True))
@@ -260,11 +260,11 @@ def test_a_directory_has_one_broker_at_a_time() -> None:
     broker.start()
 
 
-@pytest.mark.parametrize("other", [Identity(2, "cluster-a"), Identity(1, "cluster-b")])
-def test_a_directory_of_another_owner_is_refused(other: Identity) -> None:
+@pytest.mark.parametrize("other", [DirectoryOwner(2, "cluster-a"), DirectoryOwner(1, "cluster-b")])
+def test_a_directory_of_another_owner_is_refused(other: DirectoryOwner) -> None:
     broker = Broker(("/a",)).start()
     broker.logs.close()
-    assert broker.make().owner() == Owner(*US)
+    assert broker.make().owner() == MetaProperties(*US)
     broker.files.kill()
     with pytest.raises(UnusableDirectory, match="belongs to broker 1 of cluster cluster-a"):
         broker.start(other)
@@ -284,7 +284,7 @@ ID = "directory.id=NX7DKZTqRcCLTo2QeYF6tA\n"
 
 def test_what_another_program_says_of_a_directory_is_kept() -> None:
     broker = with_meta(f"#\n#date\nversion=0\n{ID}", "broker.id=1\ncluster.id=cluster-a\n")
-    assert broker.logs.owner() == Owner(1, "cluster-a")
+    assert broker.logs.owner() == MetaProperties(1, "cluster-a")
     broker.files.kill()
     broker.start()
     lines = broker.files.read("/a/meta.properties").decode().splitlines()[2:]
@@ -318,7 +318,7 @@ def test_half_an_owner_is_checked_too() -> None:
 
 def test_a_directory_whose_owner_cannot_be_read_is_offline() -> None:
     broker = with_meta("broker.id=1\n", "directory.id=short\n")
-    assert broker.logs.owner() == Owner(1)
+    assert broker.logs.owner() == MetaProperties(1)
     assert [directory.path for directory in broker.logs.online()] == ["/a"]
 
 
@@ -347,7 +347,7 @@ def test_a_file_in_place_of_a_directory_is_an_offline_directory(tmp_path: Path) 
     (tmp_path / "a").write_text("not a directory")
     clock = ManualClock()
     logs = LogManager(OsFiles(), clock, InlineBackground(), random.Random(), paths, lambda topic: LogConfig())
-    assert logs.owner() == Owner()
+    assert logs.owner() == MetaProperties()
     logs.open(US, lambda: None)
     assert [directory.path for directory in logs.online()] == paths[1:]
     assert isinstance(logs.directories[paths[0]].offline, NotADirectoryError)

@@ -8,7 +8,7 @@ import pytest
 from odradek.broker.log.log import Log
 from odradek.broker.log.offset_lookup import offset_for_timestamp
 from odradek.broker.settings.topic_settings import LogConfig
-from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
+from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log, read_batches
 from odradek.testing.simulated_files import SimulatedFiles
 
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=100)
@@ -20,7 +20,7 @@ LAST_SEGMENT = f"{DIRECTORY}/{8:020d}"
 def write_ten(files: SimulatedFiles, *, close: bool = False) -> Log:
     """Segments of four: 0-3, 4-7, 8-9."""
     assert PER_SEGMENT == 4
-    log = open_test_log(make_storage(files), CONFIG, clean=True)
+    log = open_test_log(make_environment(files), CONFIG, clean=True)
     for number in range(10):
         log.append_as_leader(make_batch([b"x" * 50], timestamp_ms=1000 + number, producer_id=1, sequence=number), 0)
     if close:
@@ -62,7 +62,7 @@ def test_the_log_is_cut_at_the_last_valid_byte(how: str, end: int, cut: int, cap
     files.kill()
     files.set_content(LAST_SEGMENT + ".log", damage_tail(how, files.read(LAST_SEGMENT + ".log")))
     with caplog.at_level(logging.WARNING):
-        log = open_test_log(make_storage(files), CONFIG, recovery_point=8)
+        log = open_test_log(make_environment(files), CONFIG, recovery_point=8)
     assert log.log_end_offset == end
     assert f"cut {cut} bytes" in caplog.text
     assert f"the last valid offset is {end - 1}" in caplog.text
@@ -79,7 +79,7 @@ def test_damage_in_the_middle_drops_all_later_segments(caplog: pytest.LogCapture
     data = bytearray(files.read(path))
     data[BATCH + 30] ^= 1
     files.set_content(path, bytes(data))
-    log = open_test_log(make_storage(files), CONFIG, recovery_point=2)
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=2)
     assert (log.log_end_offset, [segment.base_offset for segment in log.segments]) == (5, [0, 4])
     assert "dropped 1 later segments" in caplog.text
     assert not files.exists(LAST_SEGMENT + ".index")
@@ -91,7 +91,7 @@ def test_what_lies_before_the_recovery_point_is_not_read_again() -> None:
     files.kill()
     path = f"{DIRECTORY}/{0:020d}.log"
     files.set_content(path, bytes(BATCH * 4))
-    log = open_test_log(make_storage(files), CONFIG, recovery_point=4)
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=4)
     assert log.log_end_offset == 10
 
 
@@ -126,7 +126,7 @@ def test_a_wrong_offset_index_is_made_anew(how: str, clean: bool) -> None:
     else:
         files.set_content(path, after)
     files.kill()
-    log = open_test_log(make_storage(files), CONFIG, recovery_point=10, clean=clean)
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=10, clean=clean)
     for offset in range(10):
         assert read_batches(log, offset)[0].offsets == [offset]
     if how != "older":
@@ -152,14 +152,14 @@ def test_a_torn_snapshot_is_dropped_and_the_state_rebuilt() -> None:
     files.kill()
     path = f"{DIRECTORY}/{10:020d}.snapshot"
     files.set_content(path, files.read(path)[:-5])
-    log = open_test_log(make_storage(files), CONFIG, recovery_point=10)
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=10)
     assert log.append_as_leader(make_batch([b"x" * 50], producer_id=1, sequence=9), 0).duplicate
 
 
 @pytest.mark.parametrize("data", [None, b"\0\0\0", b"0\n7\n"])
 def test_lost_epochs_are_read_from_the_batches(data: bytes | None) -> None:
     files = SimulatedFiles()
-    log = open_test_log(make_storage(files), CONFIG, clean=True)
+    log = open_test_log(make_environment(files), CONFIG, clean=True)
     for number in range(10):
         log.append_as_leader(make_batch([b"x" * 50]), number // 3)
     log.flush()
@@ -169,7 +169,7 @@ def test_lost_epochs_are_read_from_the_batches(data: bytes | None) -> None:
         files.remove(path)
     else:
         files.set_content(path, data)
-    log = open_test_log(make_storage(files), CONFIG, recovery_point=10)
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=10)
     assert log.epochs.entries() == [(0, 0), (1, 3), (2, 6), (3, 9)]
     assert files.read(path) == b"0\n4\n0 0\n1 3\n2 6\n3 9\n"
 
@@ -181,7 +181,7 @@ def test_interrupted_changes_are_finished() -> None:
     files.set_content(f"{DIRECTORY}/{0:020d}.log.swap", compacted)
     for suffix in (".log.cleaned", ".index.cleaned", ".log.deleted"):
         files.set_content(f"{DIRECTORY}/{4:020d}{suffix}", b"rest")
-    log = open_test_log(make_storage(files), CONFIG, recovery_point=10, clean=True)
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=10, clean=True)
     assert [columns.offsets[0] for columns in read_batches(log)] == [1, 6, 8, 9]
     assert not [name for name in files.list_directory(DIRECTORY) if name.endswith(("swap", "cleaned", "deleted"))]
 
@@ -189,7 +189,7 @@ def test_interrupted_changes_are_finished() -> None:
 def test_a_clean_start_reads_little() -> None:
     files = SimulatedFiles()
     write_ten(files, close=True)
-    log = open_test_log(make_storage(files), CONFIG, recovery_point=10, clean=True)
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=10, clean=True)
     assert log.recovery_point == 10
     assert all(segment._offset_index is None for segment in log.segments[:-1])
 
@@ -200,7 +200,7 @@ def test_old_formats_are_read() -> None:
     files.make_directory(DIRECTORY)
     messages = old_message(0, 0, None) + old_message(1, 1, 5000) + old_message(2, 1, 6000)
     files.set_content(f"{DIRECTORY}/{0:020d}.log", messages)
-    log = open_test_log(make_storage(files), CONFIG)
+    log = open_test_log(make_environment(files), CONFIG)
     assert (log.log_end_offset, log.latest_epoch) == (3, -1)
     assert len(log.read(1, 1000, 3, whole_first_batch=True).records) == 2 * 39
     assert offset_for_timestamp(log, 5500) == (6000, 2, -1)

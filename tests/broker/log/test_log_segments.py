@@ -8,13 +8,13 @@ import pytest
 
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import OpenSegments
 from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp, offsets_before
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
-from odradek.broker.log.storage import OpenSegments
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log, read_batches
+from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log, read_batches
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.files import FileRange
@@ -30,7 +30,7 @@ class World:
         self.clock = ManualClock()
         self.files = SimulatedFiles(now_ms=self.clock.now_ms)
         self.config = LogConfig(**settings)
-        self.log = open_test_log(make_storage(self.files, self.clock), self.config, clean=True)
+        self.log = open_test_log(make_environment(self.files, self.clock), self.config, clean=True)
 
     def append(self, count: int = 1, timestamp_ms: int | None = None) -> None:
         for _ in range(count):
@@ -176,7 +176,7 @@ def test_a_damaged_header_is_not_served() -> None:
     world = World(index_interval_bytes=10_000)
     world.append(3)
     path = f"{DIRECTORY}/{0:020d}.log"
-    log = open_test_log(world.log.storage, world.config, recovery_point=3)
+    log = open_test_log(world.log.environment, world.config, recovery_point=3)
     log.segments[0].file.truncate(0)
     log.segments[0].file.append(bytes(BATCH) + world.files.read(path))
     with pytest.raises(KafkaError) as refused:
@@ -226,7 +226,7 @@ def test_flush_messages_bounds_what_is_not_on_the_disk() -> None:
     assert world.log.recovery_point == 3
     world.append(2)
     world.files.crash()
-    log = open_test_log(world.log.storage, world.config, recovery_point=3)
+    log = open_test_log(world.log.environment, world.config, recovery_point=3)
     assert log.log_end_offset >= 3
 
 
@@ -243,7 +243,7 @@ def test_a_flush_that_a_truncation_overtakes_does_not_move_the_recovery_point() 
             raise AssertionError
 
     world.append(5)
-    world.log.storage.background = Later()
+    world.log.environment.background = Later()
     world.log.flush_in_background()
     world.log.truncate_to(2)
     world.append(2)
@@ -255,7 +255,7 @@ def test_a_flush_that_a_truncation_overtakes_does_not_move_the_recovery_point() 
 def test_truncation_tells_the_manager_when_the_recovery_point_goes_back() -> None:
     told: list[str] = []
     world = World()
-    world.log.storage.truncated = told.append
+    world.log.environment.truncated = told.append
     world.append(5)
     world.log.truncate_to(4)
     assert not told
@@ -267,7 +267,7 @@ def test_truncation_tells_the_manager_when_the_recovery_point_goes_back() -> Non
 
 def test_old_segments_that_are_not_read_are_closed_and_come_back() -> None:
     world = World(segment_bytes=BATCH * 2, index_interval_bytes=1, retention_ms=-1)
-    world.log.storage.open_segments = OpenSegments(limit=1)
+    world.log.environment.open_segments = OpenSegments(limit=1)
     world.append(8)
     for _ in range(2):
         assert [columns.offsets for columns in read_batches(world.log)] == [[offset] for offset in range(8)]
@@ -293,7 +293,7 @@ def test_a_log_that_rests_has_no_file_open() -> None:
     world.append()
     assert open_files(world.log)[-1] == 4
     world.log.close()
-    log = open_test_log(world.log.storage, world.config, clean=True)
+    log = open_test_log(world.log.environment, world.config, clean=True)
     assert open_files(log) == []
     assert [columns.offsets for columns in read_batches(log)] == [[offset] for offset in range(6)]
 
@@ -313,19 +313,19 @@ def test_a_flush_opens_no_old_segment_for_longer() -> None:
 def test_preallocated_segments_take_their_room_at_once_and_give_back_what_is_left(tmp_path: Path) -> None:
     megabyte = 1 << 20
     config = LogConfig(preallocate=True, segment_bytes=megabyte)
-    storage = make_storage(OsFiles(), ManualClock())
+    environment = make_environment(OsFiles(), ManualClock())
 
     def sizes(number: int) -> tuple[int, int]:
         """What the file holds, and what it takes on the disk."""
         status = os.stat(log.segments[number].path(".log"))
         return status.st_size, status.st_blocks * 512
 
-    log = open_log(storage, str(tmp_path / "topic-0"), "topic", 0, config, clean=True)
+    log = open_log(environment, str(tmp_path / "topic-0"), "topic", 0, config, clean=True)
     assert sizes(0)[0] == 0
     assert sizes(0)[1] >= megabyte
     log.append_as_leader(make_batch([b"x"]), 0)
     log.abandon()  # killed
-    log = open_log(storage, str(tmp_path / "topic-0"), "topic", 0, config)
+    log = open_log(environment, str(tmp_path / "topic-0"), "topic", 0, config)
     assert log.log_end_offset == 1
     log.roll()
     assert sizes(0)[0] == len(make_batch([b"x"]))
@@ -338,7 +338,7 @@ def test_a_file_that_kafka_preallocated_is_cut_to_what_was_written() -> None:
     world = World()
     world.append(3)
     world.log.active.file.append(bytes(100_000))
-    log = open_test_log(world.log.storage, world.config)
+    log = open_test_log(world.log.environment, world.config)
     assert (log.log_end_offset, log.size_bytes) == (3, 3 * BATCH)
 
 
@@ -349,22 +349,22 @@ def test_old_segments_with_large_indexes_are_closed_earlier() -> None:
     for segment in log.segments[:-1]:
         segment.release()
     one = 3 * 8  # the first of four batches has no entry
-    log.storage.open_segments = OpenSegments(limit_bytes=2 * one)
+    log.environment.open_segments = OpenSegments(limit_bytes=2 * one)
     for _ in range(3):
         assert len(read_batches(log)) == 17
     loaded = [segment.index_bytes for segment in log.segments[:-1]]
     assert set(loaded) == {0, one}
     assert sum(loaded) <= 3 * one, "the newest counts from its next use on"
     for segment in log.segments:
-        log.storage.open_segments.forget(segment)
-    assert log.storage.open_segments._bytes == 0
+        log.environment.open_segments.forget(segment)
+    assert log.environment.open_segments._bytes == 0
 
 
 def test_a_reader_of_old_segments_loads_no_time_index() -> None:
     world = World(segment_bytes=BATCH * 4, index_interval_bytes=1)
     world.append(9)
     world.log.close()
-    log = open_test_log(world.log.storage, world.config, clean=True)
+    log = open_test_log(world.log.environment, world.config, clean=True)
     assert len(read_batches(log)) == 9
     assert [segment._time_index for segment in log.segments[:-1]] == [None, None]
     assert offset_of_max_timestamp(log) is not None
@@ -374,14 +374,14 @@ def test_retention_does_not_load_the_indexes_of_old_segments() -> None:
     world = World(segment_bytes=BATCH * 2, index_interval_bytes=1)
     world.append(8)
     world.log.close()
-    log = open_test_log(world.log.storage, world.config, clean=True)
+    log = open_test_log(world.log.environment, world.config, clean=True)
     assert delete_old_segments(log, 8) == 0
     assert all(segment._time_index is None for segment in log.segments[:-1])
 
 
 def test_a_deleted_log_that_is_still_read_takes_no_directory_offline() -> None:
     world, heard = World(segment_bytes=BATCH * 2), []
-    world.log.storage.failed = lambda directory, cause: heard.append(directory)
+    world.log.environment.failed = lambda directory, cause: heard.append(directory)
     world.append(5)
     world.log.abandon()
     world.files.remove_directory(DIRECTORY)
@@ -394,11 +394,11 @@ def test_an_untouched_log_is_closed_without_a_sync() -> None:
     world = World()
     world.append(3)
     world.log.close()
-    log = open_test_log(world.log.storage, world.config, clean=True)
+    log = open_test_log(world.log.environment, world.config, clean=True)
     syncs = world.files.syncs
     log.close()
     assert world.files.syncs == syncs
-    assert open_test_log(world.log.storage, world.config, clean=True).log_end_offset == 3
+    assert open_test_log(world.log.environment, world.config, clean=True).log_end_offset == 3
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -411,6 +411,6 @@ def test_what_was_truncated_does_not_come_back_before_a_newer_segment(seed: int)
     world.log.flush()
     world.files.random.seed(seed)
     world.files.crash()
-    log = open_test_log(world.log.storage, world.config, recovery_point=3)
+    log = open_test_log(world.log.environment, world.config, recovery_point=3)
     assert [columns.offsets for columns in read_batches(log)] == [[0], [1], [2]]
     assert log.segments[0].size_bytes == 2 * BATCH

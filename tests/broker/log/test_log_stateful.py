@@ -12,7 +12,7 @@ from odradek.broker.log.offset_lookup import offset_for_timestamp
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.records import decode_records
-from odradek.testing.log_storage import make_batch, make_storage, open_test_log, read_batches
+from odradek.testing.log_environments import make_batch, make_environment, open_test_log, read_batches
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
 
@@ -40,9 +40,9 @@ class LogMachine(RuleBasedStateMachine):
     def begin(self, seed: int) -> None:
         self.clock = ManualClock()
         self.files = SimulatedFiles(seed, self.clock.now_ms)
-        self.storage = make_storage(self.files, self.clock)
+        self.environment = make_environment(self.files, self.clock)
         self.random = random.Random(seed)
-        self.log = open_test_log(self.storage, CONFIG, clean=True)
+        self.log = open_test_log(self.environment, CONFIG, clean=True)
         self.model: list[ModelBatch] = []
         self.earlier: list[list[ModelBatch]] = []
         """What the log held before each truncation since: a crash may bring it back."""
@@ -153,7 +153,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.log.close()
-        self.log = open_test_log(self.storage, CONFIG, recovery_point=self.end, clean=True)
+        self.log = open_test_log(self.environment, CONFIG, recovery_point=self.end, clean=True)
         self.forget_deleted()
         assert self.log.recovery_point == self.end
         self.earlier.clear()
@@ -162,7 +162,7 @@ class LogMachine(RuleBasedStateMachine):
     def kill(self) -> None:
         recovery_point = self.log.recovery_point
         self.files.kill()
-        self.log = open_test_log(self.storage, CONFIG, recovery_point=recovery_point)
+        self.log = open_test_log(self.environment, CONFIG, recovery_point=recovery_point)
         self.forget_deleted()
         assert self.log.log_end_offset == self.end
 
@@ -170,7 +170,7 @@ class LogMachine(RuleBasedStateMachine):
     def crash(self) -> None:
         recovery_point, end = self.log.recovery_point, self.end
         self.files.crash()
-        self.log = open_test_log(self.storage, CONFIG, recovery_point=recovery_point)
+        self.log = open_test_log(self.environment, CONFIG, recovery_point=recovery_point)
         note(f"recovered {self.log} of {recovery_point}..{end}")
         survived = batches_of(self.log)
         possible = [self.deleted + batches for batches in (*self.earlier, self.model)]

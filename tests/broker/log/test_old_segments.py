@@ -13,16 +13,16 @@ import pytest
 from odradek.broker.log import dump
 from odradek.broker.log.batches import iterate_headers
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp, offsets_before
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.message_set import down_convert
 from odradek.protocol.records import Columns
 from odradek.testing.compacted_log import CompactedLog, newest
-from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 from odradek.testing.old_segments import (
     GOLDEN,
     expected,
@@ -43,9 +43,9 @@ CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, retention_ms=-1
 
 
 def opened(directory: Path, *, clean: bool, config: LogConfig = CONFIG, log_start_offset: int = 0) -> Log:
-    storage = Storage(OsFiles(), ManualClock(), InlineBackground(), random.Random(1))
+    environment = LogEnvironment(OsFiles(), ManualClock(), InlineBackground(), random.Random(1))
     topic = directory.name.rpartition("-")[0]
-    return open_log(storage, str(directory), topic, 0, config, clean=clean, log_start_offset=log_start_offset)
+    return open_log(environment, str(directory), topic, 0, config, clean=clean, log_start_offset=log_start_offset)
 
 
 def complaints(directory: Path) -> list[dump.Damage]:
@@ -252,7 +252,7 @@ def test_retention_goes_by_the_file_where_records_have_no_time(name: str, tmp_pa
 @pytest.mark.parametrize("name", LOGS)
 def test_a_follower_takes_the_same_bytes(name: str, max_bytes: int, tmp_path: Path) -> None:
     leader = opened(golden_copy(name, tmp_path), clean=True)
-    follower = open_test_log(make_storage(), CONFIG)
+    follower = open_test_log(make_environment(), CONFIG)
     while follower.log_end_offset < leader.log_end_offset:
         end = leader.log_end_offset
         records = leader.read(follower.log_end_offset, max_bytes, end, whole_first_batch=True).records
@@ -270,7 +270,7 @@ def test_a_follower_takes_the_same_bytes(name: str, max_bytes: int, tmp_path: Pa
 
 def test_a_message_without_an_epoch_ends_the_knowledge_of_epochs() -> None:
     """As in a cluster of Kafka that is upgraded broker by broker."""
-    log = open_test_log(make_storage())
+    log = open_test_log(make_environment())
     log.append_as_follower(make_batch((b"a", b"b"), epoch=4))
     assert log.latest_epoch == 4
     log.append_as_follower(down_convert(Columns([2, 3], [1, 1], [None, None], [b"c", b"d"]), 1, 1))
@@ -280,7 +280,7 @@ def test_a_message_without_an_epoch_ends_the_knowledge_of_epochs() -> None:
 
 
 def test_damage_on_the_way_is_refused() -> None:
-    log = open_test_log(make_storage())
+    log = open_test_log(make_environment())
     data = bytearray(golden_bytes("v1-0"))
     data[-1] ^= 1
     with pytest.raises(KafkaError) as refused:

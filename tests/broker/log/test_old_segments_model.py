@@ -10,7 +10,7 @@ from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.compression import GZIP, LZ4, NONE, SNAPPY
 from odradek.protocol.message_set import down_convert
 from odradek.protocol.records import Columns, encode_batch
-from odradek.testing.log_storage import make_storage, open_test_log
+from odradek.testing.log_environments import make_environment, open_test_log
 from odradek.testing.old_segments import OldRecord, read_from, stored
 
 TIME = 1_400_000_000_000
@@ -57,8 +57,8 @@ def units(draw: st.DrawFn) -> list[Unit]:
 @settings(max_examples=25, deadline=None)
 @given(units(), st.data())
 def test_against_a_list(made: list[Unit], data: st.DataObject) -> None:
-    storage = make_storage()
-    log = open_test_log(storage, CONFIG)
+    environment = make_environment()
+    log = open_test_log(environment, CONFIG)
     left: list[Any] = []
     waiting = list(made)
     for _ in range(data.draw(st.integers(1, 8))):
@@ -79,7 +79,7 @@ def test_against_a_list(made: list[Unit], data: st.DataObject) -> None:
                 log.close()
             else:
                 log.flush()
-            log = open_test_log(storage, CONFIG, clean=step == "reopen")
+            log = open_test_log(environment, CONFIG, clean=step == "reopen")
             assert log.log_end_offset == (left[-1].last + 1 if left else log.log_start_offset)
         records = [record for unit in left for record in unit.records]
         assert stored(log) == records

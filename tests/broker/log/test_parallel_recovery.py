@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.log.checkpoint_format import RECOVERY_POINTS
-from odradek.broker.log.directories.directory_files import Identity
+from odradek.broker.log.directories.directory_files import DirectoryOwner
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.recovery import parallel as parallel_recovery
@@ -17,7 +17,7 @@ from odradek.broker.log.recovery.parallel import TornLog, shared_out
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import KafkaError
 from odradek.testing.inline_children import InlineChildren
-from odradek.testing.log_storage import make_batch, read_batches
+from odradek.testing.log_environments import make_batch, read_batches
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground, ThreadBackground
@@ -26,7 +26,7 @@ from odradek.world.clock import LoopClock
 from odradek.world.os_files import OsFiles
 from odradek.world.tasks import Tasks
 
-US = Identity(1, "cluster-a")
+US = DirectoryOwner(1, "cluster-a")
 CONFIG = LogConfig(segment_bytes=2000)
 PARTITIONS = 4
 PRODUCER = 77
@@ -138,7 +138,7 @@ def test_only_what_lies_after_the_recovery_point_counts(recovery_point: int, fro
     logs = World().open()
     log = logs.all_logs()[0]
     logs.directories["/a"].checkpoints.write_now({RECOVERY_POINTS: {("t", 0): recovery_point}})
-    torn = parallel_recovery.torn_logs(log.storage, logs.directories["/a"], lambda topic: CONFIG)[0]
+    torn = parallel_recovery.torn_logs(log.environment, logs.directories["/a"], lambda topic: CONFIG)[0]
     assert [segment.base_offset for segment in log.segments] == [0, 11, 22]
     assert torn.size_bytes == sum(segment.size_bytes for segment in log.segments[from_segment:])
 

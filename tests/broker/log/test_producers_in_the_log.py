@@ -9,7 +9,7 @@ from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.compacted_log import CompactedLog
-from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log
+from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
 
@@ -56,10 +56,10 @@ def check_repeated(log: Log, first: list[Appended], sequences: list[int], counts
 def restarted(log: Log, how: str, files: SimulatedFiles) -> Log:
     if how == "clean":
         log.close()
-        return open_test_log(make_storage(files), ROLLING, clean=True)
+        return open_test_log(make_environment(files), ROLLING, clean=True)
     log.flush()
     files.kill()
-    return open_test_log(make_storage(files), ROLLING, recovery_point=log.recovery_point)
+    return open_test_log(make_environment(files), ROLLING, recovery_point=log.recovery_point)
 
 
 @pytest.mark.parametrize("how", ["no restart", "clean", "killed"])
@@ -68,7 +68,7 @@ def restarted(log: Log, how: str, files: SimulatedFiles) -> Log:
 def test_each_of_the_last_five_batches_is_known_again(how: str, first_sequence: int, batches: int) -> None:
     """Wherever in a segment the log ends; also across the wrap, which one batch spans."""
     files = SimulatedFiles(now_ms=ManualClock().now_ms)
-    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    log = open_test_log(make_environment(files), ROLLING, clean=True)
     counts = [2 if number % 3 else 1 for number in range(batches)]
     sequences = [sequence_after(first_sequence, sum(counts[:number])) for number in range(batches)]
     done = [append(log, sequence, count) for sequence, count in zip(sequences, counts, strict=True)]
@@ -83,7 +83,7 @@ def test_each_of_the_last_five_batches_is_known_again(how: str, first_sequence: 
 
 
 def test_a_batch_across_the_wrap_is_repeated_as_a_whole_or_not_at_all() -> None:
-    log = open_test_log(make_storage(), clean=True)
+    log = open_test_log(make_environment(), clean=True)
     first = append(log, LARGEST_SEQUENCE - 1, 4)
     assert append(log, LARGEST_SEQUENCE - 1, 4)[:2] == first[:2]
     assert [refusal(log, sequence) for sequence in (LARGEST_SEQUENCE, 0, 1, 3)] == [OUT_OF_ORDER] * 4
@@ -93,8 +93,8 @@ def test_a_batch_across_the_wrap_is_repeated_as_a_whole_or_not_at_all() -> None:
 @pytest.mark.parametrize("kept", range(1, 8))
 def test_a_new_leader_knows_what_it_has_and_takes_what_it_lost(kept: int) -> None:
     """A follower that was cut back to offset `kept` becomes the leader; the producer repeats its last five batches."""
-    leader = open_test_log(make_storage(), ROLLING, clean=True)
-    follower = open_test_log(make_storage(), ROLLING, clean=True)
+    leader = open_test_log(make_environment(), ROLLING, clean=True)
+    follower = open_test_log(make_environment(), ROLLING, clean=True)
     for sequence in range(7):
         append(leader, sequence)
     for segment in leader.segments:
@@ -107,14 +107,14 @@ def test_a_new_leader_knows_what_it_has_and_takes_what_it_lost(kept: int) -> Non
 
 
 def test_a_gap_in_flight_is_refused_until_it_is_filled() -> None:
-    log = open_test_log(make_storage(), clean=True)
+    log = open_test_log(make_environment(), clean=True)
     append(log, 0)
     assert [refusal(log, sequence) for sequence in (2, 3, 4)] == [OUT_OF_ORDER] * 3
     assert [append(log, sequence).first_offset for sequence in (1, 2, 3, 4)] == [1, 2, 3, 4]
 
 
 def test_a_newer_epoch_fences_the_older_and_begins_at_zero() -> None:
-    log = open_test_log(make_storage(), clean=True)
+    log = open_test_log(make_environment(), clean=True)
     append(log, 0, epoch=4)
     assert refusal(log, 1, epoch=3) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert refusal(log, 1, epoch=5) is OUT_OF_ORDER
@@ -128,22 +128,24 @@ def test_a_producer_that_nobody_remembers_may_go_on_anywhere(forgotten: str) -> 
     """Since Kafka 2.5 there is no UNKNOWN_PRODUCER_ID: what it wrote may have been deleted, which is not its fault."""
     clock = ManualClock()
     files = SimulatedFiles(now_ms=clock.now_ms)
-    log = open_test_log(make_storage(files, clock), clean=True)
+    log = open_test_log(make_environment(files, clock), clean=True)
     for sequence in range(3):
         batch = make_batch(producer_id=PRODUCER, sequence=sequence, timestamp_ms=clock.now_ms())
         log.append_as_leader(batch, 0)
     if forgotten == "expired":
-        clock.advance(log.storage.producer_expiration_ms - 1)
-        log.producers.expire(log.storage.clock.now_ms(), log.storage.producer_expiration_ms)
+        clock.advance(log.environment.producer_expiration_ms - 1)
+        log.producers.expire(log.environment.clock.now_ms(), log.environment.producer_expiration_ms)
         assert refusal(log, 9) is OUT_OF_ORDER
         clock.advance(1)
-        log.producers.expire(log.storage.clock.now_ms(), log.storage.producer_expiration_ms)
+        log.producers.expire(log.environment.clock.now_ms(), log.environment.producer_expiration_ms)
     else:
         log.advance_log_start_offset(3)
         assert append(log, 2).duplicate  # as long as the broker runs
         log.close()
-        storage = make_storage(files, clock)
-        log = open_log(storage, DIRECTORY, "topic", 0, LogConfig(), recovery_point=3, log_start_offset=3, clean=True)
+        environment = make_environment(files, clock)
+        log = open_log(
+            environment, DIRECTORY, "topic", 0, LogConfig(), recovery_point=3, log_start_offset=3, clean=True
+        )
     assert append(log, 9).first_offset == 3
     assert refusal(log, 9, 2) is OUT_OF_ORDER
 
@@ -155,24 +157,24 @@ def snapshots(files: SimulatedFiles) -> list[int]:
 def test_snapshots_are_those_of_segments_and_of_the_last_clean_stop() -> None:
     """Until 2.8 Kafka kept the latest two; since then one at the start of each segment (KAFKA-5393)."""
     files = SimulatedFiles(now_ms=ManualClock().now_ms)
-    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    log = open_test_log(make_environment(files), ROLLING, clean=True)
     for sequence in range(8):
         append(log, sequence)
     assert snapshots(files) == [3, 6]
     log.close()
     assert snapshots(files) == [3, 6, 8]
-    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    log = open_test_log(make_environment(files), ROLLING, clean=True)
     assert snapshots(files) == [3, 6, 8]
     append(log, 8)
     append(log, 9)
     log.close()
-    open_test_log(make_storage(files), ROLLING, clean=True)
+    open_test_log(make_environment(files), ROLLING, clean=True)
     assert snapshots(files) == [3, 6, 9, 10]
 
 
 def test_snapshots_go_with_their_segments() -> None:
     files = SimulatedFiles(now_ms=ManualClock().now_ms)
-    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    log = open_test_log(make_environment(files), ROLLING, clean=True)
     for sequence in range(11):
         append(log, sequence)
     assert snapshots(files) == [3, 6, 9]
@@ -203,14 +205,14 @@ def test_of_compacted_segments_only_the_snapshot_of_the_first_stays() -> None:
 
 def test_after_a_kill_snapshots_of_what_is_recovered_are_made_anew() -> None:
     files = SimulatedFiles(now_ms=ManualClock().now_ms)
-    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    log = open_test_log(make_environment(files), ROLLING, clean=True)
     for sequence in range(8):
         append(log, sequence)
     log.flush()
     files.kill()
     lie = files.read(f"{DIRECTORY}/{3:020d}.snapshot")
     files.set_content(f"{DIRECTORY}/{6:020d}.snapshot", lie)
-    log = open_test_log(make_storage(files), ROLLING, recovery_point=4)
+    log = open_test_log(make_environment(files), ROLLING, recovery_point=4)
     assert snapshots(files) == [3, 6, 8]
     assert log.producers.producers[PRODUCER].last_sequence == 7
     assert files.read(f"{DIRECTORY}/{6:020d}.snapshot") != lie
@@ -218,7 +220,7 @@ def test_after_a_kill_snapshots_of_what_is_recovered_are_made_anew() -> None:
 
 def test_truncation_leaves_a_snapshot_where_the_log_ends_and_none_after_it() -> None:
     files = SimulatedFiles(now_ms=ManualClock().now_ms)
-    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    log = open_test_log(make_environment(files), ROLLING, clean=True)
     for sequence in range(8):
         append(log, sequence)
     log.truncate_to(5)
@@ -231,18 +233,18 @@ def test_truncation_leaves_a_snapshot_where_the_log_ends_and_none_after_it() -> 
 @pytest.mark.parametrize("cut_bytes", [1, 5, 9, 30])
 def test_a_torn_snapshot_is_replaced_by_the_one_before_and_the_batches_since(cut_bytes: int) -> None:
     files = SimulatedFiles(now_ms=ManualClock().now_ms)
-    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    log = open_test_log(make_environment(files), ROLLING, clean=True)
     for sequence in range(8):
         append(log, sequence)
     log.close()
     path = f"{DIRECTORY}/{8:020d}.snapshot"
     files.set_content(path, files.read(path)[:-cut_bytes])
-    log = open_test_log(make_storage(files), ROLLING, clean=True)
+    log = open_test_log(make_environment(files), ROLLING, clean=True)
     assert [append(log, sequence).duplicate for sequence in range(3, 8)] == [True] * 5
 
 
 def test_a_log_that_was_truncated_has_verified_nothing() -> None:
-    log = open_test_log(make_storage(), clean=True)
+    log = open_test_log(make_environment(), clean=True)
     log.append_as_leader(make_batch(), 0)
     guard = log.begin_verification(7)
     assert guard is not None and log.is_verified(7, guard)
@@ -251,7 +253,7 @@ def test_a_log_that_was_truncated_has_verified_nothing() -> None:
 
 
 def test_a_log_that_is_gone_has_verified_nothing() -> None:
-    log = open_test_log(make_storage(), clean=True)
+    log = open_test_log(make_environment(), clean=True)
     guard = log.begin_verification(7)
     assert guard is not None
     log.abandon()

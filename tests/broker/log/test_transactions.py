@@ -12,7 +12,7 @@ from odradek.protocol.control_records import ControlType, EndTxnMarker, control_
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import decode_records
-from odradek.testing.log_storage import DIRECTORY, make_batch, make_storage, open_test_log
+from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
 from odradek.world.files import FileRange
@@ -107,19 +107,19 @@ def test_committed_readers_see_what_was_committed_and_nothing_else(seed: int) ->
     some of the last segments' indexes and left lies in others."""
     clock = ManualClock()
     files = SimulatedFiles(now_ms=clock.now_ms)
-    log = open_test_log(make_storage(files, clock), CONFIG, clean=True)
+    log = open_test_log(make_environment(files, clock), CONFIG, clean=True)
     model = random_workload(log, seed)
     assert len(log.segments) > 3
     check(log, model)
     log.close()
-    log = open_test_log(make_storage(files, clock), CONFIG, clean=True)
+    log = open_test_log(make_environment(files, clock), CONFIG, clean=True)
     check(log, model)
     log.flush()
     files.kill()
     indexes = [name for name in files.list_directory(DIRECTORY) if name.endswith(".txnindex")]
     files.set_content(f"{DIRECTORY}/{indexes[-1]}", files.read(f"{DIRECTORY}/{indexes[0]}") * 2)
     files.remove(f"{DIRECTORY}/{indexes[0]}")
-    check(open_test_log(make_storage(files, clock), CONFIG, recovery_point=0), model)
+    check(open_test_log(make_environment(files, clock), CONFIG, recovery_point=0), model)
 
 
 def known_of(log: Log) -> dict[int, tuple[object, ...]]:
@@ -136,7 +136,7 @@ def known_of(log: Log) -> dict[int, tuple[object, ...]]:
 def test_the_state_is_the_same_live_and_rebuilt_from_batches_alone_or_with_any_snapshot(seed: int) -> None:
     clock = ManualClock()
     files = SimulatedFiles(now_ms=clock.now_ms)
-    log = open_test_log(make_storage(files, clock), CONFIG, clean=True)
+    log = open_test_log(make_environment(files, clock), CONFIG, clean=True)
     random_workload(log, seed)
     chance = random.Random(seed)
     log.truncate_to(chance.randrange(log.log_end_offset // 2, log.log_end_offset))
@@ -149,14 +149,14 @@ def test_the_state_is_the_same_live_and_rebuilt_from_batches_alone_or_with_any_s
         for name, content in indexes.items():
             if name.endswith(".log") or (not name.endswith(".txnindex") and kept(name)):
                 anew.set_content(f"{DIRECTORY}/{name}", content)
-        log = open_test_log(make_storage(anew, clock), CONFIG, recovery_point=0)
+        log = open_test_log(make_environment(anew, clock), CONFIG, recovery_point=0)
         assert known_of(log) == live
         assert log.last_stable_offset(log.log_end_offset) == stable
         assert log.aborted_transactions(0, log.log_end_offset) == aborted
 
 
 def test_the_transaction_index_is_searched_across_segments_and_no_further_than_needed() -> None:
-    log = open_test_log(make_storage(), CONFIG, clean=True)
+    log = open_test_log(make_environment(), CONFIG, clean=True)
     for sequence in range(6):
         write(log, b"%d" % sequence, 1, sequence)
         write(log, b"%d" % sequence, 2, sequence, transactional=False)
@@ -172,7 +172,7 @@ def test_the_transaction_index_is_searched_across_segments_and_no_further_than_n
 def test_a_transaction_without_an_end_holds_readers_back_for_ever_restarts_or_not() -> None:
     clock = ManualClock()
     files = SimulatedFiles(now_ms=clock.now_ms)
-    log = open_test_log(make_storage(files, clock), CONFIG, clean=True)
+    log = open_test_log(make_environment(files, clock), CONFIG, clean=True)
     write(log, b"before", 2, 0, transactional=False)
     write(log, b"hanging", 1, 0)
     for sequence in range(1, 12):
@@ -180,15 +180,15 @@ def test_a_transaction_without_an_end_holds_readers_back_for_ever_restarts_or_no
     for stop in ("clean", "clean", "killed"):
         if stop == "clean":
             log.close()
-            clock.advance(2 * log.storage.producer_expiration_ms)  # an open transaction never expires
-            log = open_test_log(make_storage(files, clock), CONFIG, clean=True)
+            clock.advance(2 * log.environment.producer_expiration_ms)  # an open transaction never expires
+            log = open_test_log(make_environment(files, clock), CONFIG, clean=True)
         else:
             log.flush()
             files.kill()
-            log = open_test_log(make_storage(files, clock), CONFIG, recovery_point=13)
+            log = open_test_log(make_environment(files, clock), CONFIG, recovery_point=13)
         assert log.producers.producers[1].transaction_first_offset == 1
         assert log.last_stable_offset(13) == 1
-        log.producers.expire(log.storage.clock.now_ms(), log.storage.producer_expiration_ms)
+        log.producers.expire(log.environment.clock.now_ms(), log.environment.producer_expiration_ms)
     end(log, 1, commit=False)
     assert log.last_stable_offset(13) == 1  # the marker is not replicated yet
     assert log.last_stable_offset(14) == 14
@@ -198,11 +198,11 @@ def test_a_transaction_without_an_end_holds_readers_back_for_ever_restarts_or_no
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_transactions_that_ended_are_forgotten_even_when_nobody_reads(role: str) -> None:
     """A follower has no readers, and a topic may be written to for days before it is read."""
-    log = open_test_log(make_storage(), clean=True)
+    log = open_test_log(make_environment(), clean=True)
     partition = Partition("topic", 0, 1, log)
     leader = log
     if role == "follower":
-        leader = open_test_log(make_storage(), clean=True)
+        leader = open_test_log(make_environment(), clean=True)
     else:
         partition.lead(PartitionView(1, 0, (1,), 0, (1,)), 0.0)
     for sequence in range(20):
@@ -219,7 +219,7 @@ def test_transactions_that_ended_are_forgotten_even_when_nobody_reads(role: str)
 
 
 def test_deleted_records_do_not_hold_back_anybody() -> None:
-    log = open_test_log(make_storage(), clean=True)
+    log = open_test_log(make_environment(), clean=True)
     for sequence in range(3):
         write(log, b"hanging", 1, sequence)
     assert log.last_stable_offset(3) == 0
@@ -229,7 +229,7 @@ def test_deleted_records_do_not_hold_back_anybody() -> None:
 
 @pytest.mark.parametrize("kept", range(8))
 def test_truncation_takes_markers_back(kept: int) -> None:
-    log = open_test_log(make_storage(), CONFIG, clean=True)
+    log = open_test_log(make_environment(), CONFIG, clean=True)
     write(log, b"a", 1, 0)
     write(log, b"b", 2, 0)
     end(log, 1, commit=False)
@@ -246,7 +246,7 @@ def test_truncation_takes_markers_back(kept: int) -> None:
 def test_a_marker_that_a_crash_took_is_not_in_the_index_either() -> None:
     """The index may reach the disk before the log does: then it speaks of a marker that never was."""
     files = SimulatedFiles()
-    log = open_test_log(make_storage(files), clean=True)
+    log = open_test_log(make_environment(files), clean=True)
     write(log, b"a", 1, 0)
     log.flush()
     size = log.active.size_bytes
@@ -256,7 +256,7 @@ def test_a_marker_that_a_crash_took_is_not_in_the_index_either() -> None:
     path = f"{DIRECTORY}/{0:020d}.log"
     files.set_content(path, files.read(path)[:size])
     files.set_content(INDEX, index)
-    log = open_test_log(make_storage(files), recovery_point=1)
+    log = open_test_log(make_environment(files), recovery_point=1)
     assert log.aborted_transactions(0, 2) == []
     end(log, 1, commit=True)
     assert log.aborted_transactions(0, 2) == []
@@ -266,7 +266,7 @@ def test_a_marker_that_a_crash_took_is_not_in_the_index_either() -> None:
 @pytest.mark.parametrize("damage", ["torn", "version", "order"])
 def test_a_damaged_index_is_never_believed(damage: str) -> None:
     files = SimulatedFiles()
-    log = open_test_log(make_storage(files), clean=True)
+    log = open_test_log(make_environment(files), clean=True)
     for sequence in range(2):
         write(log, b"a", 1, sequence)
         end(log, 1, commit=False)
@@ -274,7 +274,7 @@ def test_a_damaged_index_is_never_believed(damage: str) -> None:
     good = files.read(INDEX)
     bad = {"torn": good[:-3], "version": b"\x00\x07" + good[2:], "order": good[34:] + good[:34]}[damage]
     files.set_content(INDEX, bad)
-    log = open_test_log(make_storage(files), clean=True)
+    log = open_test_log(make_environment(files), clean=True)
     assert files.read(INDEX) == good
     files.set_content(INDEX, bad)
     log.active.transactions.release()
@@ -287,22 +287,22 @@ def test_an_index_that_was_made_anew_outlives_a_power_failure() -> None:
     """Else a reader of an old segment would be given aborted records, and nothing would look damaged."""
     for seed in range(6):
         files = SimulatedFiles(seed)
-        log = open_test_log(make_storage(files), CONFIG, clean=True)
+        log = open_test_log(make_environment(files), CONFIG, clean=True)
         for sequence in range(9):
             write(log, b"a", 1, sequence)
             end(log, 1, commit=False)
         log.close()
         good = files.read(INDEX)
         files.set_content(INDEX, good[:-1])
-        open_test_log(make_storage(files), CONFIG, recovery_point=18, clean=True)
+        open_test_log(make_environment(files), CONFIG, recovery_point=18, clean=True)
         files.crash()
-        log = open_test_log(make_storage(files), CONFIG, recovery_point=18)
+        log = open_test_log(make_environment(files), CONFIG, recovery_point=18)
         assert [one.first_offset for one in log.aborted_transactions(0, 18)] == list(range(0, 18, 2))
         assert files.read(INDEX) == good
 
 
 def test_plain_records_are_refused_while_a_transaction_is_open() -> None:
-    log = open_test_log(make_storage(), clean=True)
+    log = open_test_log(make_environment(), clean=True)
     write(log, b"a", 1, 0)
     with pytest.raises(KafkaError) as refused:
         write(log, b"b", 1, 1, transactional=False)

@@ -16,7 +16,7 @@ from odradek.protocol.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from odradek.testing.log_storage import make_storage, open_test_log
+from odradek.testing.log_environments import make_environment, open_test_log
 from odradek.testing.replicas import manager_of
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.clock import sleep
@@ -43,7 +43,7 @@ class Controller:
 def leader_of(*topics: str, clock: VirtualClock, topic_id: bytes = TOPIC_ID) -> ReplicaManager:
     partitions = []
     for topic in topics:
-        partition = Partition(topic, 0, 0, open_test_log(make_storage()))
+        partition = Partition(topic, 0, 0, open_test_log(make_environment()))
         partition.topic_id = topic_id
         partition.lead(PartitionView(0, 0, (0, 1), 0, (0, 1)), 0.0)
         partitions.append(partition)

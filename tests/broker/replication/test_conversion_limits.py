@@ -3,7 +3,7 @@
 from odradek.broker.replication.conversion import CONVERSION_MS_MAX, as_batches, as_messages
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.protocol.record_batch import entries
-from odradek.testing.log_storage import make_storage, open_test_log
+from odradek.testing.log_environments import make_environment, open_test_log
 from odradek.testing.old_segments import golden_bytes
 from odradek.testing.virtual_clock import ManualClock
 
@@ -19,7 +19,7 @@ class SlowMachine(ManualClock):
 def test_it_ends_when_it_takes_too_long() -> None:
     found = []
     for clock in (ManualClock(), SlowMachine()):
-        log = open_test_log(make_storage(clock=clock))
+        log = open_test_log(make_environment(clock=clock))
         log.append_as_follower(golden_bytes("v1-0"))
         partition = Partition("topic", 0, 0, log, 65)
         partition.lead(PartitionView(leader=0, leader_epoch=0, isr=(0,), partition_epoch=0, replicas=(0,)), 0.0)

@@ -9,7 +9,7 @@ from odradek.broker.replication import log_copy
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
-from odradek.testing.log_storage import make_batch
+from odradek.testing.log_environments import make_batch
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.znodes.notifications import LOG_DIR_EVENT_PATH
 from odradek.zk_schema.znodes.topics import PartitionState, state_path

@@ -28,7 +28,7 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 from odradek.testing.virtual_clock import ManualClock
 
 A_ID, B_ID, C_ID = b"a" * 16, b"b" * 16, b"c" * 16
@@ -171,7 +171,7 @@ FOLLOWER = 1
 
 def partition_with(records: int) -> Partition:
     """a-0 as its leader holds it, in sync with the follower."""
-    log = open_test_log(make_storage(), LogConfig())
+    log = open_test_log(make_environment(), LogConfig())
     partition = Partition("a", 0, 0, log)
     partition.topic_id = A_ID
     partition.lead(PartitionView(0, 0, (0, FOLLOWER), 0, (0, FOLLOWER)), 0.0)

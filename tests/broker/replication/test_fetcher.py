@@ -23,7 +23,7 @@ from odradek.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 from odradek.testing.virtual_clock import ManualClock
 
 TOPIC_ID = b"t" * 16
@@ -36,7 +36,7 @@ def following(
 ) -> tuple[FetcherCore, list[Partition]]:
     """After the first fetch, which named all."""
     core = FetcherCore(1, 0, SETTINGS, (throttling or Throttling(ManualClock())).following)
-    partitions = [Partition("t", index, 1, open_test_log(make_storage(), config)) for index in range(count)]
+    partitions = [Partition("t", index, 1, open_test_log(make_environment(), config)) for index in range(count)]
     for partition in partitions:
         partition.topic_id = TOPIC_ID
         partition.follow(PartitionView(0, 0, (0, 1), 0, (0, 1)))
@@ -178,7 +178,7 @@ def test_a_topic_that_its_leader_does_not_know_yet_is_asked_for_again_soon() -> 
 def test_topics_without_ids_are_followed_by_name() -> None:
     """They all had one key: one of them was copied, the others were not."""
     core = FetcherCore(1, 0, SETTINGS, Throttling(ManualClock()).following)
-    logs = {topic: open_test_log(make_storage()) for topic in ("a", "b")}
+    logs = {topic: open_test_log(make_environment()) for topic in ("a", "b")}
     partitions = [Partition(topic, 0, 1, log) for topic, log in logs.items()]
     for partition in partitions:
         partition.follow(PartitionView(0, 0, (0, 1), 0, (0, 1)))

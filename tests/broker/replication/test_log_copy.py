@@ -6,15 +6,15 @@ import pytest
 
 from odradek.broker.log.failure import StorageFailure
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
-from odradek.broker.log.storage import Storage
 from odradek.broker.replication import log_copy
 from odradek.broker.replication.log_copy import LogCopy
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.deferred_background import DeferredBackground
-from odradek.testing.log_storage import make_batch
+from odradek.testing.log_environments import make_batch
 from odradek.testing.simulated_files import Fault, SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground
@@ -32,7 +32,7 @@ class World:
         self.background = background or DeferredBackground(self.random)
         self.failed: list[str] = []
         files = SimulatedFiles(seed, self.clock.now_ms)
-        self.storage = Storage(
+        self.environment = LogEnvironment(
             files, self.clock, self.background, self.random, failed=lambda path, cause: self.failed.append(path)
         )
         self.files = files
@@ -41,7 +41,7 @@ class World:
         self.begin()
 
     def _log(self, path: str) -> Log:
-        return open_log(self.storage, path, "t", 0, CONFIG, clean=True)
+        return open_log(self.environment, path, "t", 0, CONFIG, clean=True)
 
     def begin(self) -> None:
         """A copy, as after a restart when there was one before."""

@@ -3,12 +3,12 @@
 import pytest
 
 from odradek.broker.replication.partition import Partition, PartitionView
-from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 from odradek.testing.old_segments import golden_bytes, stored
 
 
 def follower(high_watermark: int, *tail: bytes | bytearray) -> Partition:
-    log = open_test_log(make_storage())
+    log = open_test_log(make_environment())
     log.append_as_follower(golden_bytes("v1-0"))
     for batch in tail:
         log.append_as_follower(batch)

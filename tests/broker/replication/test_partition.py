@@ -6,7 +6,7 @@ import pytest
 
 from odradek.broker.replication.partition import IsrCriteria, Partition, PartitionView
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 from odradek.testing.virtual_clock import ManualClock
 
 LAG_MS = 10_000
@@ -22,7 +22,7 @@ class World:
         self.clock.advance(100_000.0)
         self.alive = {LEADER, FOLLOWER}
         criteria = IsrCriteria(LAG_MS, lambda broker: broker in self.alive)
-        self.partition = Partition("t", 0, LEADER, open_test_log(make_storage(clock=self.clock)), criteria=criteria)
+        self.partition = Partition("t", 0, LEADER, open_test_log(make_environment(clock=self.clock)), criteria=criteria)
         self.recovered = self.partition.lead(view, self.clock.monotonic_ms())
 
     def append(self) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from odradek.broker.cluster.metadata_cache import TopicNames
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
-from odradek.broker.log.storage import Storage
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.fetch_reading import FetchParameters, read_partitions
@@ -55,9 +55,9 @@ class Replica:
 
     def _boot(self) -> None:
         self.epoch += 1
-        storage = Storage(self.files, self.world.clock, InlineBackground(), self.world.random)
+        environment = LogEnvironment(self.files, self.world.clock, InlineBackground(), self.world.random)
         config = LogConfig(segment_bytes=700, min_insync_replicas=2)
-        replica_log = open_log(storage, f"/data/{TOPIC}-0", TOPIC, 0, config)
+        replica_log = open_log(environment, f"/data/{TOPIC}-0", TOPIC, 0, config)
         criteria = IsrCriteria(LAG_MS, lambda broker: self.world.replicas[broker].alive)
         self.partition = Partition(TOPIC, 0, self.id, replica_log, self.checkpoint, criteria)
         self.partition.topic_id = TOPIC_ID

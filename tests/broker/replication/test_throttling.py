@@ -9,7 +9,7 @@ from odradek.broker.replication.throttling import RateLimit, Throttle, Throttlin
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition
-from odradek.testing.log_storage import make_batch, make_storage, open_test_log
+from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 from odradek.testing.replicas import manager_of
 from odradek.testing.virtual_clock import ManualClock
 
@@ -48,7 +48,7 @@ def test_a_rate_is_that_of_the_last_windows() -> None:
 def test_a_throttle_applies_to_the_replicas_that_the_topic_names(named: tuple[str, ...], applies: bool) -> None:
     clock = ManualClock()
     config = LogConfig(leader_replication_throttled_replicas=named)
-    partition = Partition("t", 3, LEADER, open_test_log(make_storage(), config))
+    partition = Partition("t", 3, LEADER, open_test_log(make_environment(), config))
     limit = RateLimit(clock, Windows(11, 1000.0))
     throttle = Throttle(limit, lambda config: config.leader_replication_throttled_replicas)
     limit.bytes_per_second = 10
@@ -63,7 +63,7 @@ def test_a_throttle_applies_to_the_replicas_that_the_topic_names(named: tuple[st
 def test_only_a_follower_that_is_behind_is_held_back(reader: int, is_served: bool) -> None:
     clock = ManualClock()
     partition = Partition(
-        "t", 0, LEADER, open_test_log(make_storage(), LogConfig(leader_replication_throttled_replicas=("*",)))
+        "t", 0, LEADER, open_test_log(make_environment(), LogConfig(leader_replication_throttled_replicas=("*",)))
     )
     partition.lead(PartitionView(LEADER, 0, (LEADER, IN_SYNC), 0, (LEADER, IN_SYNC, BEHIND)), 0.0)
     partition.append_as_leader(make_batch([b"x"]), 1)

@@ -25,7 +25,7 @@ from odradek.protocol.messages.produce import PartitionProduceData, ProduceReque
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import decode_records
 from odradek.testing.embedded import EmbeddedCluster
-from odradek.testing.log_storage import make_batch
+from odradek.testing.log_environments import make_batch
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 TOPIC = "t"

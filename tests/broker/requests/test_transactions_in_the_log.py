@@ -22,7 +22,7 @@ from odradek.protocol.messages.write_txn_markers import (
 )
 from odradek.protocol.records import encode_batch
 from odradek.testing.embedded import EmbeddedCluster
-from odradek.testing.log_storage import make_batch
+from odradek.testing.log_environments import make_batch
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 TOPIC = "t"

@@ -17,7 +17,7 @@ from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from odradek.testing.log_storage import make_storage, open_test_log
+from odradek.testing.log_environments import make_environment, open_test_log
 
 PARTITION = ("topic", 0)
 PRODUCER = ProducerIdentity(7, 0)
@@ -42,7 +42,7 @@ def test_a_question_that_failed_spoils_no_other_answer(failure: OSError | ErrorC
     """A producer that has waited too long asks again on another connection, while its first request still waits."""
 
     async def scenario() -> None:
-        coordinator, log = Coordinator(), open_test_log(make_storage(), clean=True)
+        coordinator, log = Coordinator(), open_test_log(make_environment(), clean=True)
         verification = TransactionVerification(
             1,
             cast(Any, SimpleNamespace(partition=lambda topic, index: SimpleNamespace(leader=3))),

@@ -5,8 +5,8 @@ import random
 from collections.abc import Sequence
 
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
-from odradek.broker.log.storage import Storage
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import Columns, decode_records, encode_batch
@@ -19,22 +19,22 @@ from odradek.world.files import Files
 DIRECTORY = "/data/topic-0"
 
 
-def make_storage(files: Files | None = None, clock: Clock | None = None) -> Storage:
+def make_environment(files: Files | None = None, clock: Clock | None = None) -> LogEnvironment:
     """Simulated files, a clock that stands still, background work done at once."""
     clock = clock or ManualClock()
     files = files or SimulatedFiles(now_ms=clock.now_ms)
     if isinstance(files, SimulatedFiles):
         files.make_directory(posixpath.dirname(DIRECTORY))
         files.sync_directory("/")
-    return Storage(files, clock, InlineBackground(), random.Random(1))
+    return LogEnvironment(files, clock, InlineBackground(), random.Random(1))
 
 
 def open_test_log(
-    storage: Storage, config: LogConfig | None = None, *, recovery_point: int = 0, clean: bool = False
+    environment: LogEnvironment, config: LogConfig | None = None, *, recovery_point: int = 0, clean: bool = False
 ) -> Log:
     """The log of `topic-0` in /data."""
     config = config or LogConfig()
-    return open_log(storage, DIRECTORY, "topic", 0, config, recovery_point=recovery_point, clean=clean)
+    return open_log(environment, DIRECTORY, "topic", 0, config, recovery_point=recovery_point, clean=clean)
 
 
 def make_batch(

@@ -59,7 +59,7 @@ class Claims(NamedTuple):
     cleaned_to: int
 
 
-class Storage:
+class LogEnvironment:
     """The environment of every log of a broker. The callbacks are the log manager's."""
 
     __slots__ = (
