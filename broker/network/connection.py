@@ -21,11 +21,11 @@ from odradek.broker.network.boundary import Boundary
 from odradek.broker.network.buffers import Output, ReceiveBuffer
 from odradek.broker.network.limits import READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX, UNSENT_BYTES_MAX
 from odradek.broker.purgatory.purgatory import DelayedOperation, Purgatory
-from odradek.broker.purgatory.timing_wheel import TimingWheel
+from odradek.broker.purgatory.timing_wheel import TimingWheel, WheelTimer
 from odradek.protocol.fields import Message
 from odradek.protocol.primitives import Part
 from odradek.security.errors import AuthenticationFailed
-from odradek.world.clock import Clock, Timer
+from odradek.world.clock import Clock
 from odradek.world.network import Endpoint
 
 logger = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ class Connection:
         self._closing = False
         """Close when all that was promised is sent."""
         self._closed = False
-        self._throttle: Timer | None = None
+        self._throttle: WheelTimer | None = None
         self._idle_timer = host.timers.call_later(host.idle_ms_max, self._check_idle) if host.idle_ms_max >= 0 else None
         endpoint.on_readable(self._on_readable)
 
@@ -297,8 +297,8 @@ class Connection:
             self._slots.add(slot)
         elif isinstance(answer.outcome, Silent):
             self._closing = self._closing or answer.outcome.close
-            if answer.outcome.throttle_ms and self._throttle is None:
-                self._throttle = self._host.timers.call_later(answer.outcome.throttle_ms, self._end_throttle)
+            if throttle_ms := answer.outcome.throttle_ms:
+                self._throttle = self._host.timers.extend(self._throttle, throttle_ms, self._end_throttle)
         else:
             self._defer(answer, watch)
         self._slots.take_ready(self._push)
@@ -333,8 +333,9 @@ class Connection:
             self._slots.fill(slot, slot.deferred.answer(response))
             if slot.watch is not None:
                 slot.watch.answered(self._perf_counter(), throttle_ms)
-            if throttle_ms > 0 and self._throttle is None:
-                self._throttle = self._host.timers.call_later(throttle_ms, self._end_throttle)
+            if throttle_ms > 0:
+                self._held = True  # also behind an answer that others have overtaken
+                self._throttle = self._host.timers.extend(self._throttle, throttle_ms, self._end_throttle)
         if not self._handling and not self._continuing and not self._closed:
             self._continuing = True
             self._host.clock.call_soon(self._continue)

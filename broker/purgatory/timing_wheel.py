@@ -114,6 +114,18 @@ class TimingWheel:
             self._set_alarm()
         return timer
 
+    def extend(self, timer: WheelTimer | None, delay_ms: float, callback: Callable[[], object]) -> WheelTimer:
+        """Put a timer off until `delay_ms` from now, unless it runs later anyhow; the one that runs now in its place.
+
+        `callback` is for a new one, where there was none or it has run.
+        """
+        if timer is None or timer._callback is None:
+            return self.call_later(delay_ms, callback)
+        other = self.call_later(delay_ms, timer._callback)
+        sooner, later = (timer, other) if timer._deadline < other._deadline else (other, timer)
+        sooner.cancel()
+        return later
+
     def _place(self, timer: WheelTimer) -> None:
         """Into the lowest level whose turn, seen from the current tick, reaches its deadline."""
         deadline, size = timer._deadline, self._size

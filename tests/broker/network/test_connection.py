@@ -242,6 +242,22 @@ def test_a_throttled_client_gets_its_answer_at_once_and_is_muted_then(play: Any)
     play(scenario)
 
 
+def test_a_longer_throttle_extends_a_shorter_one_and_a_shorter_changes_nothing(play: Any) -> None:
+    async def scenario(harness: Any) -> None:
+        client = await harness.connect()
+        await client.send(client.heartbeat("overtaken", 1) + client.heartbeat("overtaken", 2))
+        await client.send(client.heartbeat("overtaken", 3))
+        await harness.settle()
+        began_ms = harness.clock.monotonic_ms()
+        for number, throttle_ms in ((1, 1000), (2, 3000), (3, 2000)):
+            harness.finish(number, throttle_ms=throttle_ms)
+        await client.send(client.heartbeat("", 4))
+        assert [await client.number() for _ in range(4)] == [1, 2, 3, 4]
+        assert 2999 < harness.clock.monotonic_ms() - began_ms < 3020
+
+    play(scenario)
+
+
 def test_a_wait_may_end_with_a_throttle(play: Any) -> None:
     async def scenario(harness: Any) -> None:
         client = await harness.connect()
