@@ -97,7 +97,7 @@ class KafkaAdminClient(Blocking[Admin]):
     def update_features(
         self, feature_updates: Mapping[str, int], validate_only: bool = False, timeout_ms: float | None = None
     ) -> None:
-        """Finalize features at these levels. Raises UnsupportedByBroker where there are none to change."""
+        """Finalize features at these levels. Raises KafkaError (INVALID_REQUEST) for those that are unknown."""
         self._run(self._core.update_features(feature_updates, validate_only, timeout_ms))
 
     # -- topics --------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
     async def update_features(
         self, feature_updates: Mapping[str, int], validate_only: bool = False, timeout_ms: float | None = None
     ) -> None:
-        """Finalize features at these levels. Raises UnsupportedByBroker where there are none to change."""
+        """Finalize features at these levels. Raises KafkaError (INVALID_REQUEST) for those that are unknown."""
         await self._run(
             "updating features",
             lambda cluster, deadline: brokers.update_features(

@@ -6,7 +6,7 @@ Sources: SaslClientAuthenticator, OAuthBearerLoginModule and the token retriever
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from odradek.protocol.connection import FrameReader, framed
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
@@ -122,6 +122,15 @@ def _name_and_password(look: Look, jaas: JaasEntry | None, mechanism: str) -> tu
     return user, password, token.lower() == "true"
 
 
+class Session(NamedTuple):
+    """What a login has begun."""
+
+    lifetime_ms: int = 0
+    """Time until the client has to authenticate again; 0: for ever."""
+    authenticate_version: int = 0
+    """Version of SaslAuthenticate that the broker takes."""
+
+
 class _Exchange:
     """Frames on a connection that nobody else uses yet."""
 
@@ -176,8 +185,8 @@ class _Exchange:
                 room.clear()
 
 
-async def authenticate(endpoint: Endpoint, login: Login, client_id: str) -> int:
-    """Log in on a new connection. How long the session lasts, in ms; 0 is for ever.
+async def authenticate(endpoint: Endpoint, login: Login, client_id: str) -> Session:
+    """Log in on a new connection; the session that this begins.
 
     Raises AuthenticationFailed, and OSError when the connection broke.
     """
@@ -197,8 +206,10 @@ async def authenticate(endpoint: Endpoint, login: Login, client_id: str) -> int:
         if answer.error_code != ErrorCode.NONE:
             raise AuthenticationFailed(f"the broker refuses SASL: {KafkaError(error_code(answer.error_code))}")
         if handshake_version == 0:
-            return await _carry_raw(exchange, sasl)
-        return await _carry(exchange, sasl, min(authenticate_max, 2))
+            await _carry_raw(exchange, sasl)
+            return Session()
+        version = min(authenticate_max, 2)
+        return Session(await _carry(exchange, sasl, version), version)
     except MalformedMessage as error:
         raise AuthenticationFailed(f"the broker's answer was not understood: {error}") from error
 
@@ -217,9 +228,8 @@ async def _carry(exchange: _Exchange, sasl: SaslClient, version: int) -> int:
     return lifetime_ms
 
 
-async def _carry_raw(exchange: _Exchange, sasl: SaslClient) -> int:
+async def _carry_raw(exchange: _Exchange, sasl: SaslClient) -> None:
     """As brokers before 1.0 want it: messages without headers."""
     message: bytes | None = sasl.first()
     while message is not None:
         message = sasl.respond(await exchange.swap(message))
-    return 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.security.sasl_client import Login, authenticate, read_login
+from odradek.security.session_endpoint import SessionEndpoint
 from odradek.security.tls_context import Look, TlsSettings, client_context
 from odradek.security.tls_endpoint import TlsEndpoint, new_staging
 from odradek.world.clock import Clock
@@ -38,7 +39,10 @@ class ClientSecurity:
 
 
 class SecureNetwork:
-    """A network whose connections have been through TLS and SASL when `connect` returns them."""
+    """A network whose connections have been through TLS and SASL when `connect` returns them.
+
+    Where the broker limits how long a login lasts, they log in again by themselves.
+    """
 
     def __init__(self, network: Network, clock: Clock, security: ClientSecurity) -> None:
         self.security = security
@@ -59,7 +63,9 @@ class SecureNetwork:
             if security.context is not None:
                 endpoint = await self._encrypted(endpoint, security.context, host)
             if security.login is not None:
-                await authenticate(endpoint, security.login, CLIENT_ID)
+                session = await authenticate(endpoint, security.login, CLIENT_ID)
+                if session.lifetime_ms > 0:
+                    endpoint = SessionEndpoint(endpoint, security.login, session, self._clock, CLIENT_ID)
         except BaseException:  # also when nobody waits for it any more
             endpoint.close()
             raise

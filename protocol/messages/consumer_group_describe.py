@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe: API key 69, version 0, flexible from 0. To the groups' coordinator.
 
-Describes groups of the next consumer protocol (KIP-848), of which a ZooKeeper-mode broker has none: it is not
-advertised, and asked nevertheless every group is answered with UNSUPPORTED_VERSION.
+Describes groups of the next consumer protocol (KIP-848), of which a ZooKeeper-mode broker has none: it
+advertises the API, and answers every group with UNSUPPORTED_VERSION.
 """
 
 from odradek.protocol.fields import BOOL, INT16, INT32, STRING, UUID, Array, Message, Struct, field

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat: API key 68, version 0, flexible from 0. To the group's coordinator.
 
-The one request of the next consumer protocol (KIP-848), where the broker assigns. A ZooKeeper-mode broker does not
-have it: UNSUPPORTED_VERSION, and the API is not advertised.
+The one request of the next consumer protocol (KIP-848), where the broker assigns. A ZooKeeper-mode broker
+advertises it and answers UNSUPPORTED_VERSION.
 """
 
 from odradek.protocol.fields import INT16, INT32, STRING, UUID, Array, Message, Struct, field

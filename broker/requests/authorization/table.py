@@ -217,6 +217,7 @@ TABLE: Final[Mapping[int, tuple[Rule, ...]]] = {
     51: (Whole(Do.ALTER, CLUSTER, refusals.of_alter_user_scram_credentials, on_controller=True),),
     56: _of_brokers(by_code(AlterPartitionResponse)),
     57: (Whole(Do.ALTER, CLUSTER, by_code(UpdateFeaturesResponse)),),
+    58: (),  # Envelope: nobody
     60: (  # DescribeCluster
         Special("everybody may ask; the operations need DESCRIBE on the Cluster", topics.describe_cluster),
     ),
@@ -229,6 +230,8 @@ TABLE: Final[Mapping[int, tuple[Rule, ...]]] = {
     ),
     66: (Shown(Do.DESCRIBE, TRANSACTION, "transaction_states", _transactional_id),),  # ListTransactions
     67: _of_brokers(by_code(AllocateProducerIdsResponse)),
+    68: (),  # ConsumerGroupHeartbeat: nobody
+    69: (),  # ConsumerGroupDescribe: nobody
 }
 """By API key."""
 
