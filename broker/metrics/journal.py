@@ -7,6 +7,7 @@ lasts. Entries are plain data, so that they leave the broker as JSON.
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final
 
 ENTRIES_MAX: Final = 10_000
@@ -43,6 +44,11 @@ class Journal:
         """Entries that have gone to make room."""
         return self._noted - len(self._entries)
 
-    def entries(self) -> list[Entry]:
-        """All that there are, oldest first."""
-        return list(self._entries)
+    @property
+    def last(self) -> int:
+        """Number of the last entry; 0 before there was one."""
+        return self._noted
+
+    def entries(self, after: int = 0) -> list[Entry]:
+        """Those with a greater number than `after`, oldest first."""
+        return list(islice(self._entries, max(0, after - self.forgotten), None))

@@ -2,7 +2,8 @@
 
     GET /metrics                    the text exposition format, names by jmx_exporter's rules
     GET /metrics?names=confluent    names by Confluent's rules
-    GET /journal                    JSON: {"broker": 1, "forgotten": 0, "entries": […]}
+    GET /journal                    JSON: {"broker": 1, "forgotten": 0, "last": 7, "entries": […]}
+    GET /journal?after=7            only entries with a greater number
 
 One request per connection, which is closed after the answer. The text is made in slices of time, so that thousands of
 partitions do not keep the loop; what a slow reader has not taken yet is bounded by the size of one answer and by
@@ -84,15 +85,16 @@ class Exporter:
             broker.scrapes.add(self._clock.perf_counter() - began_s)
             exchange.answer(200, TEXT, text.encode())
         elif address.path == "/journal":
-            exchange.answer(200, JSON, await self._journal(broker))
+            after = parse_qs(address.query).get("after", ["0"])[0]
+            exchange.answer(200, JSON, await self._journal(broker, int(after) if after.isdecimal() else 0))
         else:
             exchange.answer(404, TEXT, b"there are /metrics and /journal\n")
 
-    async def _journal(self, broker: Observed) -> bytes:
+    async def _journal(self, broker: Observed, after: int) -> bytes:
         journal = broker.services.journal
-        head = {"broker": broker.services.identity.broker_id, "forgotten": journal.forgotten}
+        head = {"broker": broker.services.identity.broker_id, "forgotten": journal.forgotten, "last": journal.last}
         turn, told = TimeSlice(self._clock), []
-        for entry in journal.entries():
+        for entry in journal.entries(after):
             told.append(json.dumps(entry))
             if not len(told) % PIECES_PER_LOOK:
                 await turn.pause_if_over()

@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "stop": "Shut down what `up` has started, or one of its brokers",
     "mock": "Run a cluster in memory for tests in any language; its faults over HTTP",
     "broker": "Run one broker in the foreground from a properties file",
+    "console": "Show a cluster on one live web page",
     "topics": "Create, list, describe, alter and delete topics",
     "produce": "Send the lines of standard input to a topic",
     "consume": "Print the records of a topic",

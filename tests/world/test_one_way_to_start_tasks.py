@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("broker", "controller", "zk_schema", "client", *(f"odradek/{name}" for name in (
-    "world", "local", "cli", "demo", "pipeline",
+    "world", "local", "cli", "console", "demo", "pipeline",
 )))  # fmt: skip
 STARTERS = {"create_task", "ensure_future", "TaskGroup"}
 THE_ONE_WAY = "odradek/world/tasks.py"

@@ -1,0 +1,108 @@
+"""The journals of brokers, read at `/journal` of their metrics.port: new entries alone, as far as they say."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+import aiohttp
+
+from odradek.client.admin.values import ConfigResource, ResourceType
+from odradek.client.aio.admin import Admin
+from odradek.client.metadata import Node
+from odradek.console.sentences import Happening, from_journal
+from odradek.protocol.errors import KafkaError
+
+log = logging.getLogger(__name__)
+
+ANSWER_BYTES_MAX: Final = 32_000_000
+TIMEOUT_SECONDS: Final = 2.0
+ANY_HOST: Final = ("", "0.0.0.0", "::")
+
+Fetch = Callable[[str], Awaitable[Mapping[str, Any]]]
+Locate = Callable[[int], Awaitable[Mapping[str, str | None]]]
+
+
+class Journals:
+    """Where each broker has its journal, and which of its entries were read. A broker without one is left out."""
+
+    def __init__(self, locate: Locate, fetch: Fetch) -> None:
+        self._locate, self._fetch = locate, fetch
+        self._urls: dict[Node, str | None] = {}
+        self._read: dict[int, int] = {}
+        """By broker: the number of the last entry read."""
+        self.readable: list[int] = []
+        """Brokers whose journal could be read the last time."""
+
+    async def read(self, nodes: Iterable[Node]) -> list[Happening]:
+        """Return what the journals of these brokers have got since the last time, in the order of its times."""
+        there = list(nodes)
+        answers = await asyncio.gather(*(self._read_one(node) for node in there))
+        self.readable = sorted(node.node_id for node, found in zip(there, answers, strict=True) if found is not None)
+        happenings = [one for found in answers if found for one in found]
+        return sorted(happenings, key=lambda one: one.at_ms)
+
+    async def _read_one(self, node: Node) -> list[Happening] | None:
+        try:
+            url = await self._url(node)
+            if url is None:
+                return None
+            answer = await self._fetch(f"{url}?after={self._read.get(node.node_id, 0)}")
+            entries = [one for one in answer["entries"] if isinstance(one, Mapping)]
+            numbers = [int(one["number"]) for one in entries]
+        except (KafkaError, aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
+            log.debug("the journal of broker %d cannot be read: %s", node.node_id, error)
+            return None
+        last = self._read.get(node.node_id, 0)
+        if answer.get("last", last) < last:  # a new life of the broker: its numbers begin again
+            self._read[node.node_id] = 0
+            return []
+        self._read[node.node_id] = max([last, *numbers])
+        return from_journal(node.node_id, [one for one, at in zip(entries, numbers, strict=True) if at > last])
+
+    async def _url(self, node: Node) -> str | None:
+        """None where there is no metrics.port, or nobody may ask for it."""
+        if node not in self._urls:
+            settings = await self._locate(node.node_id)
+            port, host = settings.get("metrics.port") or "0", settings.get("metrics.host") or ""
+            host = node.host if host in ANY_HOST else host
+            host = f"[{host}]" if ":" in host else host
+            self._urls[node] = f"http://{host}:{int(port)}/journal" if int(port) else None
+        return self._urls[node]
+
+
+def settings_of(admin: Admin) -> Locate:
+    """Return what asks a broker for its settings."""
+
+    async def locate(broker: int) -> Mapping[str, str | None]:
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        try:
+            found = await admin.describe_configs([resource])
+        except KafkaError as error:
+            if error.retriable:
+                raise
+            return {}  # no right to see them
+        return {entry.name: entry.value for entry in found[resource]}
+
+    return locate
+
+
+def over_http(session: aiohttp.ClientSession) -> Fetch:
+    """Return what fetches a journal."""
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+
+    async def fetch(url: str) -> Mapping[str, Any]:
+        async with session.get(url, timeout=timeout, allow_redirects=False) as response:
+            response.raise_for_status()
+            body = bytearray()
+            async for piece in response.content.iter_any():
+                body += piece
+                if len(body) > ANSWER_BYTES_MAX:
+                    raise ValueError(f"a journal of more than {ANSWER_BYTES_MAX:,} bytes")
+        answer = json.loads(body)
+        if not isinstance(answer, dict):
+            raise ValueError("a journal is an object")
+        return answer
+
+    return fetch

@@ -1,0 +1,133 @@
+"""One page's stream of server-sent events: what has changed, as fast as the page takes it.
+
+Nothing is queued: a page that is slow gets the newest state when it has taken the one before.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+from aiohttp import web
+
+from odradek.console.observer import Observer
+from odradek.world.clock import Clock
+from odradek.world.tasks import OnDeath, Tasks
+
+STREAMS_MAX: Final = 32
+ALIVE_MS: Final = 5_000.0
+"""Pause after which a page is told that nothing has changed: it takes a longer silence for a broken connection."""
+
+Asker = Callable[[], AsyncGenerator[Any, None]]
+"""Makes the values of a view, one after the other, with its own pauses between."""
+
+
+class Streams:
+    """All open streams."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._open: set[Stream] = set()
+        observer.changed = self._tell
+
+    @property
+    def full(self) -> bool:
+        """Tell whether no further page may be open."""
+        return len(self._open) >= STREAMS_MAX
+
+    async def run(self, stream: "Stream") -> None:
+        """Until the page has gone, or `close`."""
+        self._open.add(stream)
+        try:
+            await stream.run()
+        finally:
+            self._open.discard(stream)
+
+    def _tell(self) -> None:
+        for stream in self._open:
+            stream.wake()
+
+    def close(self) -> None:
+        """End them."""
+        for stream in self._open:
+            stream.end()
+
+
+class Stream:
+    """A page."""
+
+    def __init__(
+        self,
+        response: web.StreamResponse,
+        observer: Observer,
+        clock: Clock,
+        tasks: Tasks,
+        asker: Asker | None,
+        happening: int,
+    ) -> None:
+        self._response, self._observer, self._asker = response, observer, asker
+        self._clock, self._tasks = clock, tasks
+        self._version = 0
+        self._happening = happening
+        """The last one that the page has."""
+        self._woken = asyncio.Event()
+        self._over = False
+        self._turn = asyncio.Lock()
+
+    def wake(self) -> None:
+        """There may be more to tell."""
+        self._woken.set()
+
+    def end(self) -> None:
+        """Come to an end."""
+        self._over = True
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Until the page has gone, or `end`. A page that has gone is no failure."""
+        if self._happening > self._observer.timeline.last_number:  # another life of this console
+            self._happening = 0
+        try:
+            viewing = self._tasks.spawn("view", self._tell_view, OnDeath.REPORT)
+            try:
+                await self._tell_changes()
+            finally:
+                viewing.cancel()
+                await asyncio.gather(viewing, return_exceptions=True)
+        except ConnectionResetError:
+            return
+
+    async def _tell_changes(self) -> None:
+        while not self._over:
+            self._woken.clear()
+            if self._version != self._observer.version:
+                self._version = self._observer.version
+                await self._send("state", self._observer.state)
+            happenings = self._observer.timeline.since(self._happening)
+            if happenings:
+                self._happening = happenings[-1]["number"]
+                await self._send("happenings", json.dumps(happenings))
+            timer = self._clock.call_later(ALIVE_MS, self._woken.set)
+            alive = self._observer.version, self._observer.timeline.last_number
+            await self._woken.wait()
+            timer.cancel()
+            if alive == (self._observer.version, self._observer.timeline.last_number):
+                await self._send("alive", "")
+
+    async def _tell_view(self) -> None:
+        if self._asker is None:
+            return
+        before = None
+        try:
+            async with aclosing(self._asker()) as values:
+                async for value in values:
+                    text = json.dumps(value)
+                    if text != before:
+                        before = text
+                        await self._send("view", text)
+        except ConnectionResetError:
+            self.end()
+
+    async def _send(self, event: str, data: str) -> None:
+        async with self._turn:
+            await self._response.write(f"event: {event}\ndata: {data}\n\n".encode())

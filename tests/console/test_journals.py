@@ -1,0 +1,96 @@
+"""Journals of brokers, read entry by entry, wherever they are."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import pytest
+
+from odradek.client.metadata import Node
+from odradek.console.journals import Journals
+from odradek.protocol.errors import ErrorCode, KafkaError
+from tests.console.test_sentences import entry
+
+BROKER = Node(1, "10.0.0.1", 9092)
+
+
+class Brokers:
+    """Answers of one broker."""
+
+    def __init__(self, settings: Mapping[str, str | None] | Exception, answer: Any) -> None:
+        self.settings, self.answer = settings, answer
+        self.asked: list[str] = []
+        self.journals = Journals(self._locate, self._fetch)
+
+    async def _locate(self, broker: int) -> Mapping[str, str | None]:
+        if isinstance(self.settings, Exception):
+            raise self.settings
+        return self.settings
+
+    async def _fetch(self, url: str) -> Any:
+        self.asked.append(url)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def read(self, node: Node = BROKER) -> list[str]:
+        return [one.title for one in asyncio.run(self.journals.read([node]))]
+
+
+def session(number: int) -> dict[str, Any]:
+    return entry(number, kind="session", subject="1", change="away")
+
+
+def journal(*entries: Any) -> dict[str, Any]:
+    return {
+        "broker": 1,
+        "forgotten": 0,
+        "last": max([0, *(one["number"] for one in entries)]),
+        "entries": list(entries),
+    }
+
+
+def test_only_what_is_new_is_asked_for_and_told() -> None:
+    brokers = Brokers({"metrics.port": "9102", "metrics.host": ""}, journal(session(3), session(4)))
+    assert len(brokers.read()) == 2
+    assert brokers.read() == []
+    assert brokers.asked == ["http://10.0.0.1:9102/journal?after=0", "http://10.0.0.1:9102/journal?after=4"]
+    assert brokers.journals.readable == [1]
+
+
+def test_a_broker_that_was_started_anew_is_read_from_its_beginning() -> None:
+    brokers = Brokers({"metrics.port": "9102"}, journal(session(30)))
+    brokers.read()
+    brokers.answer = journal(session(1))
+    assert brokers.read() == []
+    assert len(brokers.read()) == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("127.0.0.1", "http://127.0.0.1:1/"), ("0.0.0.0", "http://10.0.0.1:1/"), ("::1", "http://[::1]:1/")],
+)
+def test_the_address(host: str, url: str) -> None:
+    brokers = Brokers({"metrics.port": "1", "metrics.host": host}, journal())
+    brokers.read()
+    assert brokers.asked[0].startswith(url)
+
+
+@pytest.mark.parametrize(
+    ("settings", "answer"),
+    [
+        ({}, {}),
+        ({"metrics.port": "0"}, {}),
+        ({"metrics.port": "nonsense"}, {}),
+        (KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no answer"), {}),
+        ({"metrics.port": "1"}, aiohttp.ClientConnectionError()),
+        ({"metrics.port": "1"}, TimeoutError()),
+        ({"metrics.port": "1"}, ValueError("no JSON")),
+        ({"metrics.port": "1"}, {"entries": 3}),
+        ({"metrics.port": "1"}, {"entries": [{"number": "x"}]}),
+    ],
+)
+def test_a_journal_that_cannot_be_read_is_left_out(settings: Any, answer: Any) -> None:
+    brokers = Brokers(settings, answer)
+    assert brokers.read() == [] and brokers.journals.readable == []
