@@ -6,6 +6,14 @@ from collections.abc import Callable
 PATIENCE_SECONDS = 150.0
 """A machine with two processors that runs the whole suite may need ten times as long as for one test alone."""
 
+UNHURRIED = {
+    "zookeeper.session.timeout.ms": 10_000,
+    "replica.lag.time.max.ms": 10_000,
+    "replica.fetch.wait.max.ms": 100,
+}
+"""Settings of a `Cluster` whose brokers are to be dead for nobody, however busy the machine is, and that costs little
+while nobody asks it."""
+
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 0.5
 SHARE = 0.1
 """What asking may add to the time that something takes."""

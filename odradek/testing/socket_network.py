@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 
+from odradek.world.files import Buffer
 from odradek.world.network import Endpoint
 from odradek.world.tcp import DEFAULT_BACKLOG, TcpEndpoint, TcpListener, TcpNetwork, name_address, set_options
 
@@ -65,6 +66,15 @@ class HostEndpoint:
         self._endpoint.close()
         self._network.forget(self)
 
+    def end(self) -> None:
+        """Its program is gone: what that was about to send, nobody hears of."""
+        self.close()
+        self.send = _unheard
+
+
+def _unheard(data: Buffer, *, more: bool = False) -> int:
+    return len(data)
+
 
 class HostSockets:
     """The Network of one host."""
@@ -106,6 +116,8 @@ class HostListener:
     def close(self) -> None:
         self._listener.close()
         self._network.listeners.pop(self, None)
+
+    end = close
 
 
 class SocketNetwork:
@@ -205,7 +217,7 @@ class SocketNetwork:
         self._suspended.discard(host)
         for part in self._parts():
             if part.host == host:
-                part.close()
+                part.end()
 
     def close(self) -> None:
         """Everything is over."""

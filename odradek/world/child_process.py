@@ -3,7 +3,6 @@
 Arguments: the parent's process id, and how many bytes a second the work may move (`inf`).
 """
 
-import ctypes
 import os
 import signal
 import sys
@@ -51,6 +50,8 @@ class Pace:
 def _die_with_parent() -> None:
     """At the same moment, where the system can do that: nobody may change a file that the next broker has opened."""
     if sys.platform == "linux":
+        import ctypes  # here: brokers import this module and never call this
+
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

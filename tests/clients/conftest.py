@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.testing import Cluster
 from odradek.testing.foreign.aio import AiokafkaClient
 from odradek.testing.foreign.confluent import ConfluentClient
 from odradek.testing.foreign.downloads import COPY_JARS, JVM_FLAGS, DownloadFailed, compiled, fetch
@@ -18,10 +18,8 @@ from odradek.testing.foreign.driver import DriverClient
 from odradek.testing.foreign.interface import Client, Record
 from odradek.testing.foreign.kafka_python import KafkaPythonClient
 from odradek.testing.foreign.kcat import KcatClient
-from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.needs import CANNOT_BE_HAD, RUNTIMES, need
-from odradek.testing.patience import PATIENCE_SECONDS, wait_until
-from odradek.testing.up import UpCluster
+from odradek.testing.patience import PATIENCE_SECONDS, UNHURRIED
 
 HERE = Path(__file__).parent
 CACHE = HERE.parent.parent / ".cache"
@@ -30,55 +28,43 @@ OUR_ERRORS = ("Traceback (most recent call last)", "after an error of ours", "As
 ANY_ERRORS = (*OUR_ERRORS, " ERROR ", " CRITICAL ")
 
 
-def _check_logs(up: UpCluster, signs: Sequence[str]) -> None:
-    lines = [
-        f"broker {broker}: {line}"
-        for broker in range(up.brokers)
-        for line in up.log_file(broker).read_text().splitlines()
-        if any(sign in line for sign in signs)
-    ]
+def check_log(log: Path, signs: Sequence[str]) -> None:
+    lines = [line for line in log.read_text().splitlines() if any(sign in line for sign in signs)]
     assert not lines, "\n".join(lines[:20])
 
 
 @pytest.fixture(scope="package")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
-    """In the end no broker may have written of an error; the last to shut down may say that nobody takes over."""
-    overrides = ["replica.fetch.wait.max.ms=100"]  # how long the first record of each new topic waits for its followers
-    with UpCluster(tmp_path_factory.mktemp("clients") / "cluster", overrides=overrides) as up:
-        yield up
-        _check_logs(up, ANY_ERRORS)
-    _check_logs(up, OUR_ERRORS)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the cluster and of the programs beside it."""
+    return tmp_path_factory.mktemp("clients")
 
 
 @pytest.fixture(scope="package")
-def admin(cluster: UpCluster) -> AdminClient:
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """In a process of its own, as foreign clients expect; data are files, so that they are sent by sendfile.
+
+    In the end no broker may have written of an error.
+    """
+    log = folder / "cluster.log"
+    with Cluster(brokers=3, data=folder / "data", process=True, log=log, trace=False, settings=UNHURRIED) as cluster:
+        yield cluster
+        check_log(log, ANY_ERRORS)
+    check_log(log, OUR_ERRORS)
+
+
+@pytest.fixture(scope="package")
+def admin(cluster: Cluster) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.bootstrap})
 
 
-def _known(address: str, topic: str, partitions: int) -> bool:
-    """Whether this broker tells leaders of all its partitions."""
-    with RawConnection(address) as connection:
-        answer = connection.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 4)
-    found = answer.topics[0].partitions
-    return len(found) == partitions and all(one.leader_id >= 0 for one in found)
-
-
 @pytest.fixture
-def new_topic(
-    cluster: UpCluster,
-    admin: AdminClient,
-    request: pytest.FixtureRequest,
-) -> Callable[..., str]:
+def new_topic(cluster: Cluster, request: pytest.FixtureRequest) -> Callable[..., str]:
     """Creates topics whose names come from the test's and returns the name, when every broker knows it."""
 
     def create(suffix: str = "", partitions: int = 1, **config: str) -> str:
         name = re.sub(r"[^a-zA-Z0-9._-]+", "-", f"{request.path.stem[5:]}-{request.node.name[5:]}").strip("-")
         name += suffix
-        settings = {key.replace("_", "."): value for key, value in config.items()}
-        for made in admin.create_topics([NewTopic(name, partitions, 3, config=settings)]).values():
-            made.result(PATIENCE_SECONDS)
-        for address in cluster.bootstrap.split(","):
-            wait_until(lambda address=address: _known(address, name, partitions), f"{name} at {address}")
+        cluster.create_topic(name, partitions, settings={key.replace("_", "."): value for key, value in config.items()})
         return name
 
     return create
@@ -126,36 +112,51 @@ def java_program(name: str, class_path: str, *arguments: str) -> list[str]:
 
 
 @pytest.fixture(scope="package")
-def new_java(java_classpath: str) -> Callable[[UpCluster], DriverClient]:
+def new_java(java_classpath: str, folder: Path) -> Callable[[Cluster], DriverClient]:
     """Starts a Java client of a cluster, to be closed by whoever asks."""
 
-    def start(cluster: UpCluster) -> DriverClient:
+    def start(cluster: Cluster) -> DriverClient:
         command = java_program("Driver", java_classpath, cluster.bootstrap)
-        return DriverClient("java", command, cluster.directory / "java.log")
+        return DriverClient("java", command, folder / "java.log")
 
     return start
 
 
 @pytest.fixture(scope="package")
-def java(cluster: UpCluster, new_java: Callable[[UpCluster], DriverClient]) -> Iterator[DriverClient]:
+def java(cluster: Cluster, new_java: Callable[[Cluster], DriverClient]) -> Iterator[DriverClient]:
     driver = new_java(cluster)
     yield driver
     driver.close()
 
 
 @pytest.fixture(scope="package")
-def toolbox(cluster: UpCluster, java_classpath: str) -> Iterator[Callable[..., tuple[int, str]]]:
+def start_toolbox(java_classpath: str, folder: Path) -> Iterator[Callable[[Cluster], Callable[..., tuple[int, str]]]]:
+    """Runs Kafka's command line tools on a cluster, all in one Java."""
+    drivers = []
+
+    def start(cluster: Cluster) -> Callable[..., tuple[int, str]]:
+        driver = DriverClient("toolbox", java_program("Toolbox", java_classpath), folder / "toolbox.log")
+        drivers.append(driver)
+
+        def run(main: str, *arguments: str, input: str = "", named: bool = True) -> tuple[int, str]:
+            """`named`: the cluster's address is given by --bootstrap-server, otherwise not at all."""
+            server = ("--bootstrap-server", cluster.bootstrap) if named else ()
+            answer = driver.ask("run", main=main, arguments=[*server, *arguments], input=input)
+            return answer["code"], answer["said"]
+
+        return run
+
+    yield start
+    for driver in drivers:
+        driver.close()
+
+
+@pytest.fixture(scope="package")
+def toolbox(
+    cluster: Cluster, start_toolbox: Callable[[Cluster], Callable[..., tuple[int, str]]]
+) -> Callable[..., tuple[int, str]]:
     """Runs one of Kafka's command line tools, by the name of its class: its exit code and what it says."""
-    driver = DriverClient("toolbox", java_program("Toolbox", java_classpath), cluster.directory / "toolbox.log")
-
-    def run(main: str, *arguments: str, input: str = "", named: bool = True) -> tuple[int, str]:
-        """`named`: the cluster's address is given by --bootstrap-server, otherwise not at all."""
-        server = ("--bootstrap-server", cluster.bootstrap) if named else ()
-        answer = driver.ask("run", main=main, arguments=[*server, *arguments], input=input)
-        return answer["code"], answer["said"]
-
-    yield run
-    driver.close()
+    return start_toolbox(cluster)
 
 
 @pytest.fixture(scope="package")
@@ -170,33 +171,35 @@ def tool(toolbox: Callable[..., tuple[int, str]]) -> Callable[..., str]:
     return run
 
 
-@pytest.fixture(scope="package")
-def kafkajs(cluster: UpCluster) -> Iterator[DriverClient]:
+@pytest.fixture(scope="session")
+def kafkajs_folder() -> Path:
+    """Where npm has put it."""
     need(*RUNTIMES["kafkajs"])
     command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
-    listing = (HERE / "kafkajs" / "package.json").read_text()
-    folder = fetched(CACHE / "kafkajs", "package.json", listing, command)
-    command = ["node", str(HERE / "kafkajs" / "driver.js"), cluster.bootstrap, str(folder)]
-    driver = DriverClient("kafkajs", command, cluster.directory / "kafkajs.log")
+    return fetched(CACHE / "kafkajs", "package.json", (HERE / "kafkajs" / "package.json").read_text(), command)
+
+
+@pytest.fixture(scope="package")
+def kafkajs(cluster: Cluster, kafkajs_folder: Path, folder: Path) -> Iterator[DriverClient]:
+    command = ["node", str(HERE / "kafkajs" / "driver.js"), cluster.bootstrap, str(kafkajs_folder)]
+    driver = DriverClient("kafkajs", command, folder / "kafkajs.log")
     yield driver
     driver.close()
 
 
 @pytest.fixture(scope="package")
-def kcat(cluster: UpCluster) -> KcatClient:
+def kcat(cluster: Cluster) -> KcatClient:
     need(*RUNTIMES["kcat"])
     return KcatClient(cluster.bootstrap, "kcat")
 
 
 @pytest.fixture(scope="package")
-def confluent(cluster: UpCluster) -> ConfluentClient:
+def confluent(cluster: Cluster) -> ConfluentClient:
     return ConfluentClient(cluster.bootstrap)
 
 
 @pytest.fixture(scope="package")
-def get_client(
-    cluster: UpCluster, confluent: ConfluentClient, request: pytest.FixtureRequest
-) -> Callable[[str], Client]:
+def get_client(cluster: Cluster, confluent: ConfluentClient, request: pytest.FixtureRequest) -> Callable[[str], Client]:
     """A client by its name; the test is skipped where its runtime is missing."""
     in_python: dict[str, Client] = {
         "confluent": confluent,

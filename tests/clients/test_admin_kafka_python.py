@@ -10,8 +10,8 @@ from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
+from odradek.testing import Cluster
 from odradek.testing.patience import wait_until
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -20,7 +20,7 @@ FIRST_MS = int(time.time() * 1000) - 3_600_000
 
 
 @pytest.fixture(scope="module")
-def python_admin(cluster: UpCluster) -> Iterator[KafkaAdminClient]:
+def python_admin(cluster: Cluster) -> Iterator[KafkaAdminClient]:
     client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
     yield client
     client.close()
@@ -70,7 +70,7 @@ def listed(admin: KafkaAdminClient) -> set[str]:
     return {group["group_id"] for group in admin.list_groups()}
 
 
-def test_groups(python_admin: KafkaAdminClient, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
+def test_groups(python_admin: KafkaAdminClient, cluster: Cluster, new_topic: Callable[..., str]) -> None:
     topic, group = new_topic(), "kafka-python-group"
     partition = TopicPartition(topic, 0)
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap.split(","))
@@ -96,7 +96,7 @@ def test_groups(python_admin: KafkaAdminClient, cluster: UpCluster, new_topic: C
     assert group not in listed(python_admin)
 
 
-def test_offsets(python_admin: KafkaAdminClient, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
+def test_offsets(python_admin: KafkaAdminClient, cluster: Cluster, new_topic: Callable[..., str]) -> None:
     partition = TopicPartition(new_topic(), 0)
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap.split(","))
     for number in range(6):

@@ -25,9 +25,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from odradek.testing import Cluster
 from odradek.testing.patience import PATIENCE_SECONDS as LONG
 from odradek.testing.patience import wait_until
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -108,7 +108,7 @@ def test_topic_settings(admin: AdminClient, new_topic: Callable[..., str]) -> No
     assert _refusal(lambda: change("no.such.setting", "1", AlterConfigOpType.SET)) == "INVALID_CONFIG"
 
 
-def test_a_live_setting_holds_at_once(admin: AdminClient, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
+def test_a_live_setting_holds_at_once(admin: AdminClient, cluster: Cluster, new_topic: Callable[..., str]) -> None:
     name = new_topic(max_message_bytes="1000")
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "message.timeout.ms": 20_000})
     outcomes: list[Any] = []
@@ -132,7 +132,7 @@ def test_broker_settings(admin: AdminClient) -> None:
     admin.incremental_alter_configs([resource])[resource].result(LONG)
 
 
-def test_groups_and_their_offsets(admin: AdminClient, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
+def test_groups_and_their_offsets(admin: AdminClient, cluster: Cluster, new_topic: Callable[..., str]) -> None:
     topic, group = new_topic(), "librdkafka-group"
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(10):
@@ -162,7 +162,7 @@ def test_groups_and_their_offsets(admin: AdminClient, cluster: UpCluster, new_to
     assert all(one.group_id != group for one in admin.list_consumer_groups().result(LONG).valid)
 
 
-def test_offsets_of_a_partition(admin: AdminClient, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
+def test_offsets_of_a_partition(admin: AdminClient, cluster: Cluster, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(10):
@@ -187,7 +187,7 @@ def test_preferred_election(admin: AdminClient, new_topic: Callable[..., str]) -
     assert error is not None and error.name() == "ELECTION_NOT_NEEDED"
 
 
-def test_cluster(admin: AdminClient, cluster: UpCluster) -> None:
+def test_cluster(admin: AdminClient, cluster: Cluster) -> None:
     described = admin.describe_cluster().result(LONG)
     assert sorted(node.id for node in described.nodes) == [0, 1, 2]
     assert {f"{node.host}:{node.port}" for node in described.nodes} == set(cluster.bootstrap.split(","))

@@ -9,11 +9,11 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError
 
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.testing import Cluster
 from odradek.testing.foreign.driver import DriverClient
 from odradek.testing.foreign.interface import Client
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.patience import wait_until
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -51,7 +51,7 @@ async def _aiokafka(bootstrap: str) -> None:
     await admin.close()
 
 
-def test_aiokafka(cluster: UpCluster) -> None:
+def test_aiokafka(cluster: Cluster) -> None:
     asyncio.run(asyncio.wait_for(_aiokafka(cluster.bootstrap), 60))
 
 
@@ -65,7 +65,7 @@ async def _aiokafka_groups(bootstrap: str, group: str) -> None:
 
 
 def test_aiokafka_groups(
-    cluster: UpCluster,
+    cluster: Cluster,
     get_client: Callable[[str], Client],
     new_topic: Callable[..., str],
 ) -> None:
@@ -76,7 +76,7 @@ def test_aiokafka_groups(
     member.close()
 
 
-def test_kafkajs(kafkajs: DriverClient, cluster: UpCluster) -> None:
+def test_kafkajs(kafkajs: DriverClient, cluster: Cluster) -> None:
     topic = "kafkajs-topics"
     made = kafkajs.ask("create", topic=topic)
     assert (made["created"], made["createdAgain"]) == (True, False)
@@ -93,7 +93,7 @@ def test_kafkajs(kafkajs: DriverClient, cluster: UpCluster) -> None:
     known_everywhere(cluster.bootstrap, topic, 0)
 
 
-def test_java(java: DriverClient, cluster: UpCluster) -> None:
+def test_java(java: DriverClient, cluster: Cluster) -> None:
     topic = "java-topics"
     made = java.ask("create", topic=topic)
     assert made["createdPartitions"] == 2 and made["createdAgain"] == "TopicExistsException"

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from odradek.testing import Cluster
 from odradek.testing.foreign.interface import Client, Record
 from odradek.testing.patience import wait_until
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -274,7 +274,7 @@ def test_records_written_counted_and_deleted(
     assert json.loads(tool(LOG_DIRS, "--describe", "--topic-list", topic).splitlines()[-1])["brokers"][2]["logDirs"]
 
 
-def test_the_tools_of_kafkas_own_system_tests(tool: Tool, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
+def test_the_tools_of_kafkas_own_system_tests(tool: Tool, cluster: Cluster, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     tool("org.apache.kafka.tools.VerifiableProducer", "--topic", topic, "--max-messages", "3")
     counted = ("--group-id", topic, "--max-messages", "3", "--reset-policy", "earliest")

@@ -1,20 +1,18 @@
 """Replicas that move between the log directories of a broker, asked for by Kafka's own tools and by kafka-python."""
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient, TopicPartitionReplica
 from kafka.errors import LogDirNotFoundError, NoError, UnknownTopicOrPartitionError
 
 from odradek.cli import main as command_line
-from odradek.testing.patience import PATIENCE_SECONDS, wait_until
-from odradek.testing.up import UpCluster
+from odradek.testing import Cluster
+from odradek.testing.patience import UNHURRIED, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -33,30 +31,29 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, directories: list[str]) -> Iterator[UpCluster]:
-    overrides = [f"log.dirs={','.join(directories)}"]
-    with UpCluster(tmp_path_factory.mktemp("up") / "cluster", brokers=1, overrides=overrides) as up:
-        admin = AdminClient({"bootstrap.servers": up.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(PATIENCE_SECONDS)
-        producer = Producer({"bootstrap.servers": up.bootstrap})
+def cluster(tmp_path_factory: pytest.TempPathFactory, directories: list[str]) -> Iterator[Cluster]:
+    where = tmp_path_factory.mktemp("cluster")
+    settings = {"log.dirs": ",".join(directories), **UNHURRIED}
+    log = where / "cluster.log"
+    with Cluster(1, topics={TOPIC: 2}, data=where, settings=settings, process=True, log=log, trace=False) as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
         for number in range(RECORDS):
             producer.produce(TOPIC, VALUE, str(number).encode(), partition=0)
             producer.poll(0)
         assert producer.flush(30) == 0
-        yield up
-        assert " ERROR " not in up.log_file(0).read_text()
+        yield cluster
+        assert " ERROR " not in log.read_text()
 
 
-@pytest.fixture
-def tool(cluster: UpCluster, java_classpath: str) -> Tool:
+@pytest.fixture(scope="module")
+def tool(cluster: Cluster, start_toolbox: Callable[[Cluster], Callable[..., tuple[int, str]]]) -> Tool:
     """Runs one of Kafka's and returns what it says."""
+    toolbox = start_toolbox(cluster)
 
     def run(main: str, *arguments: str) -> str:
-        command = ["java", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", java_classpath, main]
-        command += ["--bootstrap-server", cluster.bootstrap, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        code, said = toolbox(main, *arguments)
+        assert code == 0, said
+        return said
 
     return run
 
@@ -71,7 +68,7 @@ def where(said: str) -> dict[str, list[tuple[str, bool]]]:
     }
 
 
-def consume_all(cluster: UpCluster) -> list[bytes | None]:
+def consume_all(cluster: Cluster) -> list[bytes | None]:
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "none", "enable.auto.commit": False}
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
@@ -86,7 +83,7 @@ def consume_all(cluster: UpCluster) -> list[bytes | None]:
     return keys
 
 
-def test_kafkas_tools_move_a_replica(tool: Tool, cluster: UpCluster, directories: list[str], tmp_path: Path) -> None:
+def test_kafkas_tools_move_a_replica(tool: Tool, cluster: Cluster, directories: list[str], tmp_path: Path) -> None:
     home = next(path for path, found in where(tool(LOG_DIRS, "--describe")).items() if (f"{TOPIC}-0", False) in found)
     away = next(path for path in directories if path != home)
     plan = {
@@ -107,7 +104,7 @@ def test_kafkas_tools_move_a_replica(tool: Tool, cluster: UpCluster, directories
     assert consume_all(cluster) == [str(number).encode() for number in range(RECORDS)]
 
 
-def test_kafka_python_moves_a_replica_back(cluster: UpCluster, directories: list[str]) -> None:
+def test_kafka_python_moves_a_replica_back(cluster: Cluster, directories: list[str]) -> None:
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
 
     def home() -> list[str]:
@@ -129,7 +126,7 @@ def test_kafka_python_moves_a_replica_back(cluster: UpCluster, directories: list
 
 
 def test_our_own_command_moves_a_replica(
-    cluster: UpCluster, directories: list[str], capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, directories: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(*arguments: str) -> tuple[int, str]:
         status = command_line.run(["reassign", *arguments, "--bootstrap-server", cluster.bootstrap])

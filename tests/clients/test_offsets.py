@@ -24,10 +24,10 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from odradek.testing import Cluster
 from odradek.testing.foreign.interface import Client, Record
 from odradek.testing.foreign.raw import RawConnection, place_of
 from odradek.testing.patience import wait_until
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -46,7 +46,7 @@ def written(
 
 
 @pytest.fixture
-def leader(written: tuple[str, list[Record]], cluster: UpCluster) -> Iterator[RawConnection]:
+def leader(written: tuple[str, list[Record]], cluster: Cluster) -> Iterator[RawConnection]:
     with RawConnection(place_of(cluster.bootstrap, written[0]).leader) as connection:
         yield connection
 
@@ -98,7 +98,7 @@ def test_offset_for_leader_epoch(version: int, written: tuple[str, list[Record]]
     assert (future.error_code, future.leader_epoch, future.end_offset) == (0, -1, -1)
 
 
-def _coordinator(cluster: UpCluster, group: str) -> str:
+def _coordinator(cluster: Cluster, group: str) -> str:
     """Its address, from version 0; the first question of all makes the topic that keeps the offsets."""
     found: list[Any] = []
 
@@ -114,7 +114,7 @@ def _coordinator(cluster: UpCluster, group: str) -> str:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_commit_and_fetch(version: int, cluster: UpCluster, written: tuple[str, list[Record]]) -> None:
+def test_commit_and_fetch(version: int, cluster: Cluster, written: tuple[str, list[Record]]) -> None:
     """By a consumer that is no member. What is not committed is -1: an error in version 0 alone, that of ZooKeeper."""
     topic, group = written[0], f"offsets-group-{version}"
     with RawConnection(_coordinator(cluster, group)) as connection:
@@ -146,7 +146,7 @@ def _fetched(connection: RawConnection, group: str, topic: str, version: int) ->
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_fetch_of_all_offsets(version: int, cluster: UpCluster, written: tuple[str, list[Record]]) -> None:
+def test_fetch_of_all_offsets(version: int, cluster: Cluster, written: tuple[str, list[Record]]) -> None:
     """Null topics are all; a group of nothing has none."""
     group = f"offsets-nothing-{version}"
     with RawConnection(_coordinator(cluster, group)) as connection:
@@ -157,7 +157,7 @@ def test_fetch_of_all_offsets(version: int, cluster: UpCluster, written: tuple[s
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_commits_that_are_refused(version: int, cluster: UpCluster, written: tuple[str, list[Record]]) -> None:
+def test_commits_that_are_refused(version: int, cluster: Cluster, written: tuple[str, list[Record]]) -> None:
     group = f"offsets-refused-{version}"
 
     def commit(connection: RawConnection, name: str, metadata: str, **more: Any) -> int:
@@ -175,7 +175,7 @@ def test_commits_that_are_refused(version: int, cluster: UpCluster, written: tup
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_find_coordinator(version: int, cluster: UpCluster) -> None:
+def test_find_coordinator(version: int, cluster: Cluster) -> None:
     """The same broker whoever is asked; from version 4 on for several groups at once."""
     group = "offsets-coordinated"
     expected = _coordinator(cluster, group)

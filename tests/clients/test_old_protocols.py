@@ -12,10 +12,10 @@ from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
+from odradek.testing import Cluster
 from odradek.testing.foreign.confluent import ConfluentClient
 from odradek.testing.foreign.interface import Client, Record
 from odradek.testing.foreign.kafka_python import KafkaPythonClient
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -32,12 +32,12 @@ def _cases(releases: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
     return [(release, codec) for release, codecs in releases.items() for codec in ("none", *codecs)]
 
 
-def kafka_python(cluster: UpCluster, release: str) -> KafkaPythonClient:
+def kafka_python(cluster: Cluster, release: str) -> KafkaPythonClient:
     version = tuple(int(part) for part in release.split("."))
     return KafkaPythonClient(cluster.bootstrap, api_version=version)
 
 
-def librdkafka(cluster: UpCluster, release: str) -> ConfluentClient:
+def librdkafka(cluster: Cluster, release: str) -> ConfluentClient:
     settings = {"api.version.request": False, "broker.version.fallback": release, "log_level": 4}
     return ConfluentClient(cluster.bootstrap, **settings)
 
@@ -72,7 +72,7 @@ def _same(read: list[Record], records: list[Record], timed: Callable[[int], bool
 def test_kafka_python(
     release: str,
     codec: str,
-    cluster: UpCluster,
+    cluster: Cluster,
     new_topic: Callable[..., str],
     make_records: Callable[..., list[Record]],
     confluent: Client,
@@ -88,7 +88,7 @@ def test_kafka_python(
 def test_librdkafka(
     release: str,
     codec: str,
-    cluster: UpCluster,
+    cluster: Cluster,
     new_topic: Callable[..., str],
     make_records: Callable[..., list[Record]],
     confluent: Client,
@@ -102,7 +102,7 @@ def test_librdkafka(
 @pytest.mark.parametrize("name", ["kafka-python", "aiokafka"])
 def test_others_of_today_write_for_the_old(
     name: str,
-    cluster: UpCluster,
+    cluster: Cluster,
     new_topic: Callable[..., str],
     make_records: Callable[..., list[Record]],
     get_client: Callable[[str], Client],
@@ -117,7 +117,7 @@ def test_others_of_today_write_for_the_old(
 
 
 @pytest.mark.parametrize("release", KAFKA_PYTHON)
-def test_zstd_is_refused_to_the_old(release: str, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
+def test_zstd_is_refused_to_the_old(release: str, cluster: Cluster, new_topic: Callable[..., str]) -> None:
     """They could not open it: UNSUPPORTED_COMPRESSION_TYPE (KIP-110). What is before it they get."""
     topic = new_topic()
     for codec in ("gzip", "zstd"):
@@ -132,7 +132,7 @@ def test_zstd_is_refused_to_the_old(release: str, cluster: UpCluster, new_topic:
 
 @pytest.mark.parametrize("release", ["0.8.1", "0.8.2", "0.9"])
 def test_offsets_of_a_group(
-    release: str, cluster: UpCluster, new_topic: Callable[..., str], make_records: Callable[..., list[Record]]
+    release: str, cluster: Cluster, new_topic: Callable[..., str], make_records: Callable[..., list[Record]]
 ) -> None:
     """0.8.1 commits to ZooKeeper (version 0 of OffsetCommit), the others to the group's coordinator."""
     topic = new_topic()

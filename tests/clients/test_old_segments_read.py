@@ -8,13 +8,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek import KafkaConsumer
 from odradek.client.records import TopicPartition
+from odradek.testing import Cluster
 from odradek.testing.foreign.aio import AiokafkaClient
 from odradek.testing.foreign.confluent import ConfluentClient
 from odradek.testing.foreign.driver import DriverClient
@@ -23,8 +24,7 @@ from odradek.testing.foreign.kafka_python import KafkaPythonClient
 from odradek.testing.foreign.kcat import KcatClient
 from odradek.testing.needs import RUNTIMES, need
 from odradek.testing.old_segments import GOLDEN, OldRecord, expected, golden_bytes, golden_copy
-from odradek.testing.patience import PATIENCE_SECONDS, wait_until
-from odradek.testing.up import UpCluster
+from odradek.testing.patience import PATIENCE_SECONDS, UNHURRIED, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -36,30 +36,28 @@ LATER = ("0.11.0", "1.0", "2.0")
 
 
 @pytest.fixture(scope="module")
-def old_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
-    directory = tmp_path_factory.mktemp("old") / "cluster"
-    (directory / "data" / "broker-0").mkdir(parents=True)
+def old_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("old")
+
+
+@pytest.fixture(scope="module")
+def old_cluster(old_logs: Path) -> Iterator[Cluster]:
+    (old_logs / "logs-0").mkdir()
     for topic in TOPICS:
-        golden_copy(f"{topic}-0", directory / "data" / "broker-0")
-    with UpCluster(directory, BROKERS, ["log.retention.ms=-1"]) as up:
-        admin = AdminClient({"bootstrap.servers": up.bootstrap})
-        new = [NewTopic(topic, 1, replica_assignment=[[0, 1]], config={"retention.ms": "-1"}) for topic in TOPICS]
-        for made in admin.create_topics(new).values():
-            made.result(PATIENCE_SECONDS)
-
-        def replicated() -> bool:
-            topics = admin.list_topics(timeout=30).topics
-            return all(len(topics[topic].partitions[0].isrs) == BROKERS for topic in TOPICS if topic in topics) and all(
-                copied(up, topic) == golden_bytes(f"{topic}-0") for topic in TOPICS
-            )
-
-        wait_until(replicated, "the other broker has the same bytes")
-        yield up
+        golden_copy(f"{topic}-0", old_logs / "logs-0")
+    settings = {"log.dirs": old_logs / "logs-{}", "log.retention.ms": -1, **UNHURRIED}
+    with Cluster(BROKERS, data=old_logs, settings=settings, process=True, trace=False) as cluster:
+        for topic in TOPICS:
+            cluster.create_topic(topic, assignment={0: [0, 1]}, settings={"retention.ms": -1})
+        wait_until(lambda: all(copied(old_logs, topic) == golden_bytes(f"{topic}-0") for topic in TOPICS), "the copies")
+        for topic in TOPICS:
+            cluster.wait_for(topic, leader=0, isr=BROKERS)
+        yield cluster
 
 
-def copied(up: UpCluster, topic: str) -> bytes:
+def copied(logs: Path, topic: str) -> bytes:
     """What the broker that began with nothing has."""
-    return b"".join(path.read_bytes() for path in sorted((up.directory / "data/broker-1" / f"{topic}-0").glob("*.log")))
+    return b"".join(path.read_bytes() for path in sorted((logs / "logs-1" / f"{topic}-0").glob("*.log")))
 
 
 def rows(records: list[Record]) -> list[OldRecord]:
@@ -77,7 +75,7 @@ def check(client: Client, *, times: bool = True) -> None:
 
 
 @pytest.mark.parametrize("name", ["confluent", "kafka-python", "aiokafka", "kcat"])
-def test_clients_of_today(name: str, old_cluster: UpCluster) -> None:
+def test_clients_of_today(name: str, old_cluster: Cluster) -> None:
     need(*RUNTIMES.get(name, ()))
     makers: dict[str, Callable[[], Client]] = {
         "confluent": lambda: ConfluentClient(old_cluster.bootstrap),
@@ -88,7 +86,7 @@ def test_clients_of_today(name: str, old_cluster: UpCluster) -> None:
     check(makers[name]())
 
 
-def test_javas(old_cluster: UpCluster, new_java: Callable[[UpCluster], DriverClient]) -> None:
+def test_javas(old_cluster: Cluster, new_java: Callable[[Cluster], DriverClient]) -> None:
     driver = new_java(old_cluster)
     try:
         check(driver)
@@ -97,18 +95,18 @@ def test_javas(old_cluster: UpCluster, new_java: Callable[[UpCluster], DriverCli
 
 
 @pytest.mark.parametrize("release", [*OLD, *LATER])
-def test_kafka_python_as_it_was(release: str, old_cluster: UpCluster) -> None:
+def test_kafka_python_as_it_was(release: str, old_cluster: Cluster) -> None:
     version = tuple(int(part) for part in release.split("."))
     check(KafkaPythonClient(old_cluster.bootstrap, api_version=version), times=release not in OLD[:3])
 
 
 @pytest.mark.parametrize("release", ["0.8.0", "0.8.2.2", "0.9.0"])
-def test_librdkafka_as_it_was(release: str, old_cluster: UpCluster) -> None:
+def test_librdkafka_as_it_was(release: str, old_cluster: Cluster) -> None:
     settings = {"api.version.request": False, "broker.version.fallback": release, "log_level": 4}
     check(ConfluentClient(old_cluster.bootstrap, **settings), times=False)
 
 
-def test_our_consumer_and_command_line(old_cluster: UpCluster) -> None:
+def test_our_consumer_and_command_line(old_cluster: Cluster) -> None:
     with KafkaConsumer(bootstrap_servers=old_cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         for topic in TOPICS:
             consumer.assign([TopicPartition(topic, 0)])

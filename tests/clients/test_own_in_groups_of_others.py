@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from odradek import KafkaConsumer, KafkaProducer
+from odradek.testing import Cluster
 from odradek.testing.foreign.interface import Client, Member
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -76,7 +76,7 @@ def balanced(members: Sequence[Member]) -> list[set[int]]:
     ],
 )
 def test_members_share_and_keep_what_they_can(
-    cluster: UpCluster,
+    cluster: Cluster,
     get_client: Callable[[str], Client],
     new_topic: Callable[..., str],
     strategy: str,

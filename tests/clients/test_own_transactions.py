@@ -11,9 +11,9 @@ from odradek.client.errors import AbortRequired, ClientError
 from odradek.client.producer.client import KafkaProducer
 from odradek.client.records import ConsumerGroupMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.testing import Cluster
 from odradek.testing.load import read_to_the_end
 from odradek.testing.patience import PATIENCE_SECONDS
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -21,12 +21,12 @@ NewTopic = Callable[..., str]
 PARTITIONS = 3
 
 
-def read(cluster: UpCluster, topic: str, isolation: str = "read_committed") -> list[str]:
+def read(cluster: Cluster, topic: str, isolation: str = "read_committed") -> list[str]:
     """As confluent's consumer does."""
     return sorted(read_to_the_end(cluster.bootstrap, topic, PARTITIONS, isolation))
 
 
-def read_ourselves(cluster: UpCluster, topic: str, isolation: str = "read_committed") -> list[str]:
+def read_ourselves(cluster: Cluster, topic: str, isolation: str = "read_committed") -> list[str]:
     """As ours does."""
     partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     found = []
@@ -41,19 +41,19 @@ def read_ourselves(cluster: UpCluster, topic: str, isolation: str = "read_commit
     return sorted(found)
 
 
-def producer_of(cluster: UpCluster, transactional_id: str, **settings: Any) -> KafkaProducer:
+def producer_of(cluster: Cluster, transactional_id: str, **settings: Any) -> KafkaProducer:
     """The successor of all that had the id."""
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id=transactional_id, **settings)
     producer.init_transactions(PATIENCE_SECONDS)
     return producer
 
 
-def settle(cluster: UpCluster, transactional_id: str) -> None:
+def settle(cluster: Cluster, transactional_id: str) -> None:
     """Until the markers of its last transaction are written: a commit is answered before, a successor after."""
     producer_of(cluster, transactional_id).close(PATIENCE_SECONDS)
 
 
-def foreign_producer_of(cluster: UpCluster, transactional_id: str) -> Producer:
+def foreign_producer_of(cluster: Cluster, transactional_id: str) -> Producer:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": transactional_id, "log_level": 2})
     producer.init_transactions(PATIENCE_SECONDS)
     return producer
@@ -66,7 +66,7 @@ def write(producer: KafkaProducer, topic: str, values: list[str]) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(
-    cluster: UpCluster, new_topic: NewTopic, codec: str
+    cluster: Cluster, new_topic: NewTopic, codec: str
 ) -> None:
     topic = new_topic(partitions=PARTITIONS)
     with producer_of(cluster, topic, compression_type=codec) as producer:
@@ -87,7 +87,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(
     assert len(read_ourselves(cluster, topic, "read_uncommitted")) == 42
 
 
-def test_an_abort_at_once_leaves_nothing_and_the_next_one_is_whole(cluster: UpCluster, new_topic: NewTopic) -> None:
+def test_an_abort_at_once_leaves_nothing_and_the_next_one_is_whole(cluster: Cluster, new_topic: NewTopic) -> None:
     """Batches are queued and on the wire: sequences get lost, and with the next epoch the numbers begin anew."""
     topic = new_topic(partitions=PARTITIONS)
     with producer_of(cluster, topic, batch_size=200) as producer:
@@ -102,7 +102,7 @@ def test_an_abort_at_once_leaves_nothing_and_the_next_one_is_whole(cluster: UpCl
     assert read(cluster, topic) == sorted(f"{number}-{at}" for number in range(5) for at in range(20))
 
 
-def test_offsets_are_committed_with_the_records(cluster: UpCluster, new_topic: NewTopic) -> None:
+def test_offsets_are_committed_with_the_records(cluster: Cluster, new_topic: NewTopic) -> None:
     """Read, process, write: each record once, though every other transaction is aborted and done again."""
     source, target = new_topic("-from", PARTITIONS), new_topic("-to", PARTITIONS)
     values = [f"{number:03}" for number in range(60)]
@@ -137,7 +137,7 @@ def test_offsets_are_committed_with_the_records(cluster: UpCluster, new_topic: N
 
 
 def test_offsets_of_a_generation_that_is_over_are_refused_and_the_producer_goes_on(
-    cluster: UpCluster, new_topic: NewTopic
+    cluster: Cluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(partitions=PARTITIONS)
     group, place = f"{topic}-group", TopicPartition(topic, 0)
@@ -173,7 +173,7 @@ def check_fenced(zombie: KafkaProducer, topic: str) -> None:
         assert refused.value.code == ErrorCode.PRODUCER_FENCED
 
 
-def test_a_successor_fences_and_aborts_what_is_open(cluster: UpCluster, new_topic: NewTopic) -> None:
+def test_a_successor_fences_and_aborts_what_is_open(cluster: Cluster, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=PARTITIONS)
     zombie = producer_of(cluster, topic)
     zombie.begin_transaction()
@@ -190,7 +190,7 @@ def test_a_successor_fences_and_aborts_what_is_open(cluster: UpCluster, new_topi
     assert read(cluster, topic) == read_ourselves(cluster, topic) == ["of the successor"]
 
 
-def test_a_foreign_successor_fences_ours(cluster: UpCluster, new_topic: NewTopic) -> None:
+def test_a_foreign_successor_fences_ours(cluster: Cluster, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=PARTITIONS)
     with producer_of(cluster, topic) as zombie:
         zombie.begin_transaction()
@@ -210,9 +210,7 @@ def test_a_foreign_successor_fences_ours(cluster: UpCluster, new_topic: NewTopic
     assert read(cluster, topic) == ["of the successor"]
 
 
-def test_our_successor_fences_a_foreign_one_and_aborts_what_it_left_open(
-    cluster: UpCluster, new_topic: NewTopic
-) -> None:
+def test_our_successor_fences_a_foreign_one_and_aborts_what_it_left_open(cluster: Cluster, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=PARTITIONS)
     zombie = foreign_producer_of(cluster, topic)
     zombie.begin_transaction()
@@ -229,7 +227,7 @@ def test_our_successor_fences_a_foreign_one_and_aborts_what_it_left_open(
     assert read(cluster, topic) == ["of the successor"]
 
 
-def test_close_aborts_what_is_open(cluster: UpCluster, new_topic: NewTopic) -> None:
+def test_close_aborts_what_is_open(cluster: Cluster, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=PARTITIONS)
     producer = producer_of(cluster, topic)
     producer.begin_transaction()
@@ -240,7 +238,7 @@ def test_close_aborts_what_is_open(cluster: UpCluster, new_topic: NewTopic) -> N
     assert read(cluster, topic, "read_uncommitted") == ["a", "b", "c"]
 
 
-def test_a_timeout_that_the_cluster_does_not_allow_is_named(cluster: UpCluster) -> None:
+def test_a_timeout_that_the_cluster_does_not_allow_is_named(cluster: Cluster) -> None:
     with KafkaProducer(
         bootstrap_servers=cluster.bootstrap, transactional_id="too-long", transaction_timeout_ms=900_001
     ) as producer:
@@ -249,7 +247,7 @@ def test_a_timeout_that_the_cluster_does_not_allow_is_named(cluster: UpCluster) 
         assert refused.value.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-def test_without_a_transactional_id_there_are_no_transactions(cluster: UpCluster) -> None:
+def test_without_a_transactional_id_there_are_no_transactions(cluster: Cluster) -> None:
     with KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer:
         for call in (producer.init_transactions, producer.begin_transaction, producer.commit_transaction):
             with pytest.raises(ClientError, match=r"needs transactional\.id"):

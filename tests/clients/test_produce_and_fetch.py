@@ -12,8 +12,8 @@ from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import encode_batch
+from odradek.testing import Cluster
 from odradek.testing.foreign.raw import Place, RawConnection, place_of
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -48,7 +48,7 @@ class At:
 
 
 @pytest.fixture
-def at(cluster: UpCluster, new_topic: Callable[..., str]) -> Iterator[At]:
+def at(cluster: Cluster, new_topic: Callable[..., str]) -> Iterator[At]:
     topic = new_topic()
     one = At(topic, place_of(cluster.bootstrap, topic))
     with one.leader, one.follower:
@@ -214,7 +214,7 @@ def test_fetch(version: int, at: At) -> None:
     assert part.diverging_epoch is None and part.current_leader is None and part.snapshot_id is None
 
 
-def test_zstd_before_version_10(cluster: UpCluster, new_topic: Callable[..., str]) -> None:
+def test_zstd_before_version_10(cluster: Cluster, new_topic: Callable[..., str]) -> None:
     """Where the topic says that it is compressed with it (KIP-110); what a producer chose, nobody looks at."""
     topic = new_topic(compression_type="zstd")
     at = At(topic, place_of(cluster.bootstrap, topic))

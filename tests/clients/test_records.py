@@ -10,10 +10,10 @@ import pytest
 
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.record_batch import BatchHeader, batches
+from odradek.testing import Cluster
 from odradek.testing.foreign.interface import ALL_CODECS, Client, Record
 from odradek.testing.foreign.raw import RawConnection, place_of
 from odradek.testing.needs import RUNTIMES, lacking
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -21,7 +21,7 @@ CODEC_NUMBERS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 READERS = ("confluent", "kafka-python", "aiokafka", "kafkajs", "java", "kcat")
 
 
-def _stored(cluster: UpCluster, topic: str) -> list[BatchHeader]:
+def _stored(cluster: Cluster, topic: str) -> list[BatchHeader]:
     """The batches of partition 0 as the leader keeps them."""
     asked = FetchTopic(topic=topic, partitions=[FetchPartition(fetch_offset=0, partition_max_bytes=1 << 20)])
     with RawConnection(place_of(cluster.bootstrap, topic).leader) as connection:
@@ -43,7 +43,7 @@ def _check(records: list[Record], read: list[Record], writer: Client, reader: Cl
 def test_written_by_one_read_by_all(
     client: Client,
     codec: str,
-    cluster: UpCluster,
+    cluster: Cluster,
     new_topic: Callable[..., str],
     make_records: Callable[..., list[Record]],
     get_client: Callable[[str], Client],
@@ -87,7 +87,7 @@ def test_awkward_records(name: str, new_topic: Callable[..., str], get_client: C
 
 def test_idempotent_producer(
     client: Client,
-    cluster: UpCluster,
+    cluster: Cluster,
     new_topic: Callable[..., str],
     make_records: Callable[..., list[Record]],
     confluent: Client,

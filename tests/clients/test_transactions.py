@@ -16,10 +16,10 @@ from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.list_transactions import ListTransactionsRequest
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.records import encode_batch
+from odradek.testing import Cluster
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.load import read_to_the_end
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -27,11 +27,11 @@ NewTopic = Callable[..., str]
 PARTITIONS = 3
 
 
-def read(cluster: UpCluster, topic: str, isolation: str = "read_committed") -> list[str]:
+def read(cluster: Cluster, topic: str, isolation: str = "read_committed") -> list[str]:
     return sorted(read_to_the_end(cluster.bootstrap, topic, PARTITIONS, isolation))
 
 
-def producer_of(cluster: UpCluster, transactional_id: str, **settings: object) -> Producer:
+def producer_of(cluster: Cluster, transactional_id: str, **settings: object) -> Producer:
     """The successor of all that had the id."""
     producer = Producer(
         {
@@ -45,7 +45,7 @@ def producer_of(cluster: UpCluster, transactional_id: str, **settings: object) -
     return producer
 
 
-def settle(cluster: UpCluster, transactional_id: str) -> None:
+def settle(cluster: Cluster, transactional_id: str) -> None:
     """Until the markers of its last transaction are written: a commit is answered before, a successor after."""
     producer_of(cluster, transactional_id)
 
@@ -57,7 +57,7 @@ def write(producer: Producer, topic: str, values: list[str]) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_librdkafka_commits_and_aborts(cluster: UpCluster, new_topic: NewTopic, codec: str) -> None:
+def test_librdkafka_commits_and_aborts(cluster: Cluster, new_topic: NewTopic, codec: str) -> None:
     topic = new_topic(partitions=PARTITIONS)
     producer = producer_of(cluster, topic, compression_type=codec)
     for number in range(4):
@@ -72,7 +72,7 @@ def test_librdkafka_commits_and_aborts(cluster: UpCluster, new_topic: NewTopic, 
     assert len(read(cluster, topic, "read_uncommitted")) == 28
 
 
-def test_kafka_python_commits_and_aborts(cluster: UpCluster, new_topic: NewTopic) -> None:
+def test_kafka_python_commits_and_aborts(cluster: Cluster, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=PARTITIONS)
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id=topic)
     producer.init_transactions()
@@ -89,7 +89,7 @@ def test_kafka_python_commits_and_aborts(cluster: UpCluster, new_topic: NewTopic
     assert read(cluster, topic) == sorted(f"{number}-{at}" for number in (0, 2) for at in range(7))
 
 
-def test_aiokafka_commits_and_aborts(cluster: UpCluster, new_topic: NewTopic) -> None:
+def test_aiokafka_commits_and_aborts(cluster: Cluster, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=PARTITIONS)
 
     async def write_all() -> None:
@@ -105,7 +105,7 @@ def test_aiokafka_commits_and_aborts(cluster: UpCluster, new_topic: NewTopic) ->
     assert read(cluster, topic) == sorted(f"{number}-{at}" for number in (0, 2) for at in range(7))
 
 
-def test_a_successor_fences_and_aborts_what_is_open(cluster: UpCluster, new_topic: NewTopic) -> None:
+def test_a_successor_fences_and_aborts_what_is_open(cluster: Cluster, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=PARTITIONS)
     zombie = producer_of(cluster, topic)
     zombie.begin_transaction()
@@ -122,7 +122,7 @@ def test_a_successor_fences_and_aborts_what_is_open(cluster: UpCluster, new_topi
     assert read(cluster, topic) == ["of the successor"]
 
 
-def test_one_that_takes_too_long_holds_nobody_back(cluster: UpCluster, new_topic: NewTopic) -> None:
+def test_one_that_takes_too_long_holds_nobody_back(cluster: Cluster, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=PARTITIONS)
     slow, other = producer_of(cluster, f"{topic}-slow", transaction_timeout_ms=4000), producer_of(cluster, topic)
     slow.begin_transaction()
@@ -135,7 +135,7 @@ def test_one_that_takes_too_long_holds_nobody_back(cluster: UpCluster, new_topic
         slow.commit_transaction(PATIENCE_SECONDS)
 
 
-def test_offsets_are_committed_with_the_records(cluster: UpCluster, new_topic: NewTopic) -> None:
+def test_offsets_are_committed_with_the_records(cluster: Cluster, new_topic: NewTopic) -> None:
     """Read, process, write: each record once, though every other transaction is aborted and done again."""
     source, target = new_topic("-from", PARTITIONS), new_topic("-to", PARTITIONS)
     values = [f"{number:03}" for number in range(60)]
@@ -172,7 +172,7 @@ def test_offsets_are_committed_with_the_records(cluster: UpCluster, new_topic: N
     assert read(cluster, target) == values
 
 
-def test_what_administrators_see(cluster: UpCluster, admin: AdminClient, new_topic: NewTopic) -> None:
+def test_what_administrators_see(cluster: Cluster, admin: AdminClient, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=PARTITIONS)
     producer = producer_of(cluster, topic)
     producer.begin_transaction()
@@ -195,7 +195,7 @@ def test_what_administrators_see(cluster: UpCluster, admin: AdminClient, new_top
 
 
 def test_a_record_that_comes_after_its_transaction_holds_nobody_back(
-    cluster: UpCluster, admin: AdminClient, new_topic: NewTopic
+    cluster: Cluster, admin: AdminClient, new_topic: NewTopic
 ) -> None:
     """The leader asks the coordinator: the batch is refused, as one of a partition that was not added (KIP-890)."""
     topic = new_topic(partitions=PARTITIONS)
@@ -215,7 +215,7 @@ def test_a_record_that_comes_after_its_transaction_holds_nobody_back(
 
 
 def produce(
-    cluster: UpCluster, admin: AdminClient, topic: str, producer_id: int, epoch: int, *, partition: int, sequence: int
+    cluster: Cluster, admin: AdminClient, topic: str, producer_id: int, epoch: int, *, partition: int, sequence: int
 ) -> int:
     """One batch, to the leader, as the producer would send it; the error."""
     leader = admin.list_topics(topic).topics[topic].partitions[partition].leader
@@ -227,6 +227,6 @@ def produce(
     request = ProduceRequest(
         transactional_id=topic, acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
     )
-    with RawConnection(f"127.0.0.1:{cluster.port + leader}") as connection:
+    with RawConnection(cluster.bootstrap.split(",")[leader]) as connection:
         [answer] = connection.ask(request, 9).responses[0].partition_responses
     return int(answer.error_code)

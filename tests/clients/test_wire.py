@@ -12,9 +12,9 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import API_NAMES, message_classes
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from odradek.testing import Cluster
 from odradek.testing.foreign.raw import RawConnection, place_of
 from odradek.testing.patience import wait_until
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -24,7 +24,7 @@ SOFTWARE = {"client_software_name": "raw", "client_software_version": "1.0"}
 
 
 @pytest.fixture
-def connection(cluster: UpCluster) -> Iterator[RawConnection]:
+def connection(cluster: Cluster) -> Iterator[RawConnection]:
     with RawConnection(cluster.bootstrap.split(",")[0]) as one:
         yield one
 
@@ -139,7 +139,7 @@ def _metadata(connection: RawConnection, version: int, topics: Any, **more: Any)
 
 @pytest.mark.parametrize("version", range(13))
 def test_metadata_of_one_topic(
-    version: int, connection: RawConnection, new_topic: Callable[..., str], cluster: UpCluster
+    version: int, connection: RawConnection, new_topic: Callable[..., str], cluster: Cluster
 ) -> None:
     topic = new_topic(partitions=2)
     asked = [MetadataRequestTopic(name=topic)]
@@ -168,7 +168,7 @@ def test_metadata_of_all_and_of_none(version: int, connection: RawConnection, ne
         assert _metadata(connection, version, []).topics == []
 
 
-def test_metadata_by_id(connection: RawConnection, cluster: UpCluster, new_topic: Callable[..., str]) -> None:
+def test_metadata_by_id(connection: RawConnection, cluster: Cluster, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     topic_id = place_of(cluster.bootstrap, topic).topic_id
     by_id = [MetadataRequestTopic(topic_id=topic_id, name=None)]

@@ -59,8 +59,10 @@ def test_in_a_coroutine() -> None:
     assert asyncio.run(_write_and_read_in_one_loop()) == [b"own"]
 
 
-def test_in_a_process_of_its_own() -> None:
-    with Cluster(brokers=1, process=True) as cluster:
+def test_in_a_process_of_its_own(tmp_path: Path) -> None:
+    log = tmp_path / "cluster.log"
+    with Cluster(brokers=1, process=True, log=log) as cluster:
+        assert " INFO odradek.broker" in log.read_text()
         cluster.create_topic("orders")
         _produce(cluster.bootstrap, "orders", b"own")
         assert _read(cluster.bootstrap, "orders", 1) == [b"own"]
@@ -134,6 +136,7 @@ def test_bad_use_gets_one_line() -> None:
         (lambda: Cluster().bootstrap, "not started"),
         (lambda: Cluster(brokers=0), "at least one"),
         (lambda: Cluster(port=65_535), "ports are"),
+        (lambda: Cluster(log="cluster.log"), "log is for process=True"),
     ]
     for use, said in uses:
         with pytest.raises(ClusterError, match=said):

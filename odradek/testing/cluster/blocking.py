@@ -62,10 +62,14 @@ class Cluster:
         port: int = 0,
         process: bool = False,
         trace: bool = True,
+        log: str | PathLike[str] | None = None,
     ) -> None:
         """Take the number of brokers; nothing runs yet. `topics`: partitions by name. `port`: of broker 0, the next
-        ones for the others; free ones unless it is given. `trace=False` leaves `requests` empty. Raises ClusterError.
+        ones for the others; free ones unless it is given. `trace=False` leaves `requests` empty. `log`: a file for what
+        brokers log, with `process=True`; else that goes to Python's logging. Raises ClusterError.
         """
+        if log is not None and not process:
+            raise ClusterError("log is for process=True: else what brokers log goes to Python's logging")
         options = Options(
             brokers,
             setting_texts(settings),
@@ -73,6 +77,7 @@ class Cluster:
             None if data is None else Path(data),
             port,
             trace,
+            None if log is None else Path(log),
         )
         self.runner: Runner = Process(options) if process else Thread(options)
         self.brokers = brokers

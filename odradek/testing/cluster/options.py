@@ -25,6 +25,8 @@ class Options:
     """Of broker 0, the others have those after it; 0: free ones."""
     trace: bool = True
     """Note who asks what: `requests`, and the requests of `timeline`."""
+    log: Path | None = None
+    """Where a process of its own writes what brokers log; None: its standard error gets the warnings."""
 
     def __post_init__(self) -> None:
         if self.brokers < 1:

@@ -4,6 +4,7 @@ Both take orders from any thread: `submit` names a method of AsyncCluster, and g
 """
 
 import asyncio
+import contextlib
 import os
 import pickle
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 from odradek.testing.cluster.control import AsyncCluster, on_sockets
 from odradek.testing.cluster.options import ClusterError, Options
 from odradek.testing.process_loop import OwnedFuture, SocketLoop
+from odradek.world.stderr_log import log_to_stderr
 
 END_S = 10.0
 Arguments = tuple[Any, ...]
@@ -109,7 +111,9 @@ class Process:
     def start(self) -> "Future[str]":
         ours, theirs = Pipe()
         command = [sys.executable, "-m", "odradek.testing.cluster.runners", str(theirs.fileno())]
-        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
+        with contextlib.ExitStack() as opened:
+            errors = None if self._options.log is None else opened.enter_context(self._options.log.open("ab"))
+            self._process = subprocess.Popen(command, stderr=errors, pass_fds=[theirs.fileno()], start_new_session=True)
         theirs.close()
         self.pipe = ours
         started: Future[str] = Future()
@@ -173,7 +177,10 @@ class _Served:
         self._running: set[Future[Any]] = set()
 
     def run(self) -> None:
-        thread = Thread(self._pipe.recv())
+        options = self._pipe.recv()
+        if options.log is not None:
+            log_to_stderr()
+        thread = Thread(options)
         started = thread.start()
         self._answer(0, started)
         try:

@@ -1,7 +1,7 @@
 """What a test sees of a cluster: records with what became of them, requests, and what happened when."""
 
 from dataclasses import dataclass
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 LANE_HEIGHT, LEFT, WIDTH = 26, 130, 1000
 COLOURS = {"test": "#c0392b", "zookeeper": "#2471a3"}
@@ -106,7 +106,7 @@ class Timeline:
                 if moment.who == who:
                     x = LEFT + WIDTH * moment.at_ms / last_ms
                     parts.append(
-                        f'<circle cx="{x:.1f}" cy="{y}" r="4" fill="{colour}" aria-label={quoteattr(moment.text)}>'
+                        f'<circle cx="{x:.1f}" cy="{y}" r="4" fill="{colour}" aria-label="{escape(moment.text)}">'
                         f"<title>{escape(str(moment))}</title></circle>"
                     )
         parts.append(f'<text x="{LEFT}" y="{height - 8}">0 s</text>')
