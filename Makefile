@@ -2,6 +2,7 @@
 # make test    sets everything up and passes all tests
 # make night   looks for what nobody has seen: simulator, crashes, mutated requests and chaos with fresh seeds
 # make bench   measures this machine: the broker beside the least Python that can serve the same client
+# make versus-kafka  does the same work with Apache Kafka 3.9.1, row by row
 PYTHON ?= python3
 BIN := .venv/bin
 LINKED := broker client controller protocol zk_schema
@@ -10,7 +11,7 @@ LINKED := broker client controller protocol zk_schema
 # would be a tenth of the tests' time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test pytest unit integration lint format bench night clean
+.PHONY: setup demo test pytest unit integration lint format bench versus-kafka night clean
 
 # Bytecode as pip makes it for a wheel: compiling three hundred modules is half of a broker's start where Python may not
 # write its cache by itself (PYTHONDONTWRITEBYTECODE, a tree that is read-only to the user).
@@ -60,6 +61,10 @@ bench: setup
 	$(BIN)/python bench/log.py
 	$(BIN)/python bench/log_chores.py
 	$(BIN)/python bench/failover.py
+
+# the same work for Apache Kafka 3.9.1, which Maven brings, row by row
+versus-kafka: setup
+	$(BIN)/python bench/versus_kafka.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis odradek-data
