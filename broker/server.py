@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from odradek.broker.assembly import Assembly, assemble, make_sockets, set_rates
 from odradek.broker.cluster.directory_events import DirectoryEvents
 from odradek.broker.cluster.identity import Identity
-from odradek.broker.cluster.registration import BrokerLifecycle
+from odradek.broker.cluster.session import BrokerSession
 from odradek.broker.cluster.shutdown import move_leaders_away
 from odradek.broker.cluster.stray_replicas import remove_stray_replicas
 from odradek.broker.cluster.unclean_restart import wait_until_out_of_isr
@@ -80,7 +80,7 @@ class BrokerServer:
         self._logs: LogManager | None = None
         self._dynamic: DynamicConfig | None = None
         self._directory_events: DirectoryEvents | None = None
-        self._lifecycle: BrokerLifecycle | None = None
+        self._lifecycle: BrokerSession | None = None
         self._assembly: Assembly | None = None
         self._entities: dict[str, Mapping[str, str]] = {}
         """Settings of users, clients and addresses that were read before there was anybody to obey them."""
@@ -278,7 +278,7 @@ class BrokerServer:
         registration = BrokerRegistration(identity.broker_id, tuple(endpoints), rack=self.config.broker_rack)
         registrar = Registrar(store, self._world.clock, registration)
         services = self._assembly.services
-        self._lifecycle = BrokerLifecycle(
+        self._lifecycle = BrokerSession(
             store, self.tasks, identity, registrar, services.control.session_expired, self._break, services.journal
         )
         assert self._logs is not None

@@ -14,7 +14,7 @@ from odradek.controller.cluster_state import PartitionPhase, Replica, ReplicaPha
 log = logging.getLogger(__name__)
 
 
-async def look(active: ActiveController) -> None:
+async def compare_registrations(active: ActiveController) -> None:
     """Compare the registrations with the state and act on the differences."""
     known = active.state.brokers
     found = await active.store.brokers(known)

@@ -36,7 +36,7 @@ from odradek.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from odradek.protocol.primitives import ZERO_UUID
-from odradek.world.clock import Clock
+from odradek.world.clock import Clock, sleep
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.znodes.brokers import SECURITY_PROTOCOLS
 
@@ -416,6 +416,4 @@ class BrokerChannel:
                 return await self._connection.request(message, version, self._request_timeout_ms)
             except OSError as error:
                 log.warning("broker %d did not take %s: %s", self._broker_id, type(message).__name__, error)
-            rested = asyncio.Event()
-            self._clock.call_later(RETRY_BACKOFF_MS, rested.set)
-            await rested.wait()
+            await sleep(self._clock, RETRY_BACKOFF_MS)

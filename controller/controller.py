@@ -28,9 +28,9 @@ from odradek.controller import (
     isr_updates,
     notifications,
     partition_machine,
-    preferred_election,
     producer_id_blocks,
     reassignment,
+    requested_elections,
     topic_changes,
     topic_deletion,
 )
@@ -177,7 +177,7 @@ class Controller:
     # What request handlers ask of it. Each raises KafkaError(NOT_CONTROLLER) when this broker is not the controller.
 
     async def alter_partition(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
-        return await self._call(lambda active: isr_updates.alter(active, request, version))
+        return await self._call(lambda active: isr_updates.decide_proposals(active, request, version))
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """The partitions that the broker still leads. Also raises BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH."""
@@ -185,9 +185,9 @@ class Controller:
 
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition] | None, election_type: int
-    ) -> dict[TopicPartition, preferred_election.Outcome]:
+    ) -> dict[TopicPartition, requested_elections.Outcome]:
         """Elect for some partitions (None: all). `election_type` as on the wire: 0 preferred, 1 unclean."""
-        return await self._call(lambda active: preferred_election.elect(active, partitions, election_type))
+        return await self._call(lambda active: requested_elections.elect(active, partitions, election_type))
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
         """Also raises BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH."""
@@ -306,15 +306,15 @@ class Controller:
         """Handle one event of the active controller, whole. Raises ControllerMoved."""
         match event:
             case BrokersChanged():
-                await broker_changes.look(active)
+                await broker_changes.compare_registrations(active)
             case TopicsChanged():
-                await topic_changes.look(active, self._randomness)
+                await topic_changes.take_up_topics(active, self._randomness)
             case AssignmentChanged(topic):
-                await topic_changes.look_at(active, topic, self._randomness)
+                await topic_changes.take_up_partitions(active, topic, self._randomness)
             case DeletionsChanged():
-                await topic_deletion.look(active)
+                await topic_deletion.take_up_marked(active)
             case StopReplicaAnswered():
-                await topic_deletion.answered(active, event)
+                await topic_deletion.note_stopped(active, event)
             case LeaderAndIsrAnswered():
                 await notifications.leader_and_isr_answered(active, event)
             case IsrChangeNotified():
@@ -322,9 +322,9 @@ class Controller:
             case LogDirectoryFailed():
                 await notifications.log_directories_changed(active)
             case PreferredElectionAsked():
-                await preferred_election.obey_znode(active)
+                await requested_elections.obey_znode(active)
             case LeadersToBalance():
-                await preferred_election.balance(active)
+                await requested_elections.balance(active)
             case ReassignmentAsked():
                 await reassignment.obey_znode(active)
             case UncleanElectionEnabled(topic):

@@ -8,9 +8,9 @@ import random
 
 from odradek.controller import (
     partition_machine,
-    preferred_election,
     reassignment,
     replica_machine,
+    requested_elections,
     topic_changes,
     topic_deletion,
 )
@@ -42,7 +42,7 @@ async def take_over(active: ActiveController, randomness: random.Random) -> None
     )
     await reassignment.resume_all(active)
     await topic_deletion.resume(active)
-    await preferred_election.obey_znode(active)
+    await requested_elections.obey_znode(active)
     if active.config.auto_leader_rebalance_enable:
         active.later(FIRST_BALANCE_DELAY_MS, LeadersToBalance())
 

@@ -94,7 +94,9 @@ def _eligible(state: ClusterState, broker: int, epoch: int) -> bool:
     return state.is_live(broker) and epoch in (UNKNOWN_BROKER_EPOCH, state.brokers[broker].epoch)
 
 
-async def alter(active: ActiveController, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+async def decide_proposals(
+    active: ActiveController, request: AlterPartitionRequest, version: int
+) -> AlterPartitionResponse:
     """Decide on all partitions of a request."""
     state = active.state
     broker = state.brokers.get(request.broker_id)

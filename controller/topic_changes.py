@@ -18,7 +18,7 @@ from odradek.controller.topic_admin import new_topic_id
 log = logging.getLogger(__name__)
 
 
-async def look(active: ActiveController, randomness: random.Random) -> None:
+async def take_up_topics(active: ActiveController, randomness: random.Random) -> None:
     """New topics get their first leaders; ones that vanished without the controller are forgotten."""
     state = active.state
     topics = await active.store.topics()
@@ -29,7 +29,7 @@ async def look(active: ActiveController, randomness: random.Random) -> None:
         await _take_up(active, topic, found, randomness)
 
 
-async def look_at(active: ActiveController, topic: str, randomness: random.Random) -> None:
+async def take_up_partitions(active: ActiveController, topic: str, randomness: random.Random) -> None:
     """A topic's assignment was written: create the partitions that are not known yet.
 
     What is known is not changed by it: only a reassignment moves replicas. While the topic is being deleted, new

@@ -28,7 +28,7 @@ async def initialize(active: ActiveController) -> None:
             state.deletion_halted.add(topic)
 
 
-async def look(active: ActiveController) -> None:
+async def take_up_marked(active: ActiveController) -> None:
     """Take up topics that were marked."""
     marked = await _marked(active)
     active.state.deletion_halted.update(topic for topic in marked if _reassigning(active, topic))
@@ -105,7 +105,7 @@ async def _begin(active: ActiveController, topic: str) -> None:
     await replica_machine.move(active, alive, ReplicaPhase.DELETION_STARTED)
 
 
-async def answered(active: ActiveController, event: StopReplicaAnswered) -> None:
+async def note_stopped(active: ActiveController, event: StopReplicaAnswered) -> None:
     """Take note of what a broker has stopped, or failed to."""
     refused = event.response.error_code != ErrorCode.NONE
     errors = {(e.topic_name, e.partition_index): e.error_code for e in event.response.partition_errors}

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from odradek.broker.requests.admin_services import NO_LEADER, AdminServices, until_metadata
 from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.controller.cluster_state import TopicPartition
-from odradek.controller.preferred_election import PREFERRED, UNCLEAN
-from odradek.controller.preferred_election import Outcome as Election
+from odradek.controller.requested_elections import PREFERRED, UNCLEAN
+from odradek.controller.requested_elections import Outcome as Election
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.elect_leaders import (
     ElectLeadersRequest,

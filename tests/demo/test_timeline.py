@@ -39,7 +39,7 @@ AT = datetime.fromisoformat("2025-03-01 13:44:17.383").timestamp() * 1000
             LeadershipChanged(1795182257383.0, 2, -1, 1, (1, 2, 0)),
         ),
         ("INFO state.change: broker 2 leads flights-0 epoch 1 from offset 2850 isr [2, 0]", TookOver(AT, 2, 0)),
-        ("INFO odradek.broker.cluster.registration: broker 1 is registered, epoch 42", Registered(AT, 1)),
+        ("INFO odradek.broker.cluster.session: broker 1 is registered, epoch 42", Registered(AT, 1)),
         (
             "INFO odradek.broker.replication.fetcher: <flights-3 follower of 0 epoch 1 isr [0, 2]>: our log leaves "
             "the leader's at epoch 0 offset 7482: truncating from 7500 to 7482",

@@ -5,7 +5,7 @@ from typing import Any
 
 from odradek.broker.cluster.directory_events import DirectoryEvents
 from odradek.broker.cluster.identity import Identity
-from odradek.broker.cluster.registration import BrokerLifecycle
+from odradek.broker.cluster.session import BrokerSession
 from odradek.broker.metrics.journal import Journal
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.tasks import Tasks
@@ -43,7 +43,7 @@ def test_a_broker_registers_again_whatever_the_first_attempt_ran_into() -> None:
     async def main(clock: VirtualClock) -> None:
         store: Any = Store()
         tasks, identity = Tasks(clock, print), Identity(1, "cluster")
-        lifecycle = BrokerLifecycle(store, tasks, identity, store, list, print, Journal(clock.now_ms))
+        lifecycle = BrokerSession(store, tasks, identity, store, list, print, Journal(clock.now_ms))
         await lifecycle.join()
         store.errors, store.session_id = [NotAuthorized("/brokers/ids/1")], 2
         store.tell(Expired())

@@ -1,4 +1,4 @@
-"""This broker's place in the cluster: its registration, and what follows when its session ends."""
+"""The broker's ZooKeeper session: registers, and when it expires stops leading and registers again."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from odradek.zk_schema.store import Connected, Expired, Store, StoreEvent, Suspe
 log = logging.getLogger(__name__)
 
 
-class BrokerLifecycle:
+class BrokerSession:
     """Registers the broker, and again after each expired session.
 
     While the session is gone another broker may lead what we led, so nothing is led here until a controller says so to

@@ -1,4 +1,6 @@
-"""Elections on request (ElectLeaders, `/admin/preferred_replica_election`) and auto.leader.rebalance."""
+"""Elections that somebody asks for: ElectLeaders (preferred or unclean), `/admin/preferred_replica_election`, and
+auto.leader.rebalance. The rules by which a leader is chosen stand at the end of partition_machine.py.
+"""
 
 import logging
 from collections import defaultdict
