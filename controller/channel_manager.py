@@ -29,6 +29,9 @@ from odradek.protocol.messages.stop_replica import (
     StopReplicaTopicState,
 )
 from odradek.protocol.messages.update_metadata import (
+    LEADER_DURING_DELETE,
+    TYPE_FULL,
+    TYPE_INCREMENTAL,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -42,10 +45,6 @@ from odradek.zk_schema.znodes.brokers import SECURITY_PROTOCOLS
 
 log = logging.getLogger(__name__)
 
-LEADER_DURING_DELETE = -2
-"""Leader in an UpdateMetadata that says: forget the partition."""
-TYPE_INCREMENTAL, TYPE_FULL = 1, 2
-"""Types of an UpdateMetadata: it holds some partitions, or all. Kafka's brokers do not look at it here (KIP-866)."""
 EPOCH_DURING_DELETE = -2
 """Leader epoch of a StopReplica that is obeyed whatever epoch the broker has."""
 NO_EPOCH = -1

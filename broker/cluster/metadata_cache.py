@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.update_metadata import (
+    LEADER_DURING_DELETE,
+    TYPE_FULL,
+    TYPE_UNKNOWN,
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
@@ -17,10 +20,6 @@ from odradek.protocol.messages.update_metadata import (
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.zk_schema.znodes.brokers import SECURITY_PROTOCOLS
 
-LEADER_DURING_DELETE = -2
-"""The leader of a partition that is being deleted: the partition is to be forgotten."""
-TYPE_UNKNOWN, TYPE_FULL = 0, 2
-"""`type` of an UpdateMetadata that does not say what it is, and of one that holds all partitions (KIP-866)."""
 NO_CONTROLLER = -1
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"

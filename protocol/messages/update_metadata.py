@@ -17,6 +17,11 @@ Merged by partition: what is not in the request stays as it was, but live broker
 
 from odradek.protocol.fields import BOOL, INT8, INT16, INT32, INT64, STRING, UUID, Array, Message, Struct, field
 
+LEADER_DURING_DELETE = -2
+"""Leader of a partition that is to be forgotten."""
+TYPE_UNKNOWN, TYPE_INCREMENTAL, TYPE_FULL = 0, 1, 2
+"""A request holds some partitions, or all; Kafka's controllers in ZooKeeper mode do not say (KIP-866)."""
+
 
 class UpdateMetadataPartitionState(Struct):
     topic_name: str = field(STRING, "0-4")

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from odradek.controller.channel_manager import TYPE_FULL, TYPE_INCREMENTAL
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
-from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.protocol.messages.update_metadata import TYPE_FULL, TYPE_INCREMENTAL, UpdateMetadataRequest
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.zk_schema.store import ANY_VERSION, SetData
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH

@@ -6,14 +6,14 @@ import pytest
 
 from odradek.broker.cluster.metadata_cache import (
     DELETED_TOPICS_MAX,
-    LEADER_DURING_DELETE,
     NO_CONTROLLER,
-    TYPE_FULL,
     MetadataCache,
 )
-from odradek.controller.channel_manager import TYPE_INCREMENTAL
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
 from odradek.protocol.messages.update_metadata import (
+    LEADER_DURING_DELETE,
+    TYPE_FULL,
+    TYPE_INCREMENTAL,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
