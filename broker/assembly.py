@@ -10,7 +10,9 @@ from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_
 from odradek.broker.cluster.peer import Peer
 from odradek.broker.cluster.topic_creation import TopicCreation
 from odradek.broker.config import BrokerConfig
-from odradek.broker.coordinator_partitions import CoordinatorElections, PartitionCount, ReplicatedTopicStorage
+from odradek.broker.coordination.elections import CoordinatorElections
+from odradek.broker.coordination.partition_count import PartitionCount
+from odradek.broker.coordination.topic_storage import ReplicatedTopicStorage
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odradek.broker.coordinator_partitions import TopicStorage
+from odradek.broker.coordination.topic_storage import TopicStorage
 from odradek.broker.groups.group_effects import AnswerJoin, StartTimer, StopTimer, StoreGroup, TimerKind
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable, TopicPartition, expired

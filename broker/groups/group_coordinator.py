@@ -9,7 +9,9 @@ from random import Random
 from uuid import UUID
 
 from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
-from odradek.broker.coordinator_partitions import LONGEST_TEXT, OwnedPartitions, TopicStorage, partition_for
+from odradek.broker.coordination.owned_partitions import OwnedPartitions
+from odradek.broker.coordination.partition_count import LONGEST_TEXT, partition_for
+from odradek.broker.coordination.topic_storage import TopicStorage
 from odradek.broker.groups.group import CommitAnswer, CommitRequest, CoordinatorContext, Group
 from odradek.broker.groups.group_effects import (
     UNKNOWN_MEMBER,

@@ -9,7 +9,7 @@ a newer one of the same member is answered REBALANCE_IN_PROGRESS; a member that 
 answered UNKNOWN_MEMBER_ID; a static member's write that ends after the next rebalance began leaves the answer to that.
 """
 
-from odradek.broker.coordinator_partitions import LONGEST_TEXT
+from odradek.broker.coordination.partition_count import LONGEST_TEXT
 from odradek.broker.groups.group_effects import (
     UNKNOWN_MEMBER,
     AnswerJoin,

@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE
-from odradek.broker.coordinator_partitions import LONGEST_TEXT, OwnedPartitions, TopicStorage, partition_for
+from odradek.broker.coordination.owned_partitions import OwnedPartitions
+from odradek.broker.coordination.partition_count import LONGEST_TEXT, partition_for
+from odradek.broker.coordination.topic_storage import TopicStorage
 from odradek.broker.settings.coordinator_settings import TransactionSettings
 from odradek.broker.transactions.transaction_markers import MarkerSender, PendingMarkers
 from odradek.broker.transactions.transaction_records import TransactionReplay, batch_of

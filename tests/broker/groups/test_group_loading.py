@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.coordinator_partitions import LOAD_RETRY_MS
+from odradek.broker.coordination.owned_partitions import LOAD_RETRY_MS
 from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.groups.group_records import GroupReplay, offset_key, offset_value
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker

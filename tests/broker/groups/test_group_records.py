@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.coordinator_partitions import java_hash, partition_for
+from odradek.broker.coordination.partition_count import java_hash, partition_for
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member
 from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.groups.group_records import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.coordinator_partitions import ALL, ReplicatedTopicStorage
+from odradek.broker.coordination.topic_storage import ALL, ReplicatedTopicStorage
 from odradek.broker.log.log import Origin
 from odradek.protocol.errors import ErrorCode, KafkaError
 

@@ -1,0 +1,137 @@
+"""The partitions of a coordinator's topic that this broker owns, and the loading of those that it has come to lead.
+
+A partition is loaded in slices, so that other requests are served meanwhile; until it is loaded, what lives there is
+answered COORDINATOR_LOAD_IN_PROGRESS. One whose log cannot be read is not served at all, and read again later: to serve
+a part of the committed offsets would send consumers back to wherever their reset policy says.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from odradek.broker.coordination.topic_storage import TopicStorage
+from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from odradek.protocol.primitives import Buffer
+from odradek.world.clock import Clock
+from odradek.world.time_slices import run_in_slices
+
+log = logging.getLogger(__name__)
+
+LOAD_RETRY_MS = 5_000.0
+"""Pause before a partition that could not be read is read again."""
+
+T = TypeVar("T", covariant=True)
+U = TypeVar("U")
+
+
+class Replay(Protocol[T]):
+    """Result of reading the batches of a partition."""
+
+    @property
+    def next_offset(self) -> int:
+        """Offset of the first record not seen yet."""
+
+    def steps(self, data: Buffer) -> Iterator[None]:
+        """Take in the whole batches of `data`, pausing now and then. Raises MalformedMessage."""
+
+    def results(self) -> Iterable[T]:
+        """All that lives in the partition."""
+
+
+class OwnedPartitions(Generic[U]):
+    """The partitions of `topic` led by this broker.
+
+    `replay(offset)` makes an empty replay that begins there; `install(partition, result)` is called for each of its
+    results when all of the partition has been read.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        clock: Clock,
+        storage: TopicStorage,
+        load_buffer_bytes: int,
+        replay: Callable[[int], Replay[U]],
+        install: Callable[[int, U], object],
+    ) -> None:
+        self._topic = topic
+        self._clock = clock
+        self._storage = storage
+        self._load_buffer_bytes = load_buffer_bytes
+        self._replay, self._install = replay, install
+        self._epochs: dict[int, int] = {}
+        self._owned: set[int] = set()
+        self._loading: dict[int, Iterator[None]] = {}
+
+    @property
+    def is_loading(self) -> bool:
+        """True while any partition is being read."""
+        return bool(self._loading)
+
+    def check(self, partition: int) -> ErrorCode:
+        """NONE when requests for what lives in the partition can be served."""
+        if partition in self._owned:
+            return ErrorCode.NONE
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partition in self._loading else ErrorCode.NOT_COORDINATOR
+
+    def epoch(self, partition: int) -> int:
+        """Return the newest leader epoch known of a partition that is, or was, led here."""
+        return self._epochs[partition]
+
+    def elected(self, partition: int, epoch: int) -> None:
+        """This broker leads the partition in that leader epoch. An older epoch than known is ignored."""
+        if epoch < self._epochs.get(partition, epoch):
+            known = self._epochs[partition]
+            log.info("%s-%d: not loading in epoch %d, %d is known", self._topic, partition, epoch, known)
+            return
+        self._epochs[partition] = epoch
+        if partition not in self._owned and partition not in self._loading:
+            self._begin_to_load(partition)
+
+    def resigned(self, partition: int, epoch: int | None) -> bool:
+        """This broker does not lead the partition any more (None: whatever the epoch); False when it still does."""
+        if epoch is not None:
+            if epoch < self._epochs.get(partition, epoch):
+                return False
+            self._epochs[partition] = epoch
+        self._owned.discard(partition)
+        self._loading.pop(partition, None)
+        return True
+
+    def _begin_to_load(self, partition: int) -> None:
+        loading = self._loading[partition] = self._load(partition)
+        run_in_slices(self._clock, loading, lambda: self._loading.get(partition) is loading)
+
+    def _load_again(self, partition: int, failed: Iterator[None]) -> None:
+        if self._loading.get(partition) is failed:
+            self._begin_to_load(partition)
+
+    def _load(self, partition: int) -> Iterator[None]:
+        """Read all of the partition, hand over what lives there, and own it."""
+        count = 0
+        try:
+            replay = self._replay(self._storage.log_start_offset(partition))
+            yield from self._read(partition, replay)
+        except (KafkaError, MalformedMessage, OSError) as error:
+            log.error("%s-%d cannot be loaded, and is read again later: %s", self._topic, partition, error)
+            again = partial(self._load_again, partition, self._loading[partition])
+            self._clock.call_later(LOAD_RETRY_MS, again)
+            return
+        for result in replay.results():
+            self._install(partition, result)
+            count += 1
+            yield
+        del self._loading[partition]
+        self._owned.add(partition)
+        log.info("%s-%d is loaded: %d entries", self._topic, partition, count)
+
+    def _read(self, partition: int, replay: Replay[U]) -> Iterator[None]:
+        while True:
+            offset = replay.next_offset
+            data, end_offset = self._storage.read(partition, offset, self._load_buffer_bytes)
+            yield from replay.steps(data)
+            if not data or replay.next_offset >= end_offset:
+                return
+            if replay.next_offset == offset:
+                raise MalformedMessage(f"no whole batch at offset {offset} in {len(data)} bytes")

@@ -1,0 +1,57 @@
+"""The partition of a coordinator's topic that a group or a transactional id lives in."""
+
+import logging
+
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.zk_schema.store import NoNode, Store
+from odradek.zk_schema.znodes.json_data import BadZnode
+from odradek.zk_schema.znodes.topics import TopicAssignment, topic_path
+
+log = logging.getLogger(__name__)
+
+LONGEST_TEXT = 8_000
+"""Characters in whatever a client names itself, its group or its transactions by: strings in the records of these
+topics have 16-bit lengths, in bytes."""
+
+
+def java_hash(text: str) -> int:
+    """Compute Java's String.hashCode: a signed 32-bit number over the text's UTF-16 units."""
+    data = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for at in range(0, len(data), 2):
+        value = (31 * value + (data[at] << 8 | data[at + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_for(name: str, partition_count: int) -> int:
+    """Find the partition that a group or a transactional id lives in: Kafka's `Utils.abs(name.hashCode) % count`, where
+    the absolute value of the smallest number is 0 (GroupMetadataManager.partitionFor)."""
+    value = java_hash(name)
+    return (0 if value == -(1 << 31) else abs(value)) % partition_count
+
+
+class PartitionCount:
+    """Number of partitions of a coordinator's topic, which says where everything in it lives and must not change.
+
+    It is read from ZooKeeper when the broker starts, because the broker leads partitions before its metadata has come:
+    to guess by the setting would put a group where nobody looks for it. A topic that did not exist then has as many as
+    the metadata says since, and until it does the setting is what it is created with.
+    """
+
+    def __init__(self, topic: str, metadata: MetadataCache, setting: int) -> None:
+        self._topic, self._metadata, self._setting = topic, metadata, setting
+        self._read = 0
+
+    async def read(self, store: Store) -> None:
+        """Read what is there at the broker's start. Raises StoreError."""
+        try:
+            data, _ = await store.get(topic_path(self._topic))
+            self._read = len(TopicAssignment.decode(self._topic, data).partitions)
+        except NoNode:
+            return
+        except BadZnode as error:
+            log.error("how many partitions %s has cannot be read: %s", self._topic, error)
+
+    def __call__(self) -> int:
+        """Return the number."""
+        return self._read or self._metadata.partition_count(self._topic) or self._setting

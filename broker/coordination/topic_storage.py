@@ -1,0 +1,85 @@
+"""Reading and appending to the partitions of a coordinator's topic."""
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from odradek.broker.log.log import Origin
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.world.files import FileRange
+
+log = logging.getLogger(__name__)
+
+ALL = -1
+"""Acknowledgements: of every replica in sync."""
+
+
+class TopicStorage(Protocol):
+    """The partitions of a coordinator's topic, as this broker has them."""
+
+    def append(self, partition: int, records: bytearray, timeout_ms: int, done: Callable[[ErrorCode], None]) -> None:
+        """Append one batch as the leader. `done` is called once, perhaps before this returns.
+
+        NONE: every replica in sync has it. Any error of Produce otherwise; NOT_LEADER_OR_FOLLOWER when not the leader.
+        """
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
+        """Return batches from `offset` on, the first one whole, the last one perhaps not; and the log end offset.
+
+        Raises KafkaError when there is no such log, OSError or KafkaError when it cannot be read.
+        """
+
+    def log_start_offset(self, partition: int) -> int:
+        """Return the first offset that can be read; raises KafkaError when there is no such log."""
+
+
+class ReplicatedTopicStorage:
+    """A coordinator's topic in this broker's replicas.
+
+    `acks`: as a producer's, who is told before the others have it unless that is ALL (`offsets.commit.required.acks`).
+    """
+
+    def __init__(self, replicas: ReplicaManager, topic: str, acks: int = ALL) -> None:
+        self._replicas, self._topic, self._acks = replicas, topic, acks
+
+    def append(self, partition: int, records: bytearray, timeout_ms: int, done: Callable[[ErrorCode], None]) -> None:
+        """See TopicStorage. A `done` that raises is logged here: the caller of it may be a follower's connection."""
+
+        def guarded(error: ErrorCode) -> None:
+            try:
+                done(error)
+            except Exception:
+                log.exception("%s-%d: what was to follow an append has failed", self._topic, partition)
+
+        try:
+            led = self._replicas.led(self._topic, partition)
+            if self._acks != ALL:
+                self._replicas.append(led, records, self._acks, Origin.COORDINATOR)
+        except KafkaError as error:
+            guarded(error.code)
+            return
+        if self._acks == ALL:
+            self._replicas.append_and_wait(led, records, timeout_ms, guarded)
+        else:
+            guarded(ErrorCode.NONE)
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
+        """See TopicStorage."""
+        replica_log = self._held(partition).log
+        end = replica_log.log_end_offset
+        records = replica_log.read(offset, max_bytes, end, whole_first_batch=True).records
+        if isinstance(records, FileRange):
+            return records.file.pread(records.length, records.position), end
+        return records, end
+
+    def log_start_offset(self, partition: int) -> int:
+        """See TopicStorage."""
+        return self._held(partition).log.log_start_offset
+
+    def _held(self, partition: int) -> Partition:
+        held = self._replicas.partition(self._topic, partition)
+        if isinstance(held, ErrorCode):
+            raise KafkaError(held, f"{self._topic}-{partition} is not held by this broker")
+        return held
