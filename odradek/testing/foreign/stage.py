@@ -8,8 +8,7 @@ from kazoo.client import KazooClient
 
 from odradek.local.ports import free_ports
 from odradek.testing.broker_process import BrokerProcess, OdradekBroker
-from odradek.testing.foreign.kafka_broker import KafkaBroker
-from odradek.testing.foreign.kafka_jars import KafkaJars
+from odradek.testing.foreign.kafka_jars import KafkaBroker, KafkaJars
 from odradek.testing.patience import PATIENCE_SECONDS
 
 SESSION_TIMEOUT_MS = 2000
