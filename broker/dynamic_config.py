@@ -15,7 +15,7 @@ from odradek.broker.config import BrokerConfig
 from odradek.broker.settings.catalog import TOPIC_SETTINGS, known_setting
 from odradek.broker.settings.definition import BadValue
 from odradek.broker.settings.layers import KEEP_EVERYTHING, put_instead, readable
-from odradek.broker.settings.topic_config import log_config
+from odradek.broker.settings.topic_overrides import log_config
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.world.clock import Clock
 from odradek.world.tasks import OnDeath, Tasks

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import uvloop
 
 from odradek.broker.config import BrokerConfig, ConfigError, load_config
-from odradek.broker.log.failure import UnusableDirectory
+from odradek.broker.log.errors import UnusableDirectory
 from odradek.broker.server import BrokerServer, StartFailure
 from odradek.broker.world import World
 from odradek.world.background import ThreadBackground

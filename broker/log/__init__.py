@@ -8,6 +8,6 @@
 - recovery/: opening a log, and repairing it after an unclean stop
 - compaction/: by key, in a child process
 - log_manager.py and directories/: all logs of a broker, and the entries of `log.dirs` they are in
-- failure.py: what goes wrong with a disk, and who acts then
+- errors.py: trouble with a disk
 - dump/: looking into the files without a broker
 """

@@ -7,7 +7,7 @@ Source: org.apache.kafka.server.common.CheckpointFile, OffsetCheckpointFile, Lea
 
 from collections.abc import Iterable, Mapping
 
-from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.errors import CorruptFile
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"

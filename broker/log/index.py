@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
-from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.errors import CorruptFile
 from odradek.world.files import File, Files
 
 LARGEST_INT32 = 2**31 - 1

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 
 from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, encode_epochs
-from odradek.broker.log.failure import DISK_FULL
+from odradek.broker.log.errors import DISK_FULL
 from odradek.world.files import Files
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
-from odradek.broker.log.failure import CorruptFile, StorageFailure
+from odradek.broker.log.errors import CorruptFile, StorageFailure
 from odradek.broker.log.leader_epochs import EpochFile
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.producer_snapshots import Snapshots

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from odradek.broker.log import rewriting
 from odradek.broker.log.batches import Batch, checked_batches, checked_fields
-from odradek.broker.log.failure import DISK_FULL, CorruptFile
+from odradek.broker.log.errors import DISK_FULL, CorruptFile
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.local_log import Flush, LocalLog

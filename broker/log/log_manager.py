@@ -31,7 +31,7 @@ from odradek.broker.log.directories.log_directory import (
     sync_removals,
 )
 from odradek.broker.log.directories.maintenance import LogMaintenance
-from odradek.broker.log.failure import DISK_FULL, NoRoom, StorageFailure
+from odradek.broker.log.errors import DISK_FULL, NoRoom, StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log

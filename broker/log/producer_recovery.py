@@ -7,7 +7,7 @@ so that a producer that was interrupted by a restart is known by all of its last
 import logging
 
 from odradek.broker.log.batches import iterate_of_producers
-from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.producer_snapshots import Snapshots
 from odradek.broker.log.producer_state import ProducerState

@@ -10,7 +10,7 @@ import struct
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable
 
-from odradek.broker.log.failure import DISK_FULL, CorruptFile
+from odradek.broker.log.errors import DISK_FULL, CorruptFile
 from odradek.broker.log.producer_state import ProducerEntry, ProducerState, RememberedBatch, sequence_after
 from odradek.protocol.checksum import crc32c
 from odradek.world.files import Files

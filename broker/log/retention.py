@@ -4,7 +4,7 @@ import logging
 import sys
 from collections.abc import Callable
 
-from odradek.broker.log.failure import DISK_FULL
+from odradek.broker.log.errors import DISK_FULL
 from odradek.broker.log.log import Log
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.time_index_check import confirm_largest_timestamp

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 
 from odradek.broker.log.batches import LEAST_LENGTH, Batch, first_offset_of, iterate_headers, position_of
-from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.index import (
     LARGEST_RELATIVE_OFFSET,
     OFFSET_ENTRY_BYTES,

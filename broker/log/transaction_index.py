@@ -7,7 +7,7 @@ import struct
 from itertools import pairwise
 from typing import NamedTuple
 
-from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.errors import CorruptFile
 from odradek.world.files import Files
 
 VERSION = 0

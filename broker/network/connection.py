@@ -16,10 +16,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from odradek.broker.metrics.request_metrics import MEASURE_EVERY_S, RequestWatch, Sampling, all_sent
-from odradek.broker.network.answers import Answer, Client, Deferred, Reply, Silent, Wait
 from odradek.broker.network.boundary import Boundary
 from odradek.broker.network.buffers import Output, ReceiveBuffer
 from odradek.broker.network.limits import READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX, UNSENT_BYTES_MAX
+from odradek.broker.network.outcomes import Answer, Client, Deferred, Reply, Silent, Wait
 from odradek.broker.purgatory.purgatory import DelayedOperation, Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel, WheelTimer
 from odradek.protocol.fields import Message
@@ -77,7 +77,7 @@ class Slot:
         self._answered = answered
 
     def answer(self, response: Message, throttle_ms: int = 0) -> None:
-        """Give the answer, as odradek.broker.network.answers.Respond says."""
+        """Give the answer, as odradek.broker.network.outcomes.Respond says."""
         self._answered(self, response, throttle_ms)
 
     def fill(self, parts: list[Part]) -> None:

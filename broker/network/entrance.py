@@ -3,7 +3,7 @@
 import ssl
 from collections.abc import Callable
 
-from odradek.broker.network.answers import Answer, Client
+from odradek.broker.network.outcomes import Answer, Client
 from odradek.broker.network.sasl_gate import SaslGate
 from odradek.broker.security.listener_security import ListenerSecurity
 from odradek.security.tls_endpoint import TlsEndpoint, new_staging

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from odradek.broker.network.answers import Answer, Client, Outcome, Reply
 from odradek.broker.network.boundary import UnsupportedRequestError
+from odradek.broker.network.outcomes import Answer, Client, Outcome, Reply
 from odradek.broker.security.principal import USER_TYPE, KafkaPrincipal
 from odradek.broker.security.sasl_listener import SaslListener
 from odradek.broker.security.sasl_mechanisms import SaslServer

@@ -6,7 +6,6 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.metrics.request_metrics import Sampling
-from odradek.broker.network.answers import Answer, Client
 from odradek.broker.network.buffers import ReceiveBuffer
 from odradek.broker.network.connection import Connection, Dispatch
 from odradek.broker.network.limits import (
@@ -15,6 +14,7 @@ from odradek.broker.network.limits import (
     RECEIVE_BUFFER_BYTES,
     UNAUTHENTICATED_MAX,
 )
+from odradek.broker.network.outcomes import Answer, Client
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.quotas.connection_rates import ConnectionRates

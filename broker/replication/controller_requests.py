@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
-from odradek.broker.log.failure import NoRoom
+from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.partition import NO_LEADER, Partition, PartitionView
 from odradek.broker.replication.replica_manager import ReplicaManager

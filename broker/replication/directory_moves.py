@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from odradek.broker.log.checkpoint_format import Key
 from odradek.broker.log.directories.directory_files import LONGEST_NAME, future_name
-from odradek.broker.log.failure import DISK_FULL, StorageFailure
+from odradek.broker.log.errors import DISK_FULL, StorageFailure
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.log_copy import LogCopy
 from odradek.broker.replication.partition import Partition

@@ -4,7 +4,7 @@ partition of `__consumer_offsets`."""
 from functools import partial
 
 from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
-from odradek.broker.requests.outcome import Outcome, RequestContext
+from odradek.broker.network.outcomes import Outcome, RequestContext
 from odradek.broker.requests.transaction_services import answered_later, known_to
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import ProducerIdentity

@@ -8,7 +8,7 @@ TRANSACTION_ABORTABLE, in version 4 INVALID_TXN_STATE.
 import asyncio
 from collections.abc import Callable
 
-from odradek.broker.requests.outcome import Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests.transaction_services import known_to
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import ProducerIdentity, TopicPartition

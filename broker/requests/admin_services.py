@@ -7,7 +7,7 @@ from typing import Protocol
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.config import BrokerConfig
-from odradek.broker.network.answers import RequestContext
+from odradek.broker.network.outcomes import RequestContext
 from odradek.broker.quotas.client_quotas import ClientQuotas, MutationQuota
 from odradek.controller.controller import Controller
 from odradek.controller.topic_admin import Defaults

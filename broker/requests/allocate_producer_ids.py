@@ -1,7 +1,7 @@
 """AllocateProducerIds (key 67), version 0: the controller hands a broker a block of producer ids (KIP-730)."""
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.admin_services import AdminServices
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 

@@ -9,7 +9,7 @@ Source: ZkAdminManager.alterClientQuotas of Kafka 3.9.
 import ipaddress
 
 from odradek.broker.dynamic_config import change_entity, stored_settings
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.quota_entities import IP, QUOTA_TYPES, USER, path_of
 from odradek.broker.services import Services
 from odradek.broker.settings.definition import INTEGER_BITS, ValueType, java_double

@@ -8,6 +8,7 @@ groups, client metrics and loggers (the last are for IncrementalAlterConfigs, as
 
 from functools import partial
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.config_resources import (
     ResourceType,
     change_each,
@@ -17,7 +18,6 @@ from odradek.broker.requests.config_resources import (
     refuse,
     replace_settings,
 )
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_configs import (

@@ -1,7 +1,7 @@
 """AlterPartition (key 56), versions 0 to 3: a leader proposes a new ISR to the controller."""
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.admin_services import AdminServices
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (key 45), version 0: to the controller; begins or cancels moves of replicas (KIP-455)."""
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.admin_services import AdminServices
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.controller.cluster_state import TopicPartition
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.alter_partition_reassignments import (

@@ -5,7 +5,7 @@ with REPLICA_NOT_AVAILABLE (UNKNOWN_TOPIC_OR_PARTITION when the cluster does not
 when it comes.
 """
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

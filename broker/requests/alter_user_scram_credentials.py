@@ -8,8 +8,8 @@ Source: ZkAdminManager.alterUserScramCredentials of Kafka 3.9.
 from collections import Counter
 
 from odradek.broker.dynamic_config import change_entity, stored_settings
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.describe_user_scram_credentials import NUMBERS
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.alter_user_scram_credentials import (

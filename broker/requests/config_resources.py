@@ -12,7 +12,7 @@ from odradek.broker.services import Services
 from odradek.broker.settings.catalog import LISTENER_PREFIX, known_setting
 from odradek.broker.settings.checks import check_live_change
 from odradek.broker.settings.definition import BadValue, UpdateMode
-from odradek.broker.settings.topic_config import validate_topic_config
+from odradek.broker.settings.topic_overrides import validate_topic_config
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.zk_schema.store import StoreError
 from odradek.zk_schema.znodes.configs import BROKERS, DEFAULT_ENTITY, TOPICS

@@ -1,7 +1,7 @@
 """ControlledShutdown (key 7), versions 0 to 3: a broker asks the controller to move its leaders."""
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.admin_services import AdminServices
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,

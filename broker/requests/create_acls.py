@@ -5,7 +5,7 @@ Names that ZooKeeper cannot have as part of a path are INVALID_REQUEST; Kafka sa
 others with UNKNOWN_SERVER_ERROR.
 """
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.security.acls import (
     CLUSTER_NAME,
     PATTERNS_BY_NUMBER,

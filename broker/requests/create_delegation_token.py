@@ -5,7 +5,7 @@ INVALID_PRINCIPAL_TYPE; DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on connections that
 token; without a key (delegation.token.secret.key) DELEGATION_TOKEN_AUTH_DISABLED.
 """
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.token_requests import may_ask, or_error
 from odradek.broker.security.delegation_tokens import DelegationTokens
 from odradek.broker.security.principal import USER_TYPE, KafkaPrincipal

@@ -3,6 +3,7 @@
 from collections import Counter
 from functools import partial
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.quotas.client_quotas import MutationQuota
 from odradek.broker.requests.admin_services import (
     AdminServices,
@@ -13,7 +14,6 @@ from odradek.broker.requests.admin_services import (
     require_controller,
     until_metadata,
 )
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.controller.topic_admin import add_partitions
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_partitions import (

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from odradek.broker.config import BrokerConfig
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.quotas.client_quotas import MutationQuota
 from odradek.broker.requests.admin_services import (
     AdminServices,
@@ -23,9 +24,8 @@ from odradek.broker.requests.admin_services import (
     until_metadata,
 )
 from odradek.broker.requests.describe_configs import topic_entries
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.settings.definition import BadValue
-from odradek.broker.settings.topic_config import validate_topic_config
+from odradek.broker.settings.topic_overrides import validate_topic_config
 from odradek.controller.topic_admin import NewTopic, create_topic
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_topics import (

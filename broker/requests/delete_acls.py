@@ -4,9 +4,9 @@ A filter that names a resource finds what ZooKeeper has of it; others are compar
 an authorizer SECURITY_DISABLED.
 """
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.create_acls import NO_AUTHORIZER
 from odradek.broker.requests.describe_acls import acl_filter
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.security.acls import PATTERN_NUMBERS, TYPE_NUMBERS, AclBinding, AclFilter
 from odradek.broker.security.authorizer import AclAuthorizer
 from odradek.broker.services import Services

@@ -9,8 +9,8 @@ all the same.
 from collections.abc import Callable, Sequence
 
 from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.replication.partition import Partition
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.delete_records import (

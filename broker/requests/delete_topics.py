@@ -5,6 +5,7 @@ named twice is deleted, and answered twice. With delete.topic.enable=false the a
 version 3 INVALID_REQUEST. A topic with a replica out of reach stays marked: REQUEST_TIMED_OUT.
 """
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.quotas.client_quotas import MutationQuota
 from odradek.broker.requests.admin_services import (
     AdminServices,
@@ -13,7 +14,6 @@ from odradek.broker.requests.admin_services import (
     require_controller,
     until_metadata,
 )
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.controller.topic_admin import mark_for_deletion
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.delete_topics import (

@@ -4,7 +4,7 @@ Without an authorizer SECURITY_DISABLED. A filter of kinds that nobody knows clo
 read it.
 """
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.security.acls import PATTERN_NUMBERS, TYPE_NUMBERS, Acl, AclFilter, AclOperation, AclPermission
 from odradek.broker.security.acls import PATTERNS_BY_NUMBER as PATTERNS
 from odradek.broker.security.acls import TYPES_BY_NUMBER as TYPES

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from odradek.broker.dynamic_config import stored_settings
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.quota_entities import IP, KINDS, QUOTA_TYPES, Entity, path_of
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode, KafkaError

@@ -3,7 +3,7 @@
 The operations that a client is authorized to are all there are, unless an authorizer says otherwise.
 """
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.security.acls import ALL_BITS
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from odradek.broker.config import BrokerConfig
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests import loggers
 from odradek.broker.requests.config_resources import ResourceType, refuse, settings_of
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.broker.settings.catalog import BROKER_SETTINGS, TOPIC_SETTINGS, known_setting
 from odradek.broker.settings.definition import BadValue, Setting, ValueType
 from odradek.broker.settings.layers import Layers, Source
-from odradek.broker.settings.topic_config import topic_value
+from odradek.broker.settings.topic_overrides import topic_value
 from odradek.controller.topic_admin import check_name
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.describe_configs import (

@@ -4,7 +4,7 @@ Owners take in the tokens that they own, may renew or have asked for. Who asks s
 authorizer, those that it lets them. An empty list of owners is answered with none, null with all.
 """
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.token_requests import may_ask, split_principal
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode

@@ -6,8 +6,8 @@ Who asks for the operations that it may do (version 3 and above) is told all, un
 
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.groups.group_metadata import GroupState, Member
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.group_services import GroupServices
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.security.acls import ALL_BITS
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_groups import (

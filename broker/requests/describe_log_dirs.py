@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from odradek.broker.log.directories.log_directory import LogDirectory
 from odradek.broker.log.log import Log
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_log_dirs import (

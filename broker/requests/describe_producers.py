@@ -3,7 +3,7 @@
 Clients ask the leader unless they name a broker; kafka-transactions --broker-id does, which may then be a follower.
 """
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.controller.topic_admin import name_fault
 from odradek.protocol.errors import ErrorCode

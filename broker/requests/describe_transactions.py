@@ -1,6 +1,6 @@
 """DescribeTransactions (key 65), version 0: what a coordinator knows of transactional ids (KIP-664)."""
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_records import by_topic
 from odradek.protocol.errors import ErrorCode

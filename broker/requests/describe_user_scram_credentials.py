@@ -8,7 +8,7 @@ themselves is told. Source: ZkAdminManager.describeUserScramCredentials of Kafka
 from collections import Counter
 
 from odradek.broker.dynamic_config import stored_settings
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_user_scram_credentials import (

@@ -11,11 +11,10 @@ from types import ModuleType
 from typing import Any
 
 from odradek.broker.metrics.request_metrics import FETCH_CONSUMER, FETCH_FOLLOWER, ApiMetrics, RequestMetrics
-from odradek.broker.network.answers import Answer, Client
 from odradek.broker.network.boundary import UnsupportedRequestError
+from odradek.broker.network.outcomes import Answer, Client, Outcome, Reply, RequestContext, Silent
 from odradek.broker.replication.fetch_sessions import replica_of
 from odradek.broker.requests import api_versions
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Silent
 from odradek.protocol.codec import Encoder, decoder, encoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Message

@@ -7,8 +7,8 @@ and for the whole, as Kafka's ElectLeadersRequest.getErrorResponse does.
 
 from collections.abc import Mapping
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.admin_services import NO_LEADER, AdminServices, until_metadata
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.controller.cluster_state import TopicPartition
 from odradek.controller.requested_elections import PREFERRED, UNCLEAN
 from odradek.controller.requested_elections import Outcome as Election

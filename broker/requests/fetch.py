@@ -17,6 +17,7 @@ With `replica.selector.class` the leader sends a consumer that names its rack to
 from collections.abc import Callable, Iterable
 
 from odradek.broker.metrics.request_metrics import FETCH_CONSUMER, FETCH_FOLLOWER
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.replication.fetch_reading import (
     CONSUMER,
     DelayedFetch,
@@ -25,7 +26,6 @@ from odradek.broker.replication.fetch_reading import (
     read_partitions,
 )
 from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession, OpenedFetch, replica_of
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import (

@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.groups.group_coordinator import GroupCoordinator
-from odradek.broker.requests.outcome import Outcome, Reply
+from odradek.broker.network.outcomes import Outcome, Reply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.world.clock import Clock

@@ -1,7 +1,7 @@
 """Heartbeat (key 12), versions 0 to 4: a member lives; REBALANCE_IN_PROGRESS in the answer asks it to join again."""
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.group_services import GroupServices
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 REQUEST = HeartbeatRequest

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests import loggers
 from odradek.broker.requests.config_resources import (
     ResourceType,
@@ -20,7 +21,6 @@ from odradek.broker.requests.config_resources import (
     replace_settings,
     settings_of,
 )
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.broker.settings.catalog import BROKER_SETTINGS, TOPIC_SETTINGS
 from odradek.broker.settings.definition import Setting, ValueType

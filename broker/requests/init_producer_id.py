@@ -5,8 +5,8 @@ A producer that names its former id and epoch (version 3 on) wants to begin agai
 transactional id it gets a new producer id instead, as in Kafka.
 """
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.group_services import LaterReply
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.requests.transaction_services import known_to
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import NO_PRODUCER, ProducerIdentity

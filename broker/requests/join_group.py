@@ -6,8 +6,8 @@ may be static; from 9 a restarted static leader is told to skip the assignment.
 """
 
 from odradek.broker.groups.group_effects import JoinRequest, JoinResult
+from odradek.broker.network.outcomes import Outcome, RequestContext
 from odradek.broker.requests.group_services import GroupServices, LaterReply
-from odradek.broker.requests.outcome import Outcome, RequestContext
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 REQUEST = JoinGroupRequest

@@ -5,9 +5,9 @@ one partition is applied whole; the epochs of the request are checked again afte
 StopReplica waits for its end, also when its connection has broken.
 """
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.replication.controller_requests import partition_states
 from odradek.broker.requests.authorization.refusals import of_leader_and_isr
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.leader_and_isr import (

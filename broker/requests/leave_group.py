@@ -4,8 +4,8 @@ Below version 3 it names one member, and that member's error is the answer's; fr
 members by their instance id alone), each with an error of its own.
 """
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.group_services import GroupServices
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,

@@ -5,8 +5,8 @@ the groups' topic is loading the error says so, and the list holds what is known
 """
 
 from odradek.broker.groups.group_coordinator import CLASSIC
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.group_services import GroupServices
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 REQUEST = ListGroupsRequest

@@ -10,8 +10,8 @@ offsets, newest first.
 """
 
 from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp, offsets_before
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.replication.partition import Partition
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.list_offsets import (

@@ -1,7 +1,7 @@
 """ListPartitionReassignments (key 46), version 0: to the controller; the moves of replicas that are under way."""
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.admin_services import AdminServices
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.controller.cluster_state import TopicPartition
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.list_partition_reassignments import (

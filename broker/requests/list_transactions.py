@@ -1,6 +1,6 @@
 """ListTransactions (key 66), versions 0 and 1: the transactions that this broker coordinates (KIP-664, KIP-994)."""
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import ONGOING, TxnState
 from odradek.protocol.messages.list_transactions import (

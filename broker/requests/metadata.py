@@ -10,7 +10,7 @@ authorizer says otherwise. A topic with neither name nor id is UNKNOWN_SERVER_ER
 from collections.abc import Sequence
 
 from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.security.acls import ALL_BITS
 from odradek.broker.services import Services
 from odradek.controller.topic_admin import name_fault

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from odradek.broker.groups.group import CommitRequest
 from odradek.broker.groups.group_offsets import NO_EXPIRY, CommittedOffset, TopicPartition
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.group_services import GroupServices, LaterReply
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.requests.zookeeper_offsets import is_znode_name, write_offset
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_commit import (

@@ -4,8 +4,8 @@ An empty group may lose all of them; a group of consumers with members those of 
 (GROUP_SUBSCRIBED_TO_TOPIC for the others); any other group is NON_EMPTY_GROUP.
 """
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.group_services import GroupServices
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -9,8 +9,8 @@ Version 0 reads ZooKeeper, by any broker, and answers UNKNOWN_TOPIC_OR_PARTITION
 from collections.abc import Mapping, Sequence
 
 from odradek.broker.groups.group_offsets import NO_OFFSET, FetchedOffset, TopicPartition
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.group_services import GroupServices
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.requests.zookeeper_offsets import is_znode_name, read_offset
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_fetch import (

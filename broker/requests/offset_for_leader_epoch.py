@@ -4,8 +4,8 @@ Followers and consumers use it to find where their history leaves the leader's. 
 is answered with -1, -1.
 """
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.replication.partition import Partition
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_for_leader_epoch import (

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from struct import Struct
 
 from odradek.broker.log.rewriting import BadRecords
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Silent, Wait
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
 from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, to_batch
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Silent, Wait
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import TopicPartition
 from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, first_batches

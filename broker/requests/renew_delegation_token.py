@@ -4,7 +4,7 @@ Its owner and its renewers may, others hear DELEGATION_TOKEN_OWNER_MISMATCH. A t
 DELEGATION_TOKEN_EXPIRED, an unknown one DELEGATION_TOKEN_NOT_FOUND; otherwise as CreateDelegationToken.
 """
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.token_requests import may_ask, or_error
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode

@@ -4,7 +4,7 @@ On a listener with SASL the gate before the dispatcher takes it (odradek.broker.
 out of turn. Kafka's answer is ILLEGAL_SASL_STATE.
 """
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 

@@ -5,8 +5,8 @@ believes was chosen, and is told (KIP-559).
 """
 
 from odradek.broker.groups.group_effects import SyncRequest, SyncResult
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.group_services import GroupServices, LaterReply
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

@@ -13,9 +13,9 @@ Source: KafkaApis, ClientRequestQuotaManager and RequestHandlerHelper of Kafka 3
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Silent, Wait
 from odradek.broker.quotas.client_quotas import ClientQuotas, QuotaType
 from odradek.broker.replication.fetch_sessions import replica_of
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Silent, Wait
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.fetch import FetchResponse
 

@@ -6,7 +6,7 @@ Source: KafkaApis of Kafka 3.9 (allowTokenRequests).
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from odradek.broker.requests.outcome import RequestContext
+from odradek.broker.network.outcomes import RequestContext
 from odradek.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode, KafkaError

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from odradek.broker.network.outcomes import Outcome
 from odradek.broker.requests.group_services import LaterReply
-from odradek.broker.requests.outcome import Outcome
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 

@@ -9,8 +9,8 @@ would begin a transaction that nobody ends, and no committed offset of those par
 from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.broker.groups.group import CommitRequest, InTransaction
 from odradek.broker.groups.group_offsets import CommittedOffset, TopicPartition
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.group_services import LaterReply
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, unverified

@@ -1,6 +1,6 @@
 """UpdateMetadata (key 6), versions 0 to 8: the controller tells this broker what the cluster looks like."""
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse

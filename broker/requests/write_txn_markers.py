@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.broker.log.log import Origin
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.services import Services
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any
 
-from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.errors import CorruptFile
 
 LOOKED_AT = 500
 """So many rows decide how wide the columns are."""

@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from odradek.local.handshake import Answer, ask_for_session
 from odradek.local.java import NoZooKeeper, find_jars, find_java
 from odradek.local.ports import check_port_free
 from odradek.local.processes import Child
+from odradek.local.zookeeper_probe import Readiness, ask_for_session
 
 NAME = "zookeeper"
 HEAP_MB = 96
@@ -84,9 +84,9 @@ class EmbeddedZooKeeper:
         assert self.child is not None
         silent_since: float | None = None
         loop = asyncio.get_running_loop()
-        while (answer := await ask_for_session(self.host, self.port)) is not Answer.READY:
+        while (answer := await ask_for_session(self.host, self.port)) is not Readiness.READY:
             self._check_alive(self.child)
-            if answer is Answer.ABSENT:
+            if answer is Readiness.ABSENT:
                 silent_since = None
             elif silent_since is None:
                 silent_since = loop.time()

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Silent, Wait
 from odradek.broker.network.server import SocketServer
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.requests import api_versions
 from odradek.broker.requests.dispatch import Dispatcher
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Silent, Wait
 from odradek.broker.requests.registry import by_key, served_versions
 from odradek.broker.settings.network_settings import ConnectionSettings
 from odradek.protocol.fields import Message

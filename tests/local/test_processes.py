@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from odradek.local.handshake import Answer, ask_for_session
 from odradek.local.ports import free_ports
 from odradek.local.processes import Child, read_pid
+from odradek.local.zookeeper_probe import Readiness, ask_for_session
 
 SAY_AND_WAIT = "import signal, sys; print('ready', flush=True); sys.stderr.write('{words}\\n'); signal.pause()"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready')\nwhile True: signal.pause()"
@@ -71,12 +71,12 @@ def test_who_is_no_zookeeper_is_not_ready() -> None:
             writer.close()
 
         (port,) = free_ports(1)
-        assert await ask_for_session("127.0.0.1", port) is Answer.ABSENT
+        assert await ask_for_session("127.0.0.1", port) is Readiness.ABSENT
         async with await asyncio.start_server(babble, "127.0.0.1", port):
-            assert await ask_for_session("127.0.0.1", port) is Answer.ABSENT
+            assert await ask_for_session("127.0.0.1", port) is Readiness.ABSENT
         held: list[asyncio.StreamWriter] = []
         async with await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", port):
-            assert await ask_for_session("127.0.0.1", port, timeout_ms=50) is Answer.SILENT
+            assert await ask_for_session("127.0.0.1", port, timeout_ms=50) is Readiness.SILENT
             for writer in held:
                 writer.close()
                 await writer.wait_closed()

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.broker.cluster.metadata_cache import TopicNames
 from odradek.broker.log.directories.directory_files import decode_partition_metadata
-from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.errors import CorruptFile
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.fetch_sessions import FetchSessionCache

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from odradek.broker.log.compaction.messages import Cleaned, Failed, Finished, Request, decode_answer
-from odradek.broker.log.failure import DISK_FULL, StorageFailure
+from odradek.broker.log.errors import DISK_FULL, StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.log.segment import CLEANED, SUFFIXES, SWAP, Segment
 from odradek.world.children import Child

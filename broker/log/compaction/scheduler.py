@@ -10,7 +10,7 @@ from functools import partial
 from odradek.broker.log.compaction.cleanable_offsets import LogToClean, log_to_clean, make_request
 from odradek.broker.log.compaction.job import Job
 from odradek.broker.log.directories.maintenance import PeriodicActions
-from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.protocol.errors import KafkaError

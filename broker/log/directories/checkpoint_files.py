@@ -21,7 +21,7 @@ from odradek.broker.log.checkpoint_format import (
     encode_offsets,
     offset_line,
 )
-from odradek.broker.log.failure import DISK_FULL, CorruptFile
+from odradek.broker.log.errors import DISK_FULL, CorruptFile
 from odradek.broker.log.log_environment import Claims, LogEnvironment
 from odradek.world.time_slices import run_in_slices
 

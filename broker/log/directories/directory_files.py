@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from odradek.broker.log.failure import CorruptFile, UnusableDirectory
+from odradek.broker.log.errors import CorruptFile, UnusableDirectory
 
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"

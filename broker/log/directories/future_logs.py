@@ -22,7 +22,7 @@ from odradek.broker.log.directories.directory_files import (
 )
 from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
 from odradek.broker.log.directories.log_directory import remove_directory, remove_later, set_aside
-from odradek.broker.log.failure import DISK_FULL
+from odradek.broker.log.errors import DISK_FULL
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment

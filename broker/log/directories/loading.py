@@ -12,7 +12,7 @@ from odradek.broker.log.directories.directory_files import DirectoryOwner, MetaP
 from odradek.broker.log.directories.future_logs import FutureLogs
 from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
 from odradek.broker.log.directories.log_directory import Loaded, LogDirectory, set_aside
-from odradek.broker.log.failure import UnusableDirectory
+from odradek.broker.log.errors import UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.parallel import ParallelRecovery, TornLog, torn_logs

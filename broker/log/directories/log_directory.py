@@ -27,7 +27,7 @@ from odradek.broker.log.directories.directory_files import (
     parse_partition_name,
     set_aside_name,
 )
-from odradek.broker.log.failure import CorruptFile, StorageFailure, UnusableDirectory
+from odradek.broker.log.errors import CorruptFile, StorageFailure, UnusableDirectory
 from odradek.broker.log.local_log import Flush
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment

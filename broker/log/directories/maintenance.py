@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from odradek.broker.log.directories.checkpoints import Checkpoints
 from odradek.broker.log.directories.live_logs import LiveLogs
-from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.retention import delete_old_segments

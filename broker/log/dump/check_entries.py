@@ -15,7 +15,7 @@ from odradek.broker.log.directories.directory_files import (
 )
 from odradek.broker.log.dump.check_log import Complaint
 from odradek.broker.log.dump.rows import Row
-from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.producer_snapshots import SNAPSHOT
 from odradek.broker.log.producer_state import decode_end_of_transaction
 from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.errors import CorruptFile
 
 Row = dict[str, object]
 """A line of output: names and plain values, in order. Bytes are what clients sent; all else is ours to read."""

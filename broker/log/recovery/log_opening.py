@@ -9,7 +9,7 @@ import logging
 from bisect import bisect_right
 
 from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, decode_epochs, encode_epochs
-from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment

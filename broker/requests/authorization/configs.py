@@ -6,9 +6,9 @@ Source: ConfigHelper and KafkaApis of Kafka 3.9.
 from collections.abc import Callable
 from typing import Any, Final
 
+from odradek.broker.network.outcomes import Outcome
 from odradek.broker.requests.authorization.rules import DENIED, Asked, GoOn, answered, split
 from odradek.broker.requests.config_resources import ResourceType as ConfigType
-from odradek.broker.requests.outcome import Outcome
 from odradek.broker.security.acls import AclOperation
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages import alter_configs, describe_configs, incremental_alter_configs

@@ -6,8 +6,8 @@ Source: KafkaApis of Kafka 3.9.
 from collections.abc import Sequence
 from typing import Any
 
+from odradek.broker.network.outcomes import Outcome, Reply
 from odradek.broker.requests.authorization.rules import DENIED, Asked, GoOn, answered, split
-from odradek.broker.requests.outcome import Outcome, Reply
 from odradek.broker.security.acls import AclOperation
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext, Respond, Silent, Wait
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Silent, Wait
 from odradek.broker.security.acls import CLUSTER_NAME, AclOperation
 from odradek.broker.security.rights import Rights
 from odradek.broker.services import Services

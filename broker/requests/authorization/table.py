@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from odradek.broker.network.boundary import UnsupportedRequestError
+from odradek.broker.network.outcomes import Outcome, RequestContext
 from odradek.broker.requests.authorization import configs, groups, refusals, tokens, topics
 from odradek.broker.requests.authorization import item_refusals as items
 from odradek.broker.requests.authorization.refusals import by_code
 from odradek.broker.requests.authorization.rules import Asked, Each, Rule, Shown, Special, Whole
-from odradek.broker.requests.outcome import Outcome, RequestContext
 from odradek.broker.security.acls import AclOperation as Do
 from odradek.broker.security.authorizer import AclAuthorizer, host_of
 from odradek.broker.security.rights import Rights

@@ -3,9 +3,9 @@
 Source: KafkaApis and DelegationTokenManager of Kafka 3.9 (KIP-48, KIP-373).
 """
 
+from odradek.broker.network.outcomes import Outcome, Reply
 from odradek.broker.requests.authorization.rules import Asked, GoOn, answered
 from odradek.broker.requests.create_delegation_token import refusal, token_owner
-from odradek.broker.requests.outcome import Outcome, Reply
 from odradek.broker.requests.token_requests import may_ask
 from odradek.broker.security.acls import AclOperation
 from odradek.protocol.errors import ErrorCode

@@ -6,11 +6,11 @@ Source: KafkaApis of Kafka 3.9.
 from typing import Any
 
 from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
+from odradek.broker.network.outcomes import Outcome, Reply
 from odradek.broker.replication.fetch_sessions import CachedPartition, replica_of
 from odradek.broker.requests import fetch
 from odradek.broker.requests.authorization import refusals
 from odradek.broker.requests.authorization.rules import DENIED, Asked, GoOn, answered, refused, split
-from odradek.broker.requests.outcome import Outcome, Reply
 from odradek.broker.security.acls import CLUSTER_NAME, AclOperation
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_topics import CreatableTopicResult

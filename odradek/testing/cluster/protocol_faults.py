@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
-from odradek.broker.network.answers import Outcome, Reply, RequestContext, Silent, Wait
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Silent, Wait
 from odradek.broker.requests.registry import HANDLERS
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log, Origin
 from odradek.broker.log.retention import delete_old_segments
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker

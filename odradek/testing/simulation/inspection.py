@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.replication.partition import Partition
 from odradek.client.records import TopicPartition

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.log.dump.checking import verify
-from odradek.broker.log.failure import UnusableDirectory
+from odradek.broker.log.errors import UnusableDirectory
 from odradek.broker.log.log import Log, Origin
 from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp
 from odradek.broker.log.retention import delete_old_segments

@@ -11,7 +11,7 @@ from odradek.broker.log.directories.directory_files import (
     parse_partition_name,
     replaced_name,
 )
-from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.settings.topic_settings import LogConfig

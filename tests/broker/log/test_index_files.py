@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.index import OffsetIndex, TimeIndex
 from odradek.testing.simulated_files import SimulatedFiles
 

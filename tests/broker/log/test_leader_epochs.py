@@ -3,7 +3,7 @@
 import pytest
 
 from odradek.broker.log.checkpoint_format import decode_epochs, encode_epochs
-from odradek.broker.log.failure import CorruptFile
+from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.leader_epochs import UNKNOWN, LeaderEpochs
 
 ENTRIES = [(2, 10), (4, 20), (7, 35)]

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log, Origin
 from odradek.broker.log.rewriting import BadRecords
 from odradek.broker.settings.topic_settings import LogConfig

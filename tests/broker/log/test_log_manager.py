@@ -8,7 +8,7 @@ import pytest
 
 from odradek.broker.log.directories.directory_files import DirectoryOwner, MetaProperties
 from odradek.broker.log.directories.maintenance import SEGMENTS_AT_ONCE
-from odradek.broker.log.failure import StorageFailure, UnusableDirectory
+from odradek.broker.log.errors import StorageFailure, UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.settings.log_settings import LogManagerSettings

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import OpenSegments
 from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp, offsets_before

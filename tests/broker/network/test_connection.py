@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.network.limits import READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX
-from odradek.broker.requests.outcome import Reply
+from odradek.broker.network.outcomes import Reply
 from odradek.protocol.headers import decode_response
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.heartbeat import HeartbeatResponse

@@ -4,9 +4,9 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.replication.controller_requests import StoppedReplica
 from odradek.broker.requests import leader_and_isr, stop_replica
-from odradek.broker.requests.outcome import Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.leader_and_isr import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.log.failure import StorageFailure
+from odradek.broker.log.errors import StorageFailure
 from odradek.broker.replication.fetcher import (
     FETCH_VERSION,
     FETCH_VERSION_BY_NAME,

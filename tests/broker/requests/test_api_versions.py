@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.network.answers import Client
 from odradek.broker.network.boundary import UnsupportedRequestError
+from odradek.broker.network.outcomes import Client, Reply, RequestContext, Silent
 from odradek.broker.requests import api_versions
 from odradek.broker.requests.dispatch import Deferred, Dispatcher
-from odradek.broker.requests.outcome import Reply, RequestContext, Silent
 from odradek.broker.requests.registry import by_key, served_versions
 from odradek.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from odradek.protocol.errors import ErrorCode, MalformedMessage

@@ -11,9 +11,9 @@ import pytest
 
 from odradek.broker.config import Given, build_config
 from odradek.broker.dynamic_config import change_entity, stored_settings
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests import alter_configs, describe_configs, incremental_alter_configs, loggers
 from odradek.broker.requests.incremental_alter_configs import Operation
-from odradek.broker.requests.outcome import Reply, RequestContext
 from odradek.broker.settings.catalog import BROKER_SETTINGS, TOPIC_SETTINGS
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.errors import ErrorCode

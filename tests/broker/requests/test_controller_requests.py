@@ -11,6 +11,7 @@ import pytest
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.config import BrokerConfig, Given, build_config
+from odradek.broker.network.outcomes import RequestContext
 from odradek.broker.quotas.client_quotas import ClientQuotas
 from odradek.broker.quotas.rates import Windows
 from odradek.broker.requests import (
@@ -24,7 +25,6 @@ from odradek.broker.requests import (
     elect_leaders,
     list_partition_reassignments,
 )
-from odradek.broker.requests.outcome import RequestContext
 from odradek.broker.settings.catalog import TOPIC_SETTINGS
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.broker.settings.layers import Source

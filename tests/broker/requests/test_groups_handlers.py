@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache
-from odradek.broker.coordinator_partitions import partition_for
+from odradek.broker.coordination.partition_count import partition_for
 from odradek.broker.groups.group_coordinator import GroupCoordinator
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests import (
     delete_groups,
     describe_groups,
@@ -25,7 +26,6 @@ from odradek.broker.requests import (
     offset_fetch,
     sync_group,
 )
-from odradek.broker.requests.outcome import Reply, RequestContext
 from odradek.broker.settings.coordinator_settings import GroupSettings, TransactionSettings
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
 from odradek.broker.transactions.transaction_markers import PendingMarkers

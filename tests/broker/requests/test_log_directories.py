@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from odradek.broker.cluster.peer import Peer
+from odradek.broker.network.outcomes import RequestContext
 from odradek.broker.replication import log_copy
 from odradek.broker.requests import describe_log_dirs
-from odradek.broker.requests.outcome import RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.alter_replica_log_dirs import (

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from odradek.broker.cluster.peer import BrokerUnreachable, Peer
+from odradek.broker.network.outcomes import RequestContext, Silent
 from odradek.broker.requests.authorization.table import TABLE, authorized, rows
-from odradek.broker.requests.outcome import RequestContext, Silent
 from odradek.broker.requests.registry import HANDLERS
 from odradek.broker.security.acls import AclFilter
 from odradek.protocol.headers import API_NAMES

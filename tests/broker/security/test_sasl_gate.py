@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from odradek.broker.config import Given, read_config
-from odradek.broker.network.answers import Client
 from odradek.broker.network.entrance import Entrance
 from odradek.broker.network.limits import AUTHENTICATION_MS_MAX
+from odradek.broker.network.outcomes import Client
 from odradek.broker.network.sasl_gate import SaslGate, State
 from odradek.broker.requests import sasl_authenticate, sasl_handshake
 from odradek.broker.requests.dispatch import Dispatcher

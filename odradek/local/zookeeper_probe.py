@@ -9,7 +9,7 @@ CLOSE_SESSION = -11
 ANSWER_BYTES_MAX = 1024
 
 
-class Answer(enum.Enum):
+class Readiness(enum.Enum):
     """Outcome of asking for a session."""
 
     READY = "sessions are given out"
@@ -17,18 +17,18 @@ class Answer(enum.Enum):
     SILENT = "the connection was accepted, and nothing came back in time"
 
 
-async def ask_for_session(host: str, port: int, timeout_ms: float = 1000.0) -> Answer:
+async def ask_for_session(host: str, port: int, timeout_ms: float = 1000.0) -> Readiness:
     """Ask a ZooKeeper for a session and close that again; give up after `timeout_ms`."""
     connected = False
     try:
         async with asyncio.timeout(timeout_ms / 1000.0):
             reader, writer = await asyncio.open_connection(host, port)
             connected = True
-            return Answer.READY if await _shake_hands(reader, writer) else Answer.ABSENT
+            return Readiness.READY if await _shake_hands(reader, writer) else Readiness.ABSENT
     except TimeoutError:
-        return Answer.SILENT if connected else Answer.ABSENT
+        return Readiness.SILENT if connected else Readiness.ABSENT
     except (OSError, asyncio.IncompleteReadError):
-        return Answer.ABSENT
+        return Readiness.ABSENT
 
 
 async def _shake_hands(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:

@@ -4,7 +4,7 @@ import pytest
 
 from odradek.broker.config import BrokerConfig, Given, build_config
 from odradek.broker.settings.definition import BadValue
-from odradek.broker.settings.topic_config import log_config, validate_topic_config
+from odradek.broker.settings.topic_overrides import log_config, validate_topic_config
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 
