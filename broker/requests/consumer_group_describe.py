@@ -3,7 +3,7 @@
 A ZooKeeper cluster has none: each group is answered UNSUPPORTED_VERSION, whatever who asks may do.
 """
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.consumer_group_describe import (

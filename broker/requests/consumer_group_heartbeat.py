@@ -3,7 +3,7 @@
 The coordinator of a ZooKeeper cluster does not speak it: everybody is answered UNSUPPORTED_VERSION, whatever they may.
 """
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.consumer_group_heartbeat import (

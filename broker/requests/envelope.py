@@ -3,7 +3,7 @@
 In ZooKeeper mode nothing is forwarded: as Kafka does, the broker closes the connection of whoever sends one.
 """
 
-from odradek.broker.requests.outcome import Outcome, RequestContext, Silent
+from odradek.broker.network.outcomes import Outcome, RequestContext, Silent
 from odradek.broker.services import Services
 from odradek.protocol.messages.envelope import EnvelopeRequest
 

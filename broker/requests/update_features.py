@@ -4,7 +4,7 @@ The controller answers. Brokers in ZooKeeper mode support no feature, so there i
 each update is refused with INVALID_REQUEST, in the order of Kafka's checks (KafkaController.validateFeatureUpdate).
 """
 
-from odradek.broker.requests.outcome import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.update_features import (

@@ -7,7 +7,7 @@ generation, and who was in it, on any Kafka cluster; as far back as compaction h
 from collections import deque
 from typing import Any, Final
 
-from odradek.broker.coordinator_partitions import partition_for
+from odradek.broker.coordination.partition_count import partition_for
 from odradek.broker.groups.group_records import GroupKey, read_group, read_key
 from odradek.client.admin.values import OffsetSpec
 from odradek.client.aio.admin import Admin

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.network.outcomes import RequestContext, Silent
 from odradek.broker.requests import consumer_group_describe, consumer_group_heartbeat, envelope, update_features
-from odradek.broker.requests.outcome import RequestContext, Silent
 from odradek.broker.requests.registry import SERVED
 from odradek.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
