@@ -6,7 +6,8 @@ import logging
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Protocol, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from odradek.client.errors import ClientError
 from odradek.client.loop_thread import LoopThread
@@ -22,6 +23,9 @@ class Core(Protocol):
 
     async def abandon(self) -> None:
         """End in a way that needs nothing of the application."""
+
+    async def close(self) -> None:
+        """End."""
 
     @property
     def undelivered(self) -> int:
@@ -52,6 +56,29 @@ class Blocking(Generic[Client]):
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self._thread.run(work)
+
+    def close(self) -> None:
+        """Close connections. Harmless twice."""
+        self._finish(self._core.close)
+
+    def _finish(self, close: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """End with the core's `close`, unless this is closed or its thread is gone."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._thread.running:
+                self._run(close())
+        finally:
+            self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
 
     def _end(self) -> None:
         self._closed = True

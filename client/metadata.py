@@ -60,6 +60,12 @@ class TopicInfo:
     internal: bool
     partitions: tuple[PartitionInfo, ...]
     error: ErrorCode = ErrorCode.NONE
+    places: tuple[TopicPartition, ...] = field(init=False, compare=False, repr=False)
+    """Partitions as keys, made once and not for each record."""
+
+    def __post_init__(self) -> None:
+        places = tuple(TopicPartition(self.name, number) for number in range(len(self.partitions)))
+        object.__setattr__(self, "places", places)
 
 
 @dataclass(frozen=True, slots=True)

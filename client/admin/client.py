@@ -1,8 +1,7 @@
 """KafkaAdminClient: the blocking form of the administrative client."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from odradek.client.admin import configs, leaders
 from odradek.client.admin.values import (
@@ -59,22 +58,6 @@ class KafkaAdminClient(Blocking[Admin]):
         core = Admin(config, **settings)
         self.config = core.config
         self._begin(core, self.config.client_id)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close connections. Harmless twice."""
-        if not self._closed:
-            self._closed = True
-            if self._thread.running:
-                self._run(self._core.close())
-            self._end()
 
     # -- cluster -------------------------------------------------------------------------------------------------------
 

@@ -217,8 +217,7 @@ class GroupsAdmin(AdminBase):
         described = await self.describe_transactions(
             sorted(one.transactional_id for some in listed.values() for one in some)
         )
-        assert self._opened is not None
-        return transactions.hanging(described, self._opened.clock.now_ms(), max_transaction_timeout_ms)
+        return transactions.hanging(described, self._started().clock.now_ms(), max_transaction_timeout_ms)
 
     async def abort_transaction(self, spec: AbortTransactionSpec) -> None:
         """End a transaction that hangs, in one partition: its producer is known from `describe_producers`."""

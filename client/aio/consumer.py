@@ -76,9 +76,11 @@ class Consumer(ConsumerBase):
 
     async def __anext__(self) -> ConsumerRecord:
         """Return the next record; ends after consumer_timeout_ms without one. Raises as `getmany`."""
-        record = await self.getone(self.config.consumer_timeout_ms)
+        record = self.take_one_now()
         if record is None:
-            raise StopAsyncIteration
+            record = await self.getone(self.config.consumer_timeout_ms)
+            if record is None:
+                raise StopAsyncIteration
         return record
 
     @property
@@ -100,11 +102,12 @@ class Consumer(ConsumerBase):
         if not self.calm():
             return {}
         records = self._buffer.take(limit)
-        if self._buffer.made_room() or not records:
+        if self._buffer.room or not records:
+            self._buffer.room = False
             self._wake_engine()
         if records:
             self._sensors.taken(sum(map(len, records.values())))
-            if self._interceptors:
+            if self._intercepts:
                 records = self._interceptors.on_consume(records)
         return records
 
@@ -113,9 +116,10 @@ class Consumer(ConsumerBase):
         if not self.calm():
             return None
         record = self._buffer.next_record()
-        if self._buffer.made_room() or record is None:
+        if record is None or self._buffer.room:
+            self._buffer.room = False
             self._wake_engine()
-        if record is not None and self._interceptors:
+        if record is not None and self._intercepts:
             where = TopicPartition(record.topic, record.partition)
             kept = self._interceptors.on_consume({where: [record]}).get(where)
             return kept[0] if kept else self.take_one_now()

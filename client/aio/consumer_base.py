@@ -1,14 +1,15 @@
 """The opening of a consumer on asyncio, what it has subscribed to, and its questions."""
 
-import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from odradek.client import arguments, metrics
-from odradek.client.aio.world import named, running_loop, warn_dropped, world_of
+from odradek.client.aio.opening import AsyncClient
+from odradek.client.aio.world import named, warn_dropped, world_of
+from odradek.client.cluster import Cluster
 from odradek.client.config import addresses, load
 from odradek.client.consumer.buffer import RecordBuffer
 from odradek.client.consumer.config import ConsumerSettings, check, deserializer
@@ -43,8 +44,10 @@ async def call_here(function: Callable[[], object]) -> object:
     return await result if inspect.isawaitable(result) else result
 
 
-class ConsumerBase:
+class ConsumerBase(AsyncClient):
     """A consumer, but for records, positions and commits."""
+
+    config: ConsumerSettings
 
     def __init__(
         self,
@@ -55,22 +58,21 @@ class ConsumerBase:
         **settings: Any,
     ) -> None:
         """Take topics, settings (Kafka's consumer configs), and the world they are for. Raises ConfigError."""
+        super().__init__(world_of(network, clock, random))
         given = [one for one in topics if isinstance(one, Mapping)]
         self._names = [arguments.topic_name(one) for one in topics if not isinstance(one, Mapping)]
         if len(given) > 1:
             raise ConfigError("give one mapping of settings, not several")
-        config = self.config = named(check(load(ConsumerSettings, given[0] if given else None, settings)), "consumer")
+        self.config = config = named(check(load(ConsumerSettings, given[0] if given else None, settings)), "consumer")
         addresses(config.bootstrap_servers)
         self._deserializers = (
             deserializer(config.key_deserializer, "key"),
             deserializer(config.value_deserializer, "value"),
         )
         self._interceptors = ConsumerInterceptors(list(config.interceptor_classes or []))
-        self._world = world_of(network, clock, random)
+        self._intercepts = bool(self._interceptors)
         self.call_back: CallBack = call_here
         """How the application's callbacks are called."""
-        self._call_on_loop: Callable[[Callable[[], object]], object] = lambda function: function()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: ConsumerEngine | None = None
         self._group: Participation | None = None
         self._woken = False
@@ -78,22 +80,11 @@ class ConsumerBase:
 
     # -- beginning and end ---------------------------------------------------------------------------------------------
 
-    async def start(self) -> Self:
-        """Begin. Harmless twice."""
-        self.open(running_loop("Consumer"))
-        return self
-
-    def open(self, loop: asyncio.AbstractEventLoop, *, from_other_threads: bool = False) -> None:
-        """Begin on the running loop. With `from_other_threads` what needs no waiting may be called from any thread."""
-        if self._engine is not None:
-            return
-        self._loop = loop
-        if from_other_threads:
-            self._call_on_loop = loop.call_soon_threadsafe
-        engine = self._engine = ConsumerEngine(self._world.cluster(self.config), self.config)
+    def _begin(self, cluster: Cluster) -> None:
+        engine = self._engine = ConsumerEngine(cluster, self.config)
         self._shared = engine.shared
         self._buffer = RecordBuffer(engine.shared, self.config, *self._deserializers)
-        self._sensors = PollSensors(engine.cluster.metrics)
+        self._sensors = PollSensors(cluster.metrics)
         if self.config.group_id is not None:
             self._group = Participation(engine, self.call_back, self._interceptors)
         engine.start()
@@ -107,9 +98,6 @@ class ConsumerBase:
             raise ClientError("the consumer is not started: use `async with`, or `await consumer.start()`")
         self._engine.shared.check_open()
         return self._engine
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -151,11 +139,6 @@ class ConsumerBase:
         self._engine.shared.end(ClientClosed("the consumer is closed"))
         self._engine.stop()
         self._engine.cluster.close()
-
-    @property
-    def undelivered(self) -> int:
-        """Nothing is sent."""
-        return 0
 
     def __del__(self) -> None:
         engine, loop, group = self.__dict__.get("_engine"), self.__dict__.get("_loop"), self.__dict__.get("_group")

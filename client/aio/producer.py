@@ -1,41 +1,31 @@
 """Producer: sends records, on asyncio."""
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from odradek.client import arguments, metrics
-from odradek.client.aio.world import named, running_loop, warn_dropped, within, world_of
+from odradek.client.aio.opening import AsyncClient
+from odradek.client.aio.world import named, warn_dropped, within, world_of
+from odradek.client.cluster import Cluster
 from odradek.client.config import addresses, load
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.metadata import PartitionInfo
-from odradek.client.producer.batch import Callback, RecordFuture
+from odradek.client.producer.batch import Callback, ProducerBatch, RecordFuture
 from odradek.client.producer.config import ProducerConfig, check, serializer
 from odradek.client.producer.engine import ProducerEngine
+from odradek.client.producer.interceptors import ProducerInterceptors, ProducerRecord
 from odradek.client.producer.partitioners import partitioner
 from odradek.client.producer.transaction_driver import TransactionDriver
-from odradek.client.records import ConsumerGroupMetadata, Headers, RecordMetadata, TopicPartition
+from odradek.client.records import ConsumerGroupMetadata, Headers, TopicPartition
 from odradek.world.clock import Clock
 from odradek.world.network import Network
 
 logger = logging.getLogger(__name__)
 ABANDON_SECONDS = 2.0
 """What a producer that nobody has closed takes at most to deliver what it has."""
-
-
-class ProducerRecord(NamedTuple):
-    """A record as interceptors see it: before serializers and partitioner."""
-
-    topic: str
-    value: Any = None
-    key: Any = None
-    headers: Headers = ()
-    partition: int | None = None
-    timestamp_ms: int | None = None
 
 
 class Encoded(NamedTuple):
@@ -49,12 +39,14 @@ class Encoded(NamedTuple):
     callback: Callback | None
 
 
-class Producer:
+class Producer(AsyncClient):
     """Sends records to the brokers of a cluster; those of one partition in the order of their sends.
 
     Use it as `async with Producer(...) as producer`, or `await start()` and `await close()`. All coroutines are for the
     loop on which it was started.
     """
+
+    config: ProducerConfig
 
     def __init__(
         self,
@@ -66,36 +58,22 @@ class Producer:
         **settings: Any,
     ) -> None:
         """Take settings (Kafka's producer configs), and the world they are for. Raises ConfigError."""
+        super().__init__(world_of(network, clock, random))
         self.config = named(check(load(ProducerConfig, config, settings)), "producer")
         addresses(self.config.bootstrap_servers)
-        self._world = world_of(network, clock, random)
+        self._plain_key, self._plain_value = self.config.key_serializer is None, self.config.value_serializer is None
         self._key_serializer = serializer(self.config.key_serializer, "key")
         self._value_serializer = serializer(self.config.value_serializer, "value")
-        self._interceptors = list(self.config.interceptor_classes or [])
-        self.intercepts = bool(self._interceptors)
-        """Interceptors want to see each record: `intercepted`."""
+        self.interceptors = ProducerInterceptors(list(self.config.interceptor_classes or []))
         self._partitioner = partitioner(self.config, self._world.random)
         self._engine: ProducerEngine | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._call_on_loop: Callable[[Callable[[], object]], object] = lambda function: function()
         self._wake_asked = False
         self._closing = False
 
     # -- beginning and end ---------------------------------------------------------------------------------------------
 
-    async def start(self) -> Self:
-        """Begin; the brokers are asked when there is something to ask. Harmless twice."""
-        self.open(running_loop("Producer"))
-        return self
-
-    def open(self, loop: asyncio.AbstractEventLoop, *, from_other_threads: bool = False) -> None:
-        """Begin on the running loop. With `from_other_threads` what needs no waiting may be called from any thread."""
-        if self._engine is not None:
-            return
-        self._loop = loop
-        if from_other_threads:
-            self._call_on_loop = loop.call_soon_threadsafe
-        self._engine = ProducerEngine(self._world.cluster(self.config), self.config, self._partitioner)
+    def _begin(self, cluster: Cluster) -> None:
+        self._engine = ProducerEngine(cluster, self.config, self._partitioner)
         self._engine.start()
 
     @property
@@ -104,14 +82,6 @@ class Producer:
         if self._engine is None:
             raise ClientError("the producer is not started: use `async with`, or `await producer.start()`")
         return self._engine
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
         """Deliver what is queued, for at most `timeout` seconds (None: however long), then end. Harmless twice.
@@ -194,8 +164,8 @@ class Producer:
         out of its range, TypeError for what is no bytes, text or number. With transactional.id also AbortRequired, and
         ClientError outside of a transaction.
         """
-        if self._interceptors:
-            topic, value, key, headers, partition, timestamp_ms, callback = self.intercepted(
+        if self.interceptors:
+            topic, value, key, headers, partition, timestamp_ms, callback = self.interceptors.on_send(
                 ProducerRecord(topic, value, key, headers, partition, timestamp_ms), callback
             )
         queued = self.offer(topic, value, key, headers, partition, timestamp_ms, callback)
@@ -212,7 +182,7 @@ class Producer:
         """
         engine, clock = self.engine, self.engine.cluster.clock
         began_ms = clock.monotonic_ms()
-        await engine.await_topic(topic, partition, wait_ms)
+        await engine.waits.await_topic(topic, partition, wait_ms)
         return max(0.0, wait_ms - (clock.monotonic_ms() - began_ms))
 
     def offer(
@@ -227,20 +197,23 @@ class Producer:
     ) -> RecordFuture | Encoded | None:
         """Queue a record without waiting: None when its topic is not known (`until_known`).
 
-        When there is no memory for it, return it encoded (`until_queued`). From any thread, if it was opened so.
+        When there is no memory for it, return it encoded (`until_queued`). From any thread, if it was opened so. Bytes
+        are taken as they are without a call: most records have nothing else.
         """
         engine = self._engine or self.engine
         cluster = engine.cluster
         info = cluster.view.topics.get(topic)
-        count = len(info.partitions) if info is not None else 0
-        if not count or (partition is not None and partition >= count):
+        count = len(info.places) if info is not None else 0
+        if info is None or not count or (partition is not None and partition >= count):
             return None
         headers = arguments.headers(headers) if headers else ()
-        key_bytes = self._key_serializer(topic, headers, key)
-        value_bytes = self._value_serializer(topic, headers, value)
+        if type(key) is not bytes or not self._plain_key:
+            key = self._key_serializer(topic, headers, key)
+        if type(value) is not bytes or not self._plain_value:
+            value = self._value_serializer(topic, headers, value)
         if partition is None:
-            available = cluster.available_partitions(topic) if key_bytes is None else ()
-            partition = self._partitioner.partition(topic, key_bytes, count, available)
+            available = cluster.available_partitions(topic) if key is None else ()
+            partition = self._partitioner.partition(topic, key, count, available)
         if type(partition) is not int:
             partition = arguments.whole_number(partition, "a partition's number")
         if not 0 <= partition < count:
@@ -249,9 +222,9 @@ class Producer:
             timestamp_ms = cluster.clock.now_ms()
         else:
             timestamp_ms = arguments.timestamp_ms(timestamp_ms)
-        place = TopicPartition(topic, partition)
-        queued = self._append(place, timestamp_ms, key_bytes, value_bytes, headers, callback)
-        return queued or Encoded(place, timestamp_ms, key_bytes, value_bytes, headers, callback)
+        place = info.places[partition]
+        queued = self._append(place, timestamp_ms, key, value, headers, callback)
+        return queued or Encoded(place, timestamp_ms, key, value, headers, callback)
 
     def _append(
         self,
@@ -264,23 +237,29 @@ class Producer:
     ) -> RecordFuture | None:
         engine = self._engine
         assert engine is not None
-        with engine.lock:
+        accumulator, lock = engine.accumulator, engine.lock
+        with lock:
             if engine.ended is not None:
                 engine.check_open()
-            now_ms = engine.cluster.clock.monotonic_ms()
-            appended = engine.accumulator.append(place, timestamp_ms, key, value, headers, now_ms)
-            if appended is None:
+            batch = accumulator.append(place, timestamp_ms, key, value, headers, engine.cluster.clock.monotonic_ms())
+            if batch is None:
                 return None
+            index = len(batch.values) - 1
             if callback is not None:
-                appended.batch.callbacks.append((appended.index, callback))
-            wake = appended.wake and not self._wake_asked
-            if wake:
-                self._wake_asked = True
-        if appended.moved:
-            engine.batch_closed(place)
-        if wake:
+                batch.callbacks.append((index, callback))
+            news = accumulator.is_news(batch)
+            moved = not index and accumulator.waits_behind(batch)
+        if news:
+            self._tell_engine(batch if moved else None)
+        return RecordFuture(batch, index, lock)
+
+    def _tell_engine(self, moved: ProducerBatch | None) -> None:
+        """Have the sender look, unless it is about to; `moved` is a batch that was opened behind another."""
+        if moved is not None:
+            self.engine.batch_closed(moved.topic_partition)
+        if not self._wake_asked:
+            self._wake_asked = True
             self._call_on_loop(self._wake)
-        return RecordFuture(appended.batch, appended.index, engine.lock)
 
     def _wake(self) -> None:
         self._wake_asked = False
@@ -288,32 +267,7 @@ class Producer:
 
     async def until_queued(self, record: Encoded, wait_ms: float) -> RecordFuture:
         """Wait until there is memory for a record. Raises BufferExhausted after `wait_ms`."""
-        return await self.engine.until_queued(partial(self._append, *record), record.place, wait_ms)
-
-    # -- interceptors --------------------------------------------------------------------------------------------------
-
-    def intercepted(
-        self, record: ProducerRecord, callback: Callback | None
-    ) -> tuple[str, Any, Any, Any, int | None, int | None, Callback | None]:
-        """Return a record as the interceptors want it, and a callback that tells them too."""
-        for interceptor in self._interceptors:
-            try:
-                record = interceptor.on_send(record)
-            except Exception:
-                logger.exception("interceptor %s failed in on_send", type(interceptor).__name__)
-        return (*record, self._acknowledging(callback))
-
-    def _acknowledging(self, callback: Callback | None) -> Callback:
-        def acknowledge(metadata: RecordMetadata | None, error: Exception | None) -> None:
-            for interceptor in self._interceptors:
-                try:
-                    interceptor.on_acknowledgement(metadata, error)
-                except Exception:
-                    logger.exception("interceptor %s failed in on_acknowledgement", type(interceptor).__name__)
-            if callback is not None:
-                callback(metadata, error)
-
-        return acknowledge
+        return await self.engine.waits.until_queued(partial(self._append, *record), record.place, wait_ms)
 
     # -- the rest ------------------------------------------------------------------------------------------------------
 

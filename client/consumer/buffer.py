@@ -9,7 +9,6 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from odradek.client.consumer.chunks import Chunk, Reader
 from odradek.client.consumer.config import ConsumerSettings, Deserializer
@@ -84,16 +83,47 @@ class Shared:
 Records = dict[TopicPartition, list[ConsumerRecord]]
 
 
-class Ahead(NamedTuple):
-    """A record that is decoded and not handed out yet."""
+class Ahead:
+    """Records of one partition that are decoded and not handed out yet; its position is still before them."""
 
-    record: ConsumerRecord
-    state: PartitionPosition
-    version: int
-    following: int
-    """The position once it is handed out."""
-    epoch: int
-    """Leader epoch of what stands before that."""
+    __slots__ = ("_end", "_left", "_state", "_version", "partition")
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        state: PartitionPosition,
+        records: list[ConsumerRecord],
+        end: tuple[int, int],
+    ) -> None:
+        """`end` is the position behind the last of them, and the leader epoch of what stands before that."""
+        self.partition = partition
+        self._state, self._version = state, state.version
+        self._left = records[::-1]
+        self._end = end
+
+    def take(self, positions: Positions, limit: int) -> list[ConsumerRecord]:
+        """Return the next ones, at most `limit`, and move the position behind them. With the lock.
+
+        None when the partition is read from elsewhere by now; what is decoded of a paused one is fetched again.
+        """
+        state, left = self._state, self._left
+        if state.version != self._version or positions.partitions.get(self.partition) is not state:
+            left.clear()
+        elif state.paused:
+            left.clear()
+            positions.go_back(self.partition)
+        taken = [left.pop()] if limit == 1 and left else left[: -limit - 1 : -1]
+        if limit != 1:
+            del left[-limit:]
+        if left:
+            last = taken[-1]
+            state.position, state.leader_epoch = last.offset + 1, last.leader_epoch
+        elif taken:
+            state.position, state.leader_epoch = self._end
+        return taken
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
 
 
 class RecordBuffer:
@@ -109,73 +139,51 @@ class RecordBuffer:
         self._readers: dict[TopicPartition, Reader] = {}
         self._turn: deque[TopicPartition] = deque()
         """Partitions that have chunks, the one to read next first: none waits behind a full one for ever."""
-        self._room = False
-        self._ahead: deque[Ahead] = deque()
-        """For iterating: all of one partition; its position is still before the first of them."""
+        self.room = False
+        """A chunk was done with: another one can be fetched. Whoever wakes the fetcher clears it."""
+        self._ahead: Ahead | None = None
+        """For iterating."""
         self.records_taken = 0
 
     def take(self, limit: int) -> Records:
         """At most `limit` records. Raises ClientError for damaged ones and DeserializationError."""
-        begun = self._take_ahead(limit)
-        taken = begun or self._take(limit)
+        taken = self._take_ahead(limit) or self._take(limit)
         self.records_taken += sum(map(len, taken.values()))
         return taken
 
     def next_record(self) -> ConsumerRecord | None:
         """Return a record, if there is one; the position is behind it, and before all others. Raises as `take`."""
+        shared = self._shared
         while True:
-            while self._ahead:
-                ahead = self._ahead.popleft()
-                if self._is_current(ahead):
-                    self._hand_out(ahead)
+            if self._ahead:
+                with shared.lock:
+                    taken = self._ahead.take(shared.positions, 1)
+                if taken:
                     self.records_taken += 1
-                    return ahead.record
-            if not self._decode_ahead():
+                    return taken[0]
+            elif not self._decode_ahead():
                 return None
-
-    def _is_current(self, ahead: Ahead) -> bool:
-        """Tell whether its partition is still read from there; what is decoded of a paused one is fetched again."""
-        partition = TopicPartition(ahead.record.topic, ahead.record.partition)
-        with self._shared.lock:
-            positions = self._shared.positions
-            current = positions.partitions.get(partition) is ahead.state and ahead.state.version == ahead.version
-            if current and ahead.state.paused:
-                positions.go_back(partition)
-                current = False
-        return current
-
-    def _hand_out(self, ahead: Ahead) -> None:
-        with self._shared.lock:
-            ahead.state.position = ahead.following
-            ahead.state.leader_epoch = ahead.epoch
-
-    def _decode_ahead(self) -> bool:
-        """Decode some records of one partition; False when there are none."""
-        before = {tp: (state, state.position, state.leader_epoch) for tp, state in self._positions().items()}
-        for topic_partition, records in self._take(self._settings.max_poll_records, 1).items():
-            state, position, leader_epoch = before[topic_partition]
-            with self._shared.lock:
-                end = state.position, state.leader_epoch
-                state.position, state.leader_epoch = position, leader_epoch
-            following = [*((record.offset + 1, record.leader_epoch) for record in records[:-1]), end]
-            for record, then in zip(records, following, strict=True):
-                self._ahead.append(Ahead(record, state, state.version, *then))
-        return bool(self._ahead)
-
-    def _positions(self) -> dict[TopicPartition, PartitionPosition]:
-        with self._shared.lock:
-            return dict(self._shared.positions.partitions)
 
     def _take_ahead(self, limit: int) -> Records:
         """Return what iterating has decoded and not handed out."""
-        taken: Records = {}
-        while self._ahead and limit > 0:
-            ahead = self._ahead.popleft()
-            if self._is_current(ahead):
-                self._hand_out(ahead)
-                taken.setdefault(TopicPartition(ahead.record.topic, ahead.record.partition), []).append(ahead.record)
-                limit -= 1
-        return taken
+        ahead = self._ahead
+        if not ahead:
+            return {}
+        with self._shared.lock:
+            taken = ahead.take(self._shared.positions, limit)
+        return {ahead.partition: taken} if taken else {}
+
+    def _decode_ahead(self) -> bool:
+        """Decode some records of one partition; False when there are none."""
+        with self._shared.lock:
+            states = self._shared.positions.partitions.items()
+            before = {tp: (state, state.position, state.leader_epoch) for tp, state in states}
+        for topic_partition, records in self._take(self._settings.max_poll_records, 1).items():
+            state, position, leader_epoch = before[topic_partition]
+            with self._shared.lock:
+                self._ahead = Ahead(topic_partition, state, records, (state.position, state.leader_epoch))
+                state.position, state.leader_epoch = position, leader_epoch
+        return bool(self._ahead)
 
     def _take(self, limit: int, most_partitions: int | None = None) -> Records:
         with self._shared.lock:
@@ -203,18 +211,13 @@ class RecordBuffer:
                 limit -= len(records)
         return taken
 
-    def made_room(self) -> bool:
-        """Tell whether a chunk was done with since this was last asked: then another one can be fetched."""
-        room, self._room = self._room, False
-        return room
-
     def _drop_stale(self) -> None:
         """Forget what partitions that were given up, or have jumped, still have here."""
         chunks, partitions = self._shared.chunks, self._shared.positions.partitions
         for topic_partition in list(chunks):
             state = partitions.get(topic_partition)
             kept = [one for one in chunks[topic_partition] if state is not None and one.version == state.version]
-            self._room |= len(kept) < len(chunks[topic_partition])
+            self.room |= len(kept) < len(chunks[topic_partition])
             self._keep(topic_partition, deque(kept))
         for topic_partition, reader in list(self._readers.items()):
             if reader.chunk not in chunks.get(topic_partition, ()):
@@ -254,7 +257,7 @@ class RecordBuffer:
         held = self._shared.chunks[topic_partition]
         held.popleft()
         self._keep(topic_partition, held)
-        self._room = True
+        self.room = True
 
     def _keep(self, topic_partition: TopicPartition, chunks: deque[Chunk]) -> None:
         """With the lock: partitions without chunks are not in the table."""

@@ -3,7 +3,10 @@
 Bytes stay as they came until the application polls: decoding happens on its thread, a batch at a time.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Any
 
 from odradek.client.consumer.config import Deserializer
 from odradek.client.errors import ClientError, CorruptRecords, DeserializationError
@@ -177,44 +180,54 @@ class Reader:
             self._take_from_batch(taken, position, limit)
 
     def _take_from_batch(self, taken: list[ConsumerRecord], position: int, limit: int) -> None:
-        header, columns = self._header, self._columns
+        """Hand out records of the present batch, by columns: to make each in a loop takes twice the time."""
+        header, columns, where = self._header, self._columns, self.chunk.topic_partition
         assert header is not None and columns is not None
-        topic, partition = self.chunk.topic_partition
-        log_append = header.is_log_append_time
-        offsets, timestamps, keys, values = columns.offsets, columns.timestamps, columns.keys, columns.values
-        while self._index < len(offsets) and len(taken) < limit:
-            index = self._index
-            offset = offsets[index]
-            if offset >= position:
-                headers = columns.headers(index)
-                key: object = keys[index]
-                value: object = values[index]
-                if self._key is not None or self._value is not None:
-                    key, value = self._deserialized(offset, headers, keys[index], values[index])
-                taken.append(
-                    ConsumerRecord(
-                        topic,
-                        partition,
-                        offset,
-                        header.max_timestamp if log_append else timestamps[index],
-                        1 if log_append else 0,
-                        key,
-                        value,
-                        headers,
-                        header.leader_epoch,
-                    )
-                )
-            self._index = index + 1
+        start = bisect_left(columns.offsets, position, self._index)
+        end = min(len(columns), start + limit - len(taken))
+        failure = None
+        try:
+            headers = [columns.headers(index) for index in range(start, end)]
+        except MalformedMessage as error:
+            raise self.chunk.damaged(header, error) from error
+        keys: list[Any] = columns.keys[start:end]
+        values: list[Any] = columns.values[start:end]
+        offsets = columns.offsets[start:end]
+        if self._key is not None or self._value is not None:
+            keys, values, failure = self._deserialized(offsets, headers, keys, values)
+        self._index = start + len(keys)
+        columned = zip(
+            repeat(where.topic),
+            repeat(where.partition),
+            offsets,
+            columns.timestamps[start:end],
+            repeat(int(header.is_log_append_time)),
+            keys,  # after a failure fewer than offsets, and these end it
+            values,
+            headers,
+            repeat(header.leader_epoch),
+            strict=False,
+        )
+        taken += map(tuple.__new__, repeat(ConsumerRecord), columned)
+        if failure is not None:
+            raise failure
 
     def _deserialized(
-        self, offset: int, headers: object, key: bytes | None, value: bytes | None
-    ) -> tuple[object, object]:
-        topic = self.chunk.topic_partition.topic
-        try:
-            return (
-                key if self._key is None else self._key(topic, headers, key),
-                value if self._value is None else self._value(topic, headers, value),
-            )
-        except Exception as error:
-            where = f"{self.chunk.topic_partition} at offset {offset}"
-            raise DeserializationError(f"{where}: cannot be deserialized: {error}; seek beyond it to go on") from error
+        self, offsets: list[int], headers: list[Any], keys: list[Any], values: list[Any]
+    ) -> tuple[list[Any], list[Any], ClientError | None]:
+        """Return keys and values as the application has them, up to one that cannot be deserialized; and why."""
+        topic, key_of, value_of = self.chunk.topic_partition.topic, self._key, self._value
+        keys_made: list[Any] = []
+        values_made: list[Any] = []
+        for offset, header, key, value in zip(offsets, headers, keys, values, strict=True):
+            try:
+                key_made = key if key_of is None else key_of(topic, header, key)
+                value_made = value if value_of is None else value_of(topic, header, value)
+            except Exception as error:  # noqa: BLE001 - raised when the records before it are handed out
+                where = f"{self.chunk.topic_partition} at offset {offset}"
+                failure = DeserializationError(f"{where}: cannot be deserialized: {error}; seek beyond it to go on")
+                failure.__cause__ = error
+                return keys_made, values_made, failure
+            keys_made.append(key_made)
+            values_made.append(value_made)
+        return keys_made, values_made, None

@@ -44,9 +44,6 @@ class KafkaConsumer(Blocking[Consumer]):
         self.config = core.config
         self._begin(core, self.config.client_id)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
@@ -55,15 +52,8 @@ class KafkaConsumer(Blocking[Consumer]):
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
         """Commit (with enable.auto.commit), leave the group, close connections. Harmless twice."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            if self._thread.running:
-                wait_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
-                self._run(self._core.close(autocommit=autocommit, timeout_ms=wait_ms))
-        finally:
-            self._end()
+        wait_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
+        self._finish(lambda: self._core.close(autocommit=autocommit, timeout_ms=wait_ms))
 
     def _opened(self) -> Consumer:
         if self._closed:

@@ -1,17 +1,16 @@
 """SimpleConsumer: asks one broker, and remembers nothing (Kafka 0.7 and 0.8)."""
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from odradek.client import arguments
-from odradek.client.aio.world import World, named, running_loop, warn_dropped
+from odradek.client.aio.opening import QuestionsClient
+from odradek.client.aio.world import World, named
 from odradek.client.blocking import Blocking
-from odradek.client.cluster import FIRST_BOOTSTRAP_ID, Cluster
+from odradek.client.cluster import FIRST_BOOTSTRAP_ID
 from odradek.client.config import CommonConfig, load
 from odradek.client.consumer.chunks import Chunk
-from odradek.client.errors import ClientClosed, ClientError, ConfigError, CorruptRecords, RecordTooLarge
+from odradek.client.errors import ClientError, ConfigError, CorruptRecords, RecordTooLarge
 from odradek.client.metadata import ClusterView, TopicInfo, updated
 from odradek.client.offsets import (
     EARLIEST_TIMESTAMP,
@@ -39,8 +38,10 @@ ZOOKEEPER, KAFKA = "zookeeper", "kafka"
 Response = TypeVar("Response", bound=Request)
 
 
-class SimpleConsumerCore:
+class SimpleConsumerCore(QuestionsClient):
     """The same on asyncio: `await start()`, then the methods as coroutines, then `await close()`."""
+
+    _kind = "simple consumer"
 
     def __init__(
         self,
@@ -63,53 +64,13 @@ class SimpleConsumerCore:
             "request.timeout.ms": so_timeout_ms,
             "receive.buffer.bytes": buffer_size,
         }
+        super().__init__(World(network, clock, random))
         self.config = named(load(CommonConfig, given, {}), "simple-consumer")
         self._largest_fetch_bytes = arguments.whole_number(largest_fetch_bytes, "largest_fetch_bytes", lowest=1)
         self._highest_fetch_version = min(highest_fetch_version, LAST_FETCH_WITH_NAMES)
-        self._world = World(network, clock, random)
-        self._opened: Cluster | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
-
-    # -- beginning and end ---------------------------------------------------------------------------------------------
-
-    async def start(self) -> Self:
-        """Begin; the broker is connected with the first question. Harmless twice."""
-        self.open(running_loop("SimpleConsumerCore"))
-        return self
-
-    def open(self, loop: asyncio.AbstractEventLoop, *, from_other_threads: bool = False) -> None:
-        """Begin on the running loop."""
-        if self._opened is None:
-            self._loop = loop
-            self._opened = self._world.cluster(self.config)
-
-    async def close(self) -> None:
-        """Close the connection. Harmless twice."""
-        self._closed = True
-        if self._opened is not None:
-            self._opened.close()
-
-    async def abandon(self) -> None:
-        """Close the connection."""
-        await self.close()
-
-    @property
-    def undelivered(self) -> int:
-        """Nothing is sent."""
-        return 0
-
-    def __del__(self) -> None:
-        cluster, loop = self.__dict__.get("_opened"), self.__dict__.get("_loop")
-        if cluster is not None and loop is not None and not self._closed:
-            warn_dropped(self, f"simple consumer {self.config.client_id}", loop, cluster.close)
 
     async def _ask(self, request: Request, response: type[Response], highest_version: int | None = None) -> Response:
-        if self._closed:
-            raise ClientClosed("the consumer is closed")
-        if self._opened is None:
-            raise ClientError("the consumer is not started: `await consumer.start()`")
-        return await self._opened.request(
+        return await self._started().request(
             FIRST_BOOTSTRAP_ID, request, response, purpose=type(request).__name__, highest_version=highest_version
         )
 
@@ -307,22 +268,6 @@ class SimpleConsumer(Blocking[SimpleConsumerCore]):
             highest_fetch_version=highest_fetch_version,
         )
         self._begin(core, core.config.client_id)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection. Harmless twice."""
-        if not self._closed:
-            self._closed = True
-            if self._thread.running:
-                self._run(self._core.close())
-            self._end()
 
     def fetch(self, request: FetchRequest, max_wait_ms: int = 0, min_bytes: int = 0) -> MessageSet:
         """Return the messages of a partition from an offset on; waits `max_wait_ms` for `min_bytes`.

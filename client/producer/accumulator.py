@@ -21,18 +21,6 @@ class AccumulatorLimits:
     max_request_size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """Where a record went."""
-
-    batch: ProducerBatch
-    index: int
-    wake: bool
-    """A new batch was opened or one has become full: the sender has something new to consider."""
-    moved: bool = False
-    """A new batch was opened behind one that waits: time for a sticky partitioner to move on (KIP-480)."""
-
-
 class Accumulator:
     """`queues[tp][0]` is the oldest batch; records are added to the last one. Empty queues are removed.
 
@@ -60,8 +48,11 @@ class Accumulator:
         value: bytes | None,
         headers: Headers,
         now_ms: float,
-    ) -> Appended | None:
-        """Add a record, or None when there is no memory for it now. Raises RecordTooLarge when there never will be."""
+    ) -> ProducerBatch | None:
+        """Add a record and return its batch, of which it is the last one; None when there is no memory for it now.
+
+        Raises RecordTooLarge when there never will be.
+        """
         size_bytes = record_size_bytes(key, value, headers)
         queue = self.queues.get(topic_partition)
         batch = queue[-1] if queue else None
@@ -70,8 +61,16 @@ class Accumulator:
         if self.used_bytes + size_bytes > self.limits.buffer_memory_bytes:
             return None
         self.used_bytes += size_bytes
-        index = batch.add(timestamp_ms, key, value, headers, size_bytes)
-        return Appended(batch, index, batch.size_bytes >= self.limits.batch_size_bytes)
+        batch.add(timestamp_ms, key, value, headers, size_bytes)
+        return batch
+
+    def is_news(self, batch: ProducerBatch) -> bool:
+        """Tell whether the last record of a batch has opened or filled it: the sender has something to consider."""
+        return len(batch.values) == 1 or batch.size_bytes >= self.limits.batch_size_bytes
+
+    def waits_behind(self, batch: ProducerBatch) -> bool:
+        """Tell whether a batch has another before it: time for a sticky partitioner to move on (KIP-480)."""
+        return self.queues[batch.topic_partition][0] is not batch
 
     def _append_to_new(
         self,
@@ -82,7 +81,7 @@ class Accumulator:
         headers: Headers,
         size_bytes: int,
         now_ms: float,
-    ) -> Appended | None:
+    ) -> ProducerBatch | None:
         needed_bytes = size_bytes + BATCH_OVERHEAD_BYTES
         self._refuse_oversized(topic_partition, needed_bytes)
         if self.used_bytes + needed_bytes > self.limits.buffer_memory_bytes:
@@ -91,10 +90,9 @@ class Accumulator:
         self._opened += 1
         batch = ProducerBatch(topic_partition, now_ms, (self._opened, 0))
         self.unfinished.add(batch)
-        index = batch.add(timestamp_ms, key, value, headers, size_bytes)
-        queue = self.queues.setdefault(topic_partition, deque())
-        queue.append(batch)
-        return Appended(batch, index, True, len(queue) > 1)
+        batch.add(timestamp_ms, key, value, headers, size_bytes)
+        self.queues.setdefault(topic_partition, deque()).append(batch)
+        return batch
 
     def _refuse_oversized(self, topic_partition: TopicPartition, needed_bytes: int) -> None:
         for name, limit in (

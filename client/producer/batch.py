@@ -5,13 +5,15 @@ record costs two references and no lock.
 """
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from odradek.client.errors import ClientTimeout
 from odradek.client.records import Headers, RecordMetadata, TopicPartition
 
+logger = logging.getLogger(__name__)
 Callback = Callable[[RecordMetadata | None, Exception | None], object]
 """Called with (metadata, None) or (None, error), on the producer's own thread: it must not block."""
 
@@ -114,6 +116,18 @@ class Outcome:
         else:
             callback(self.metadata(index), None)
 
+    def tell_all(self, callbacks: Iterable[tuple[int, Callback]]) -> None:
+        """Hand the fates of the records at these indexes to their callbacks; what one raises is logged."""
+        error, metadata = self.error, self.metadata
+        for index, callback in callbacks:
+            try:
+                if error is None:
+                    callback(metadata(index), None)
+                else:
+                    callback(None, error)
+            except Exception:
+                logger.exception("%s: a delivery callback failed", self.topic_partition)
+
 
 BATCH_OVERHEAD_BYTES = 61
 RECORD_OVERHEAD_BYTES = 21
@@ -124,8 +138,9 @@ HEADER_OVERHEAD_BYTES = 10
 def record_size_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
     """An upper bound of what a record takes in a batch, without compression."""
     size = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
-    for name, content in headers:
-        size += HEADER_OVERHEAD_BYTES + len(name.encode()) + (len(content) if content else 0)
+    if headers:
+        for name, content in headers:
+            size += HEADER_OVERHEAD_BYTES + len(name.encode()) + (len(content) if content else 0)
     return size
 
 
@@ -178,14 +193,13 @@ class ProducerBatch:
     def __len__(self) -> int:
         return len(self.values)
 
-    def add(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers, size_bytes: int) -> int:
-        """Append a record; its index."""
+    def add(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers, size_bytes: int) -> None:
+        """Append a record."""
         self.timestamps_ms.append(timestamp_ms)
         self.keys.append(key)
         self.values.append(value)
         self.headers.append(headers)
         self.size_bytes += size_bytes
-        return len(self.values) - 1
 
     def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
         """Two batches with the same records in the same order, for one that a broker found too large.

@@ -57,7 +57,7 @@ class BulkSender:
             append = partial(self._append, place, columns, sizes, sent)
             taken = append()
             if taken is None:
-                taken = await self._engine.until_queued(append, place, self._engine.config.max_block_ms)
+                taken = await self._engine.waits.until_queued(append, place, self._engine.config.max_block_ms)
             sent += taken
             self._engine.wake()
         self._look()
@@ -99,10 +99,10 @@ def append_some(
     """
     keys, values, headers = columns.keys, columns.values, columns.headers
     first = headers[start] if headers is not None else NO_HEADERS
-    appended = accumulator.append(place, columns.timestamp_ms, keys[start], values[start], first, now_ms)
-    if appended is None:
+    batch = accumulator.append(place, columns.timestamp_ms, keys[start], values[start], first, now_ms)
+    if batch is None:
         return None
-    batch, limits = appended.batch, accumulator.limits
+    limits = accumulator.limits
     room = min(limits.batch_size_bytes - batch.size_bytes, limits.buffer_memory_bytes - accumulator.used_bytes)
     end = max(start + 1, bisect_right(sizes, sizes[start] + max(0, room)))
     batch.timestamps_ms += [columns.timestamp_ms] * (end - start - 1)

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from odradek.client.aio.producer import Encoded, Producer, ProducerRecord
+from odradek.client.aio.producer import Encoded, Producer
 from odradek.client.blocking import Blocking
 from odradek.client.config import defaults
 from odradek.client.errors import BufferExhausted, ClientError
 from odradek.client.metadata import PartitionInfo
 from odradek.client.producer.batch import Callback, RecordFuture
 from odradek.client.producer.config import ProducerConfig
+from odradek.client.producer.interceptors import ProducerRecord
 from odradek.client.records import ConsumerGroupMetadata
 
 __all__ = ["KafkaProducer", "ProducerRecord"]
@@ -41,14 +41,6 @@ class KafkaProducer(Blocking[Producer]):
         self.config = core.config
         self._begin(core, self.config.client_id)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     def send(
         self,
         topic: str,
@@ -61,9 +53,9 @@ class KafkaProducer(Blocking[Producer]):
     ) -> RecordFuture:
         """Queue a record; the future tells its fate. Blocks at most max.block.ms. Raises as `aio.Producer.send`."""
         core = self._core
-        if core.intercepts:
+        if core.interceptors:
             record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
-            topic, value, key, headers, partition, timestamp_ms, callback = core.intercepted(record, callback)
+            topic, value, key, headers, partition, timestamp_ms, callback = core.interceptors.on_send(record, callback)
         queued = core.offer(topic, value, key, headers, partition, timestamp_ms, callback)
         if isinstance(queued, RecordFuture):
             return queued
@@ -94,16 +86,10 @@ class KafkaProducer(Blocking[Producer]):
 
         A transaction that is open then is aborted. With `null_logger` nothing is logged of what is not delivered.
         """
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            if self._thread.is_current:
-                self._core.stop()
-            elif self._thread.running:
-                self._run(self._core.close(timeout, null_logger))
-        finally:
+        if self._thread.is_current:  # in a callback, which may not wait
+            self._core.stop()
             self._end()
+        self._finish(lambda: self._core.close(timeout, null_logger))
 
     def partitions_for(self, topic: str) -> set[int]:
         """Return the numbers of a topic's partitions; blocks at most max.block.ms."""

@@ -7,7 +7,6 @@ from typing import Any
 
 from odradek.client.config import CommonConfig, setting
 from odradek.client.errors import ConfigError
-from odradek.client.records import Headers
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 
@@ -110,13 +109,6 @@ def _serialized(given: Any, name: str) -> bytes | None:
     if given is None or isinstance(given, (bytes, bytearray, memoryview)):
         return given if given is None or isinstance(given, bytes) else bytes(given)
     raise TypeError(f"{name}_serializer must give bytes, not {type(given).__name__}")
-
-
-def check_headers(headers: Headers) -> None:
-    """Raises TypeError for headers that cannot be sent."""
-    for name, content in headers:
-        if not isinstance(name, str) or not (content is None or isinstance(content, (bytes, bytearray, memoryview))):
-            raise TypeError(f"a header is a text and bytes or None, not {name!r} and {type(content).__name__}")
 
 
 def _plain_bytes(value: Any, name: str) -> bytes | None:

@@ -8,17 +8,13 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from odradek.client.arguments import topic_name
 from odradek.client.cluster import Cluster
 from odradek.client.errors import (
     BrokerUnreachable,
-    BufferExhausted,
     ClientBroken,
     ClientClosed,
-    ClientError,
-    ClientTimeout,
     UnsupportedByBroker,
 )
 from odradek.client.forks import SAID, watch
@@ -34,6 +30,7 @@ from odradek.client.producer.produce_requests import (
     read_answers,
     same_answer,
 )
+from odradek.client.producer.send_waits import SendWaits
 from odradek.client.producer.sender import Answer, ProduceCall, Sender, SenderSettings
 from odradek.client.producer.sequences import ProducerSequences
 from odradek.client.producer.transaction import Transaction, TransactionalAccumulator, TransactionalSequences
@@ -49,9 +46,7 @@ from odradek.world.tasks import OnDeath, Tasks
 
 logger = logging.getLogger(__name__)
 
-Queued = TypeVar("Queued")
 NO_TRANSACTION_TIMEOUT_MS = 2_147_483_647
-FATAL_TOPIC_ERRORS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 
 
 class ProducerEngine:
@@ -61,7 +56,7 @@ class ProducerEngine:
         self.cluster = cluster
         self.config = config
         self.lock = threading.Lock()
-        self._memory_waiters: list[asyncio.Future[None]] = []
+        self.waits = SendWaits(self)
         limits = AccumulatorLimits(config.batch_size, config.linger_ms, config.buffer_memory, config.max_request_size)
         self.accumulator = Accumulator(limits)
         self.sequences = ProducerSequences() if config.idempotent else None
@@ -162,7 +157,7 @@ class ProducerEngine:
 
     def _stop(self) -> None:
         self._stopped = True
-        self._memory_freed()
+        self.waits.memory_freed()
         self.tasks.close()
         self.wake()
 
@@ -329,88 +324,12 @@ class ProducerEngine:
     def _tell(self, decided: Sequence[ProducerBatch]) -> None:
         """Callbacks in the order of the records, then those who wait."""
         if decided:
-            self._memory_freed()
+            self.waits.memory_freed()
         if self.transactions is not None:
             self.transactions.decided(decided)
         for batch in decided:
-            for index, callback in batch.callbacks:
-                try:
-                    batch.outcome.tell(index, callback)
-                except Exception:
-                    logger.exception("%s: a delivery callback failed", batch.topic_partition)
+            batch.outcome.tell_all(batch.callbacks)
             batch.outcome.wake()
-
-    def _memory_freed(self) -> None:
-        for waiter in self._memory_waiters:
-            _end(waiter)
-        self._memory_waiters.clear()
-
-    # -- what a send waits for -----------------------------------------------------------------------------------------
-
-    async def until_queued(self, queue: Callable[[], Queued | None], place: TopicPartition, wait_ms: float) -> Queued:
-        """Return what `queue` gives as soon as there is memory for it. Raises BufferExhausted, and what it raises."""
-        deadline_ms = self.cluster.clock.monotonic_ms() + wait_ms
-        with self.lock:
-            self.accumulator.memory_wanted += 1
-        self.wake()
-        try:
-            while (queued := queue()) is None:
-                left_ms = deadline_ms - self.cluster.clock.monotonic_ms()
-                if left_ms <= 0:
-                    raise BufferExhausted(
-                        f"{place}: buffer.memory={self.config.buffer_memory} was full for max.block.ms="
-                        f"{self.config.max_block_ms}: the brokers take records slower than they are sent"
-                    )
-                await self._until_memory_is_freed(left_ms)
-            return queued
-        finally:
-            with self.lock:
-                self.accumulator.memory_wanted -= 1
-
-    async def _until_memory_is_freed(self, longest_ms: float) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._memory_waiters.append(waiter)
-        timer = self.cluster.clock.call_later(longest_ms, partial(_end, waiter))
-        try:
-            await waiter
-        finally:
-            timer.cancel()
-
-    # -- metadata for send ---------------------------------------------------------------------------------------------
-
-    async def await_topic(self, topic: str, partition: int | None, max_wait_ms: float) -> None:
-        """Until a topic (and one partition of it) is known.
-
-        Raises TypeError, ConfigError (no name of a topic), ClientTimeout, KafkaError.
-        """
-        topic_name(topic)
-        deadline_ms = self.cluster.clock.monotonic_ms() + max_wait_ms
-        while True:
-            self.check_open()
-            self.cluster.needs.want(topic, self.cluster.clock.monotonic_ms())
-            failure = await self._refresh_for_send()
-            info = self.cluster.view.topics.get(topic)
-            if info is not None and info.error in FATAL_TOPIC_ERRORS:
-                raise KafkaError(info.error, f"topic {topic}")
-            count = self.cluster.view.partition_count(topic)
-            if count and (partition is None or partition < count):
-                return
-            left_ms = deadline_ms - self.cluster.clock.monotonic_ms()
-            if left_ms <= 0:
-                raise ClientTimeout(_unknown(topic, partition, count, max_wait_ms, failure))
-            await sleep_ms(self.cluster.clock, min(left_ms, self.config.retry_backoff_ms))
-
-    async def _refresh_for_send(self) -> ClientError | None:
-        try:
-            await self.cluster.refresh()
-        except BrokerUnreachable as error:
-            return error
-        return None
-
-
-def _end(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 async def settled(batch: ProducerBatch) -> None:
@@ -429,12 +348,3 @@ def _sender_settings(config: ProducerConfig) -> SenderSettings:
         config.retry_backoff_max_ms,
         config.delivery_timeout_ms,
     )
-
-
-def _unknown(topic: str, partition: int | None, count: int, waited_ms: float, failure: Exception | None) -> str:
-    waited = f"after waiting max.block.ms={waited_ms:g}"
-    if failure is not None:
-        return f"topic {topic}: no metadata {waited}: {failure}"
-    if not count:
-        return f"topic {topic}: the cluster does not have it, {waited}: create it, or check its name"
-    return f"partition {partition} of topic {topic}: the topic has only {count} partitions (0-{count - 1}), {waited}"

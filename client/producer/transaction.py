@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from odradek.client.errors import AbortRequired, ClientError
-from odradek.client.producer.accumulator import Accumulator, AccumulatorLimits, Appended
+from odradek.client.producer.accumulator import Accumulator, AccumulatorLimits
 from odradek.client.producer.batch import ProducerBatch
 from odradek.client.producer.sequences import ProducerSequences
 from odradek.client.records import Headers, TopicPartition
@@ -208,7 +208,7 @@ class TransactionalAccumulator(Accumulator):
         value: bytes | None,
         headers: Headers,
         now_ms: float,
-    ) -> Appended | None:
+    ) -> ProducerBatch | None:
         """As Accumulator.append. Raises also what Transaction.check raises."""
         self._transaction.add(topic_partition)
         return super().append(topic_partition, timestamp_ms, key, value, headers, now_ms)

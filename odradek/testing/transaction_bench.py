@@ -255,9 +255,9 @@ class Bench:
     def send(self, value: bytes, place: TopicPartition = T0) -> None:
         """Queue a record, as KafkaProducer.send does."""
         with self.engine.lock:
-            appended = self.engine.accumulator.append(place, 5, None, value, (), self.clock.monotonic_ms())
-            assert appended is not None
-            appended.batch.callbacks.append((appended.index, lambda _, error: self.heard.append(error)))
+            batch = self.engine.accumulator.append(place, 5, None, value, (), self.clock.monotonic_ms())
+            assert batch is not None
+            batch.callbacks.append((len(batch) - 1, lambda _, error: self.heard.append(error)))
         self.sent.append((place, value))
         self.engine.wake()
 
@@ -306,7 +306,7 @@ def run(
 
     async def main(clock: VirtualClock) -> Bench:
         bench = Bench(clock, scripted_broker, highest or {}, **settings)
-        await bench.engine.await_topic("t", 0, 1_000)
+        await bench.engine.waits.await_topic("t", 0, 1_000)
         await bench.driver.initialise(60 * SECOND)
         await work(bench)
         bench.engine.stop(ClientClosed("stopped"))

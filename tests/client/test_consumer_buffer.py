@@ -74,12 +74,12 @@ def test_room_is_made_by_chunks_that_are_done_with_or_stale() -> None:
     bench = Bench()
     bench.start(T0)
     bench.arrive(T0, batch(0, b"a", b"b"))
-    assert bench.values(1) == [b"a"] and not bench.buffer.made_room()
-    assert bench.values() == [b"b"] and bench.buffer.made_room()
-    assert not bench.buffer.made_room()
+    assert bench.values(1) == [b"a"] and not bench.buffer.room
+    assert bench.values() == [b"b"] and bench.buffer.room
+    bench.buffer.room = False
     bench.arrive(T0, batch(2, b"c"), at=2)
     bench.positions.jump(T0, 9)
-    assert bench.values() == [] and bench.buffer.made_room()
+    assert bench.values() == [] and bench.buffer.room
 
 
 def test_the_loop_need_not_wait_for_deserializers() -> None:

@@ -64,10 +64,10 @@ class Bench:
 
     def send(self, value: bytes) -> None:
         with self.engine.lock:
-            appended = self.engine.accumulator.append(T0, 5, None, value, (), self.clock.monotonic_ms())
-            assert appended is not None
+            batch = self.engine.accumulator.append(T0, 5, None, value, (), self.clock.monotonic_ms())
+            assert batch is not None
             told = lambda metadata, error: self.heard.append(error or metadata.offset)  # noqa: E731
-            appended.batch.callbacks.append((appended.index, told))
+            batch.callbacks.append((len(batch) - 1, told))
         self.engine.wake()
 
     async def until_told(self, count: int) -> None:
@@ -83,7 +83,7 @@ class Bench:
 def run(scripted_broker: Any, work: Callable[[Bench], Coroutine[Any, Any, None]], **settings: object) -> Bench:
     async def main(clock: VirtualClock) -> Bench:
         bench = Bench(clock, scripted_broker, **settings)
-        await bench.engine.await_topic("t", 0, 1_000)
+        await bench.engine.waits.await_topic("t", 0, 1_000)
         await work(bench)
         await bench.close()
         return bench
@@ -183,7 +183,7 @@ def test_an_unknown_topic_or_partition_is_waited_for_and_named(
     async def work(bench: Bench) -> None:
         began_ms = bench.clock.monotonic_ms()
         with pytest.raises(ClientTimeout, match=said):
-            await bench.engine.await_topic(topic, partition, 500)
+            await bench.engine.waits.await_topic(topic, partition, 500)
         assert 500 <= bench.clock.monotonic_ms() - began_ms < 600
 
     run(scripted_broker, work)

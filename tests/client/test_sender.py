@@ -40,9 +40,9 @@ class Bench:
         self.view = view()
 
     def add(self, value: bytes = b"v", tp: TopicPartition = T0) -> ProducerBatch:
-        appended = self.accumulator.append(tp, 0, None, value, (), self.now_ms)
-        assert appended is not None
-        return appended.batch
+        batch = self.accumulator.append(tp, 0, None, value, (), self.now_ms)
+        assert batch is not None
+        return batch
 
     def begin(self) -> None:
         """Have something acknowledged in each partition, under the present identity."""
@@ -258,10 +258,9 @@ def test_no_loss_no_duplicate_no_reordering_under_any_order_of_errors(seed: int)
         if step < 800 and chance.random() < 0.6:
             tp = TopicPartition("t", chance.randrange(PARTITIONS))
             value = f"{tp.partition}/{step}".encode()
-            appended = bench.accumulator.append(tp, 0, None, value, (), bench.now_ms)
-            assert appended is not None
+            batch = bench.add(value, tp)
             sent[tp].append(value)
-            futures.append((appended.batch, appended.index, value))
+            futures.append((batch, len(batch) - 1, value))
         wire += bench.plan().calls
         if wire and chance.random() < 0.7:
             call = wire.pop(0)

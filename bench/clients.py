@@ -1,0 +1,424 @@
+"""Python's Kafka clients side by side: records a second, and processor time for each, at 100 bytes and 1 kB.
+
+    python bench/clients.py [--rounds 3] [--quick] [--only CLIENT ...] [--bootstrap HOST:PORT]
+
+One broker, a topic of six partitions, and the same work for all: producers send records with keys of 8 bytes to all
+partitions by turns, with acks=all, idempotent, default batches (16 kB where the client has none of its own) and linger
+5 ms, and count a delivery report for each record; consumers read every partition from its first record and touch key,
+value and offset, once in batches as the client hands them out, and once record by record. Each run is a process of its
+own; clients take turns within a round; the table has the medians.
+
+A busy machine changes what goes through in a second, but hardly the processor time of a client's process for one
+record: that is the second figure, in microseconds, and the goals are by it as well as by the rate.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PARTITIONS = 6
+SIZES = {100: 200_000, 1000: 100_000}
+"""Bytes of a value → how many records."""
+LINGER_MS = 5
+OURS, OURS_AIO = "odradek", "odradek.aio"
+WORKS = ("produce", "batches", "one by one")
+CLIENTS = (OURS, "kafka-python", "confluent-kafka", OURS_AIO, "aiokafka")
+GOALS = {(OURS, "kafka-python"): 2.0, (OURS_AIO, "aiokafka"): 2.0}
+"""The least ratio of the first to the second."""
+
+
+class Run(NamedTuple):
+    """What one process has measured."""
+
+    rate: float
+    """Records a second."""
+    microseconds: float
+    """Processor time of the process for a record."""
+
+
+class Task(NamedTuple):
+    """What one process does."""
+
+    bootstrap: str
+    topic: str
+    records: int
+    size: int
+
+
+def keys_and_values(task: Task) -> "Iterable[tuple[int, bytes, bytes]]":
+    """Partition, key and value of each record; made before the time is taken."""
+    value = bytes(task.size)
+    return [(number % PARTITIONS, b"%08d" % number, value) for number in range(task.records)]
+
+
+class Count:
+    """Counts delivery reports."""
+
+    def __init__(self) -> None:
+        self.delivered = self.failed = 0
+
+    def both(self, delivered: object, error: object) -> None:
+        if error is None:
+            self.delivered += 1
+        else:
+            self.failed += 1
+
+    def swapped(self, error: object, delivered: object) -> None:
+        self.both(delivered, error)
+
+    def good(self, delivered: object) -> None:
+        self.delivered += 1
+
+    def future(self, future: "asyncio.Future[Any]") -> None:
+        self.both(None, future.exception())
+
+
+class Sum:
+    """Touches records."""
+
+    def __init__(self) -> None:
+        self.count = self.bytes = self.offsets = 0
+
+    def add(self, key: Any, value: Any, offset: int) -> None:
+        self.count += 1
+        self.bytes += len(key) + len(value)
+        self.offsets += offset
+
+
+def measured(work: Callable[[], None], records: int) -> Run:
+    """Run it; the processor time is that of all threads of this process."""
+    began, began_cpu = time.perf_counter(), time.process_time()
+    work()
+    took, took_cpu = time.perf_counter() - began, time.process_time() - began_cpu
+    return Run(records / took, took_cpu / records * 1e6)
+
+
+# -- blocking: ours and kafka-python -----------------------------------------------------------------------------------
+
+
+def produce_odradek(task: Task) -> Run:
+    from odradek import KafkaProducer
+
+    count, records = Count(), keys_and_values(task)
+    with KafkaProducer(bootstrap_servers=task.bootstrap, linger_ms=LINGER_MS) as producer:
+        producer.partitions_for(task.topic)
+
+        def work() -> None:
+            send, topic, report = producer.send, task.topic, count.both
+            for partition, key, value in records:
+                send(topic, value, key, partition=partition, callback=report)
+            producer.flush()
+
+        return checked(measured(work, task.records), count, task)
+
+
+def produce_kafka_python(task: Task) -> Run:
+    from kafka import KafkaProducer
+
+    count, records = Count(), keys_and_values(task)
+    producer = KafkaProducer(bootstrap_servers=task.bootstrap, linger_ms=LINGER_MS, acks="all", enable_idempotence=True)
+    producer.partitions_for(task.topic)
+
+    def work() -> None:
+        send, topic, report = producer.send, task.topic, count.good
+        for partition, key, value in records:
+            send(topic, value, key, partition=partition).add_callback(report)
+        producer.flush()
+
+    run = checked(measured(work, task.records), count, task)
+    producer.close()
+    return run
+
+
+def consumer_of(name: str, task: Task) -> Any:
+    """A blocking consumer of all records of the topic."""
+    if name == OURS:
+        from odradek import KafkaConsumer, TopicPartition
+    else:
+        from kafka import KafkaConsumer, TopicPartition
+    consumer: Any = KafkaConsumer(bootstrap_servers=task.bootstrap, auto_offset_reset="earliest")
+    consumer.assign([TopicPartition(task.topic, number) for number in range(PARTITIONS)])
+    return consumer
+
+
+def consume_blocking(name: str, task: Task, *, batches: bool) -> Run:
+    consumer, total = consumer_of(name, task), Sum()
+
+    def in_batches() -> None:
+        while total.count < task.records:
+            for records in consumer.poll(timeout_ms=1_000).values():
+                for record in records:
+                    total.add(record.key, record.value, record.offset)
+
+    def one_by_one() -> None:
+        for record in consumer:
+            total.add(record.key, record.value, record.offset)
+            if total.count == task.records:
+                break
+
+    run = measured(in_batches if batches else one_by_one, task.records)
+    consumer.close()
+    return complete(run, total, task)
+
+
+# -- confluent-kafka ---------------------------------------------------------------------------------------------------
+
+
+def produce_confluent(task: Task) -> Run:
+    from confluent_kafka import Producer
+
+    count, records = Count(), keys_and_values(task)
+    producer = Producer(
+        {
+            "bootstrap.servers": task.bootstrap,
+            "linger.ms": LINGER_MS,
+            "acks": "all",
+            "enable.idempotence": True,
+        }
+    )
+    producer.list_topics(task.topic, timeout=30)
+
+    def work() -> None:
+        topic, report = task.topic, count.swapped
+        for partition, key, value in records:
+            while True:
+                try:
+                    producer.produce(topic, value, key, partition, report)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+            producer.poll(0)
+        producer.flush()
+
+    return checked(measured(work, task.records), count, task)
+
+
+def consume_confluent(task: Task, *, batches: bool) -> Run:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": task.bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(task.topic, number, 0) for number in range(PARTITIONS)])
+    total = Sum()
+
+    def in_batches() -> None:
+        while total.count < task.records:
+            for record in consumer.consume(500, 1.0):
+                total.add(record.key(), record.value(), record.offset())
+
+    def one_by_one() -> None:
+        while total.count < task.records:
+            record = consumer.poll(1.0)
+            if record is not None:
+                total.add(record.key(), record.value(), record.offset())
+
+    run = measured(in_batches if batches else one_by_one, task.records)
+    consumer.close()
+    return complete(run, total, task)
+
+
+# -- asyncio: ours and aiokafka ----------------------------------------------------------------------------------------
+
+
+def on_a_loop(work: Callable[[], Any]) -> Run:
+    """Run a coroutine on asyncio's own loop."""
+    found: Run = asyncio.run(work())
+    return found
+
+
+async def measured_async(work: Callable[[], Any], records: int) -> Run:
+    began, began_cpu = time.perf_counter(), time.process_time()
+    await work()
+    took, took_cpu = time.perf_counter() - began, time.process_time() - began_cpu
+    return Run(records / took, took_cpu / records * 1e6)
+
+
+async def produce_aio(task: Task) -> Run:
+    from odradek.aio import Producer
+
+    count, records = Count(), keys_and_values(task)
+    async with Producer(bootstrap_servers=task.bootstrap, linger_ms=LINGER_MS) as producer:
+        await producer.partitions_for(task.topic)
+
+        async def work() -> None:
+            send, topic, report = producer.send, task.topic, count.both
+            for partition, key, value in records:
+                await send(topic, value, key, partition=partition, callback=report)
+            await producer.flush()
+
+        return checked(await measured_async(work, task.records), count, task)
+
+
+async def produce_aiokafka(task: Task) -> Run:
+    from aiokafka import AIOKafkaProducer
+
+    count, records = Count(), keys_and_values(task)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=task.bootstrap, linger_ms=LINGER_MS, acks="all", enable_idempotence=True
+    )
+    await producer.start()
+    await producer.partitions_for(task.topic)
+
+    async def work() -> None:
+        send, topic, report = producer.send, task.topic, count.future
+        for partition, key, value in records:
+            (await send(topic, value, key, partition=partition)).add_done_callback(report)
+        await producer.flush()
+        while count.delivered + count.failed < task.records:
+            await asyncio.sleep(0)
+
+    run = checked(await measured_async(work, task.records), count, task)
+    await producer.stop()
+    return run
+
+
+async def consume_async(name: str, task: Task, *, batches: bool) -> Run:
+    consumer: Any
+    if name == OURS_AIO:
+        from odradek import TopicPartition
+        from odradek.aio import Consumer
+
+        consumer = Consumer(bootstrap_servers=task.bootstrap, auto_offset_reset="earliest")
+    else:
+        from aiokafka import AIOKafkaConsumer, TopicPartition
+
+        consumer = AIOKafkaConsumer(bootstrap_servers=task.bootstrap, auto_offset_reset="earliest")
+    await consumer.start()
+    consumer.assign([TopicPartition(task.topic, number) for number in range(PARTITIONS)])
+    total = Sum()
+
+    async def in_batches() -> None:
+        while total.count < task.records:
+            for records in (await consumer.getmany(timeout_ms=1_000)).values():
+                for record in records:
+                    total.add(record.key, record.value, record.offset)
+
+    async def one_by_one() -> None:
+        async for record in consumer:
+            total.add(record.key, record.value, record.offset)
+            if total.count == task.records:
+                break
+
+    run = await measured_async(in_batches if batches else one_by_one, task.records)
+    await (consumer.close() if name == OURS_AIO else consumer.stop())
+    return complete(run, total, task)
+
+
+# -- the whole ---------------------------------------------------------------------------------------------------------
+
+
+def checked(run: Run, count: Count, task: Task) -> Run:
+    assert (count.delivered, count.failed) == (task.records, 0), (count.delivered, count.failed)
+    return run
+
+
+def complete(run: Run, total: Sum, task: Task) -> Run:
+    assert total.bytes == task.records * (task.size + 8), total.bytes
+    return run
+
+
+def run_here(client: str, work: str, task: Task) -> Run:
+    """Do one piece of work with one client, in this process."""
+    batches = work == "batches"
+    if client in (OURS, "kafka-python"):
+        if work == "produce":
+            return (produce_odradek if client == OURS else produce_kafka_python)(task)
+        return consume_blocking(client, task, batches=batches)
+    if client == "confluent-kafka":
+        return produce_confluent(task) if work == "produce" else consume_confluent(task, batches=batches)
+    if work == "produce":
+        return on_a_loop(lambda: (produce_aio if client == OURS_AIO else produce_aiokafka)(task))
+    return on_a_loop(lambda: consume_async(client, task, batches=batches))
+
+
+def run_alone(client: str, work: str, task: Task) -> Run:
+    """Do it in a process of its own."""
+    command = [sys.executable, __file__, "--here", client, work, *map(str, task)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        raise SystemExit(f"{client}, {work}: {done.stderr}")
+    return Run(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def create_topic(bootstrap: str, topic: str) -> None:
+    from odradek import KafkaAdminClient, NewTopic
+
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
+
+
+def compare(bootstrap: str, clients: list[str], size: int, records: int, rounds: int) -> bool:
+    """Print the three tables of one size; whether all goals are met."""
+    name = f"bench-{size}-{time.time_ns()}"
+    create_topic(bootstrap, name)
+    produce_odradek(Task(bootstrap, name, records, size))
+    met = True
+    for work in WORKS:
+        runs: dict[str, list[Run]] = {client: [] for client in clients}
+        for _ in range(rounds):
+            for client in clients:
+                topic = name
+                if work == "produce":
+                    topic = f"{name}-{time.time_ns()}"
+                    create_topic(bootstrap, topic)
+                runs[client].append(run_alone(client, work, Task(bootstrap, topic, records, size)))
+        medians = {client: Run(*map(statistics.median, zip(*some, strict=True))) for client, some in runs.items()}
+        print(f"\n{work}, {size} B, {records:,} records, medians of {rounds}")
+        for client, run in medians.items():
+            print(f"  {client:16} {run.rate:10,.0f} records/s   {run.microseconds:6.2f} us/record")
+        met &= report_goals(medians)
+    return met
+
+
+def report_goals(medians: dict[str, Run]) -> bool:
+    met = True
+    for (ours, theirs), goal in GOALS.items():
+        if ours in medians and theirs in medians:
+            rate = medians[ours].rate / medians[theirs].rate
+            cost = medians[theirs].microseconds / medians[ours].microseconds
+            reached = min(rate, cost) >= goal
+            met &= reached
+            said = "met" if reached else "MISSED"
+            print(f"  {ours} to {theirs}: {rate:.2f} by rate, {cost:.2f} by processor time; goal {goal}: {said}")
+        if (ours, "confluent-kafka") == (OURS, "confluent-kafka") and "confluent-kafka" in medians and ours in medians:
+            rate = medians[ours].rate / medians["confluent-kafka"].rate
+            print(f"  {ours} to confluent-kafka: {rate:.2f} by rate")
+    return met
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the records")
+    parser.add_argument("--only", nargs="+", choices=CLIENTS, default=list(CLIENTS), help="these clients alone")
+    parser.add_argument("--bootstrap", help="a broker that runs already")
+    parser.add_argument("--here", nargs=6, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here:
+        client, work, bootstrap, topic, records, size = options.here
+        print(json.dumps(run_here(client, work, Task(bootstrap, topic, int(records), int(size)))))
+        return 0
+    if options.bootstrap:
+        return all_sizes(options.bootstrap, options)
+    from odradek.testing.up import UpCluster
+
+    with tempfile.TemporaryDirectory() as folder, UpCluster(Path(folder) / "cluster", brokers=1) as cluster:
+        return all_sizes(cluster.bootstrap, options)
+
+
+def all_sizes(bootstrap: str, options: Any) -> int:
+    met = True
+    for size, records in SIZES.items():
+        met &= compare(bootstrap, options.only, size, records // 10 if options.quick else records, options.rounds)
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

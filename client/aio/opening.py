@@ -1,0 +1,96 @@
+"""Opening and closing, as all clients on asyncio have them."""
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from odradek.client.aio.world import World, running_loop, warn_dropped
+from odradek.client.cluster import Cluster
+from odradek.client.config import CommonConfig
+from odradek.client.errors import ClientClosed, ClientError
+
+
+class AsyncClient:
+    """A client of one loop. Subclasses say how it begins, and how it is closed."""
+
+    config: CommonConfig
+
+    def __init__(self, world: World) -> None:
+        """Take the world that it is for."""
+        self._world = world
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._call_on_loop: Callable[[Callable[[], object]], object] = lambda function: function()
+
+    async def start(self) -> Self:
+        """Begin; the brokers are asked when there is something to ask. Harmless twice."""
+        self.open(running_loop(type(self).__name__))
+        return self
+
+    def open(self, loop: asyncio.AbstractEventLoop, *, from_other_threads: bool = False) -> None:
+        """Begin on the running loop. With `from_other_threads` what needs no waiting may be called from any thread."""
+        if self._loop is not None:
+            return
+        self._loop = loop
+        if from_other_threads:
+            self._call_on_loop = loop.call_soon_threadsafe
+        self._begin(self._world.cluster(self.config))
+
+    def _begin(self, cluster: Cluster) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """End. Harmless twice."""
+        raise NotImplementedError
+
+    async def abandon(self) -> None:
+        """End in the time of a few requests, and without a word to the application: nobody has closed it."""
+        await self.close()
+
+    @property
+    def undelivered(self) -> int:
+        """Records that were sent and are not acknowledged."""
+        return 0
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class QuestionsClient(AsyncClient):
+    """A client that only asks: it has nothing but connections."""
+
+    _kind = "client"
+
+    def __init__(self, world: World) -> None:
+        """Take the world that it is for."""
+        super().__init__(world)
+        self._cluster: Cluster | None = None
+        self._closed = False
+
+    def _begin(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def _started(self) -> Cluster:
+        """Return the way to the cluster. Raises ClientClosed, and ClientError before `start`."""
+        if self._closed:
+            raise ClientClosed(f"the {self._kind} is closed")
+        if self._cluster is None:
+            raise ClientError(f"the {self._kind} is not started: use `async with`, or `await start()`")
+        return self._cluster
+
+    async def close(self) -> None:
+        """Close connections. Harmless twice."""
+        self._closed = True
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def __del__(self) -> None:
+        state: dict[str, Any] = self.__dict__
+        cluster, loop = state.get("_cluster"), state.get("_loop")
+        if cluster is not None and loop is not None and not self._closed:
+            warn_dropped(self, f"{self._kind} {self.config.client_id}", loop, cluster.close)

@@ -1,0 +1,56 @@
+"""Interceptors of a producer (`interceptor.classes`, KIP-42): they see records before they go, and their fates."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from odradek.client.producer.batch import Callback
+from odradek.client.records import Headers, RecordMetadata
+
+logger = logging.getLogger(__name__)
+
+
+class ProducerRecord(NamedTuple):
+    """A record as interceptors see it: before serializers and partitioner."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+class ProducerInterceptors:
+    """Objects with `on_send(record) -> record` and `on_acknowledgement(metadata, error)`, called in their order.
+
+    What one raises is logged, and the next gets what that one was given.
+    """
+
+    def __init__(self, chain: Sequence[Any]) -> None:
+        """Take the objects."""
+        self._chain = chain
+
+    def __bool__(self) -> bool:
+        return bool(self._chain)
+
+    def on_send(
+        self, record: ProducerRecord, callback: Callback | None
+    ) -> tuple[str, Any, Any, Any, int | None, int | None, Callback | None]:
+        """Return a record as the interceptors want it, and a callback that tells them of its fate too."""
+        for one in self._chain:
+            try:
+                record = one.on_send(record)
+            except Exception:
+                logger.exception("interceptor %s failed in on_send", type(one).__name__)
+
+        def acknowledge(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            for one in self._chain:
+                try:
+                    one.on_acknowledgement(metadata, error)
+                except Exception:
+                    logger.exception("interceptor %s failed in on_acknowledgement", type(one).__name__)
+            if callback is not None:
+                callback(metadata, error)
+
+        return (*record, acknowledge)

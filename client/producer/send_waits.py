@@ -1,0 +1,127 @@
+"""What a send waits for: metadata of its topic (Kafka: waitOnMetadata), and memory (Kafka: BufferPool). On the loop."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, TypeVar
+
+from odradek.client.arguments import topic_name
+from odradek.client.cluster import Cluster
+from odradek.client.errors import BrokerUnreachable, BufferExhausted, ClientError, ClientTimeout
+from odradek.client.producer.accumulator import Accumulator
+from odradek.client.producer.config import ProducerConfig
+from odradek.client.records import TopicPartition
+from odradek.client.waiting import sleep_ms
+from odradek.protocol.errors import ErrorCode, KafkaError
+
+Queued = TypeVar("Queued")
+FATAL_TOPIC_ERRORS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+
+
+class Engine(Protocol):
+    """A producer's engine, as far as sends wait for it."""
+
+    cluster: Cluster
+    config: ProducerConfig
+    lock: threading.Lock
+    accumulator: Accumulator
+
+    def check_open(self) -> None:
+        """Raise ClientClosed or ClientBroken when it has ended."""
+
+    def wake(self) -> None:
+        """Plan again soon."""
+
+
+class SendWaits:
+    """The sends of one producer that cannot be queued at once."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Take the engine that they are for."""
+        self._engine = engine
+        self._memory_waiters: list[asyncio.Future[None]] = []
+
+    # -- memory --------------------------------------------------------------------------------------------------------
+
+    def memory_freed(self) -> None:
+        """Let those who wait for memory try again."""
+        for waiter in self._memory_waiters:
+            _end(waiter)
+        self._memory_waiters.clear()
+
+    async def until_queued(self, queue: Callable[[], Queued | None], place: TopicPartition, wait_ms: float) -> Queued:
+        """Return what `queue` gives as soon as there is memory for it. Raises BufferExhausted, and what it raises."""
+        engine, clock = self._engine, self._engine.cluster.clock
+        deadline_ms = clock.monotonic_ms() + wait_ms
+        with engine.lock:
+            engine.accumulator.memory_wanted += 1
+        engine.wake()
+        try:
+            while (queued := queue()) is None:
+                left_ms = deadline_ms - clock.monotonic_ms()
+                if left_ms <= 0:
+                    raise BufferExhausted(
+                        f"{place}: buffer.memory={engine.config.buffer_memory} was full for max.block.ms="
+                        f"{engine.config.max_block_ms}: the brokers take records slower than they are sent"
+                    )
+                await self._until_memory_is_freed(left_ms)
+            return queued
+        finally:
+            with engine.lock:
+                engine.accumulator.memory_wanted -= 1
+
+    async def _until_memory_is_freed(self, longest_ms: float) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._memory_waiters.append(waiter)
+        timer = self._engine.cluster.clock.call_later(longest_ms, partial(_end, waiter))
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+
+    # -- metadata ------------------------------------------------------------------------------------------------------
+
+    async def await_topic(self, topic: str, partition: int | None, max_wait_ms: float) -> None:
+        """Wait until a topic (and one partition of it) is known.
+
+        Raises TypeError, ConfigError (no name of a topic), ClientTimeout, KafkaError.
+        """
+        topic_name(topic)
+        engine, cluster = self._engine, self._engine.cluster
+        deadline_ms = cluster.clock.monotonic_ms() + max_wait_ms
+        while True:
+            engine.check_open()
+            cluster.needs.want(topic, cluster.clock.monotonic_ms())
+            failure = await self._refresh()
+            info = cluster.view.topics.get(topic)
+            if info is not None and info.error in FATAL_TOPIC_ERRORS:
+                raise KafkaError(info.error, f"topic {topic}")
+            count = cluster.view.partition_count(topic)
+            if count and (partition is None or partition < count):
+                return
+            left_ms = deadline_ms - cluster.clock.monotonic_ms()
+            if left_ms <= 0:
+                raise ClientTimeout(_unknown(topic, partition, count, max_wait_ms, failure))
+            await sleep_ms(cluster.clock, min(left_ms, engine.config.retry_backoff_ms))
+
+    async def _refresh(self) -> ClientError | None:
+        try:
+            await self._engine.cluster.refresh()
+        except BrokerUnreachable as error:
+            return error
+        return None
+
+
+def _end(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def _unknown(topic: str, partition: int | None, count: int, waited_ms: float, failure: Exception | None) -> str:
+    waited = f"after waiting max.block.ms={waited_ms:g}"
+    if failure is not None:
+        return f"topic {topic}: no metadata {waited}: {failure}"
+    if not count:
+        return f"topic {topic}: the cluster does not have it, {waited}: create it, or check its name"
+    return f"partition {partition} of topic {topic}: the topic has only {count} partitions (0-{count - 1}), {waited}"
