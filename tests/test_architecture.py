@@ -118,7 +118,15 @@ def test_each_way_is_short(name: str) -> None:
     assert not too_long
 
 
-def test_the_page_names_only_what_is_there() -> None:
-    page = Path(PAGE).read_text()
-    named = set(re.findall(r"`((?:broker|controller|protocol|zk_schema|client|odradek|tests|docs)/[\w/.]*)`", page))
+@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
+def test_a_page_names_only_what_is_there(page: str) -> None:
+    text = (ROOT / page).read_text()
+    named = set(re.findall(r"`((?:broker|controller|protocol|zk_schema|client|odradek|tests|docs)/[\w/.]*)`", text))
     assert named and not {name for name in named if not (ROOT / name).exists()}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
+def test_links_and_files_in_prose_are_there(page: str) -> None:
+    text = (ROOT / page).read_text()
+    links = {link.partition("#")[0] for link in re.findall(r"\]\((?!https?:)([^)]+)\)", text)}
+    assert links and not {link for link in links if not ((ROOT / page).parent / link).exists()}

@@ -44,6 +44,7 @@ WATCHING = ("broker/monitoring/",)
 """What timers and the garbage collector run at times of their own, while a way happens to be traced."""
 TRACED = (*COUNTED, "protocol/", "zk_schema/", "odradek/world/")
 HOP_LINES = 8
+FUNCTIONS_SHOWN = 6
 DOUBLES = {
     "virtual_network.py": "odradek/world/tcp.py",
     "simulated_files.py": "odradek/world/os_files.py",
@@ -63,7 +64,7 @@ TICK_SECONDS = 0.000_05
 
 
 class Stop:
-    """What runs of one file on a way."""
+    """The part of one file that runs on a way."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -194,7 +195,7 @@ def accepted(response: Message) -> bool:
 
 
 async def produce(clock: VirtualClock) -> Way:
-    """One Produce with acks=all, at replication 2: leader and follower."""
+    """Play a Produce with acks=all, at replication 2: leader and follower."""
     async with EmbeddedCluster(clock, brokers=2) as cluster:
         await create_topic(cluster, [1, 0])
         client = await connect(cluster, cluster.brokers[1])
@@ -206,7 +207,7 @@ async def produce(clock: VirtualClock) -> Way:
 
 
 async def fetch(clock: VirtualClock) -> Way:
-    """One Fetch that finds records."""
+    """Play a Fetch that finds records."""
     async with EmbeddedCluster(clock) as cluster:
         await create_topic(cluster, [0])
         client = await connect(cluster, cluster.brokers[0])
@@ -247,7 +248,7 @@ WAYS: dict[str, Callable[[VirtualClock], Awaitable[Way]]] = {"produce": produce,
 
 
 def trace_way(name: str) -> Way:
-    """One of the three ways, by its name in `WAYS`."""
+    """Trace one of the three ways, by its name in `WAYS`."""
 
     async def main(clock: VirtualClock) -> Way:
         return await WAYS[name](clock)
@@ -265,7 +266,7 @@ def lines_of(file: str) -> int:
 
 
 def purpose_of(file: str) -> str:
-    """The first sentence of a module's docstring, on one line."""
+    """Return the first sentence of a module's docstring, on one line."""
     with open(os.path.join(ROOT, file), encoding="utf-8") as text:
         docstring = ast.get_docstring(ast.parse(text.read())) or ""
     paragraph = " ".join(docstring.split("\n\n")[0].split())
@@ -273,17 +274,18 @@ def purpose_of(file: str) -> str:
 
 
 def shortened(functions: Iterable[str]) -> str:
-    """Names of functions, a class named once for those of its methods that follow one another."""
+    """The first FUNCTIONS_SHOWN names, a class named once for those of its methods that follow one another."""
     words, owner = [], ""
-    for function in functions:
+    shown = [function for function in functions if "__" not in function]
+    for function in shown[:FUNCTIONS_SHOWN]:
         of, _, name = function.rpartition(".")
         words.append(f"`{name if of == owner and of else function}`")
         owner = of
-    return ", ".join(words)
+    return ", ".join(words) + (", …" if len(shown) > FUNCTIONS_SHOWN else "")
 
 
 def render(name: str) -> str:
-    """One way as docs/architecture.md shows it: a table of its hops, then the files that answer in passing."""
+    """Render a way as docs/architecture.md shows it: a table of its hops, then the files that answer in passing."""
     way = trace_way(name)
     rows = [
         f"| {number} | [{stop.file}](../{stop.file}) | {purpose_of(stop.file)} | {shortened(stop.functions)} |"
@@ -292,7 +294,7 @@ def render(name: str) -> str:
     passing = sorted(stop.file for stop in way.values() if not stop.is_hop)
     return "\n".join(
         [
-            "| | file | what it is | what runs, in order |",
+            "| | file | what it is | what runs first, in order |",
             "|---|---|---|---|",
             *rows,
             "",
