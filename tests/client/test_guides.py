@@ -23,7 +23,9 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    ("page", "count"), [("from-kafka-python", 7), ("from-confluent-kafka", 5), ("asyncio", 5), ("transactions", 2)], ids=lambda one: str(one)
+    ("page", "count"),
+    [("from-kafka-python", 7), ("from-confluent-kafka", 5), ("asyncio", 5), ("transactions", 2)],
+    ids=lambda one: str(one),
 )
 def test_the_examples_of_a_guide(cluster: Any, page: str, count: int) -> None:
     guide = (DOCS / f"{page}.md").read_text()
