@@ -104,6 +104,7 @@ def assemble(
         replicas, world.clock, tasks, client, broker_epoch, config.controller_socket_timeout_ms
     )
     replicas.alter_partition = altering
+    replicas.journal = fetchers.journal = journal
     elections = CoordinatorElections()
     control = ControllerRequests(
         replicas, logs, metadata, fetchers, elections, world.clock,
@@ -111,7 +112,7 @@ def assemble(
     )  # fmt: skip
     group_partitions = PartitionCount(CONSUMER_OFFSETS, metadata, config.offsets_topic_num_partitions)
     transaction_partitions = PartitionCount(TRANSACTION_STATE, metadata, config.transaction_state_log_num_partitions)
-    groups = _group_coordinator(config, world, replicas, group_partitions)
+    groups = _group_coordinator(config, world, replicas, group_partitions, journal)
     markers = TransactionMarkers(identity.broker_id, metadata, world.clock, client, tasks, config.request_timeout_ms)
     transactions = _transaction_coordinator(config, world, replicas, transaction_partitions, markers)
     elections.coordinators = {CONSUMER_OFFSETS: groups, TRANSACTION_STATE: transactions}
@@ -247,7 +248,7 @@ def set_rates(throttling: Throttling, config: BrokerConfig) -> None:
 
 
 def _group_coordinator(
-    config: BrokerConfig, world: World, replicas: ReplicaManager, partition_count: PartitionCount
+    config: BrokerConfig, world: World, replicas: ReplicaManager, partition_count: PartitionCount, journal: Journal
 ) -> GroupCoordinator:
     return GroupCoordinator(
         world.clock,
@@ -255,6 +256,7 @@ def _group_coordinator(
         ReplicatedTopicStorage(replicas, CONSUMER_OFFSETS, config.offsets_commit_required_acks),
         config,
         partition_count,
+        journal,
     )
 
 

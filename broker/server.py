@@ -362,7 +362,11 @@ class BrokerServer:
     def _directory_failed(self, path: str, cause: OSError, partitions: list[Key]) -> None:
         """Its partitions are offline here; the broker lives on while another directory works."""
         if self._assembly is not None:
-            self._assembly.services.control.directory_failed(partitions)
+            services = self._assembly.services
+            services.journal.note(
+                "directory", path, change="failed", reason=str(cause), partitions=[f"{t}-{p}" for t, p in partitions]
+            )
+            services.control.directory_failed(partitions)
         if self._directory_events is not None:
             self._directory_events.changed()
         if self._logs is not None and not self._logs.online():

@@ -198,8 +198,9 @@ class ActiveController:
 class Call(Generic[T]):
     """A request that waits for its turn; whoever asked awaits `answer`."""
 
-    def __init__(self, work: Callable[[ActiveController], Awaitable[T]]) -> None:
-        self.work = work
+    def __init__(self, work: Callable[[ActiveController], Awaitable[T]], name: str = "Call") -> None:
+        """`name`: of the request, for the journal."""
+        self.work, self.name = work, name
         self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def refuse(self, error: KafkaError) -> None:

@@ -37,7 +37,11 @@ async def shut_down(active: ActiveController, broker_id: int, broker_epoch: int)
     followed = [partition for partition in movable if state.leader_and_isr[partition].leader != broker_id]
     await partition_machine.bring_online(active, led, Strategy.CONTROLLED_SHUTDOWN)
     await replica_machine.take_offline(active, [Replica(partition, broker_id) for partition in followed])
-    return [partition for partition in led if state.leader_and_isr[partition].leader == broker_id]
+    still_led = [partition for partition in led if state.leader_and_isr[partition].leader == broker_id]
+    active.journal.note(
+        "broker", str(broker_id), change="shutting down", epoch=broker.epoch, led=len(led), still_led=len(still_led)
+    )
+    return still_led
 
 
 def _movable(active: ActiveController, partition: TopicPartition) -> bool:

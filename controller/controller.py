@@ -177,45 +177,51 @@ class Controller:
     # What request handlers ask of it. Each raises KafkaError(NOT_CONTROLLER) when this broker is not the controller.
 
     async def alter_partition(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
-        return await self._call(lambda active: isr_updates.decide_proposals(active, request, version))
+        return await self._call("AlterPartition", lambda active: isr_updates.decide_proposals(active, request, version))
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """The partitions that the broker still leads. Also raises BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH."""
-        return await self._call(lambda active: broker_shutdown.shut_down(active, broker_id, broker_epoch))
+        return await self._call(
+            "ControlledShutdown", lambda active: broker_shutdown.shut_down(active, broker_id, broker_epoch)
+        )
 
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition] | None, election_type: int
     ) -> dict[TopicPartition, requested_elections.Outcome]:
         """Elect for some partitions (None: all). `election_type` as on the wire: 0 preferred, 1 unclean."""
-        return await self._call(lambda active: requested_elections.elect(active, partitions, election_type))
+        return await self._call(
+            "ElectLeaders", lambda active: requested_elections.elect(active, partitions, election_type)
+        )
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
         """Also raises BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH."""
-        return await self._call(lambda active: producer_id_blocks.allocate(active, broker_id, broker_epoch))
+        return await self._call(
+            "AllocateProducerIds", lambda active: producer_id_blocks.allocate(active, broker_id, broker_epoch)
+        )
 
     async def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, reassignment.Outcome]:
         """Begin to move partitions; None as a target cancels."""
-        return await self._call(lambda active: reassignment.reassign(active, targets))
+        return await self._call("AlterPartitionReassignments", lambda active: reassignment.reassign(active, targets))
 
     async def list_reassignments(self, partitions: Sequence[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
         async def listed(active: ActiveController) -> dict[TopicPartition, Assignment]:
             return reassignment.under_way(active, partitions)
 
-        return await self._call(listed)
+        return await self._call("ListPartitionReassignments", listed)
 
     def unclean_election_enabled(self, topic: str | None) -> None:
         """Settings changed so that a topic (None: all that do not say otherwise) may elect outside the ISR."""
         if self._active is not None:
             self._enqueue(UncleanElectionEnabled(topic))
 
-    async def _call(self, work: Callable[[ActiveController], Awaitable[T]]) -> T:
+    async def _call(self, name: str, work: Callable[[ActiveController], Awaitable[T]]) -> T:
         if self._active is None:
             raise not_controller()
         if self._calls_queued >= CALLS_QUEUED_MAX:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many requests wait for the controller")
-        call = Call(work)
+        call = Call(work, name)
         self._calls_queued += 1
         self._queue.append(call)  # type: ignore[arg-type]  # of whatever type: only `answer` knows it
         self._wake.set()
@@ -274,7 +280,7 @@ class Controller:
         name = type(event).__name__
         began_s = self._clock.perf_counter()
         self.counters.present_event = name
-        self.journal.begin(name)
+        self.journal.begin(event.name if isinstance(event, Call) else name)
         try:
             await self._handle(event)
         finally:
@@ -362,7 +368,7 @@ class Controller:
     async def _become_controller(self, elected: Elected) -> None:
         log.info("broker %d is the controller, epoch %d", self.broker_id, elected.epoch)
         self._last_epoch = elected.epoch
-        store = ControllerStore(self._store, CONTROLLER_EPOCH_PATH, elected.epoch_version)
+        store = ControllerStore(self._store, CONTROLLER_EPOCH_PATH, elected.epoch_version, self.journal)
         state = ClusterState(self.broker_id, elected.epoch)
         active = ActiveController(
             state, store, self._channels, lambda: self.config, self._clock, self._enqueue, self.counters, self.journal

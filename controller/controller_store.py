@@ -9,8 +9,9 @@ when it does not. A write whose answer was lost counts as a lost race: whoever a
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
+from odradek.broker.metrics.journal import Journal
 from odradek.controller.cluster_state import Assignment, Broker, LeaderAndIsr, TopicPartition
 from odradek.zk_schema.store import (
     ANY_VERSION,
@@ -57,6 +58,10 @@ CALLS_IN_FLIGHT = 256
 DELETE_ATTEMPTS_MAX = 10
 
 
+PATHS_NOTED_MAX: Final = 5
+"""Of one transaction, in the journal."""
+
+
 class ControllerMoved(Exception):  # noqa: N818 (it is news, not an error)
     """This broker is not the controller any more: its session is gone, or `/controller_epoch` has another version."""
 
@@ -72,8 +77,9 @@ class Topic(NamedTuple):
 class ControllerStore:
     """Access to ZooKeeper in one controller epoch."""
 
-    def __init__(self, store: Store, epoch_path: str, epoch_version: int) -> None:
+    def __init__(self, store: Store, epoch_path: str, epoch_version: int, journal: Journal | None = None) -> None:
         """Make it in the session that won the election."""
+        self._journal = journal
         self._store = store
         self._fence = Check(epoch_path, epoch_version)
         self._session_id = store.session_id
@@ -320,13 +326,23 @@ class ControllerStore:
         """Carry out one transaction. Raises MultiFailed (index into `operations`), ConnectionLost (outcome unknown)."""
         await self._ready()
         try:
-            return (await self._store.multi([self._fence, *operations]))[1:]
+            results = (await self._store.multi([self._fence, *operations]))[1:]
         except SessionExpired as gone:
             raise ControllerMoved(str(gone)) from gone
         except MultiFailed as failed:
             if failed.index == 0:
                 raise ControllerMoved(str(failed)) from failed
             raise MultiFailed(failed.index - 1, failed.cause) from failed
+        self._note_written(operations, results)
+        return results
+
+    def _note_written(self, operations: Sequence[Operation], results: Sequence[OperationResult]) -> None:
+        """In the journal, by ZooKeeper's own number of the transaction where its answer says it."""
+        paths = [operation.path for operation in operations if not isinstance(operation, Check)]
+        if self._journal is None or not paths:
+            return
+        zxid = next((result.mzxid for result in results if isinstance(result, Stat)), None)
+        self._journal.note("write", "zookeeper", zxid=zxid, znodes=len(paths), paths=paths[:PATHS_NOTED_MAX])
 
     async def _write_group(
         self, operations: Sequence[Operation], given: Sequence[Check] = ()

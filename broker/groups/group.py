@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from odradek.broker.coordination.topic_storage import TopicStorage
-from odradek.broker.groups.group_effects import AnswerJoin, StartTimer, StopTimer, StoreGroup, TimerKind
+from odradek.broker.groups.group_effects import AnswerJoin, Note, StartTimer, StopTimer, StoreGroup, TimerKind
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable, TopicPartition, expired
 from odradek.broker.groups.group_records import Record, batch_of, group_key, group_value, offset_key, offset_value
 from odradek.broker.groups.group_state_machine import GroupStateMachine
+from odradek.broker.metrics.journal import Journal
 from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer
@@ -84,6 +85,7 @@ class CoordinatorContext:
     clock: Clock
     storage: TopicStorage
     config: GroupSettings
+    journal: Journal | None = None
 
 
 class Group:
@@ -98,6 +100,7 @@ class Group:
         self._clock = context.clock
         self._storage = context.storage
         self._config = context.config
+        self._journal = context.journal
         self._timers: dict[tuple[TimerKind, str], Timer] = {}
 
     @property
@@ -114,6 +117,9 @@ class Group:
                 self._start_timer(effect)
             elif isinstance(effect, StopTimer):
                 self._stop_timer(effect.kind, effect.member_id)
+            elif isinstance(effect, Note):
+                if self._journal is not None:
+                    self._journal.note("group", self.metadata.group_id, change=effect.change, **effect.facts)
             elif isinstance(effect, StoreGroup):
                 self._store(effect)
             elif isinstance(effect, AnswerJoin):

@@ -26,6 +26,7 @@ from odradek.broker.groups.group_metadata import CONSUMER_PROTOCOL_TYPE, GroupMe
 from odradek.broker.groups.group_offsets import FetchedOffset, OffsetTable, TopicPartition
 from odradek.broker.groups.group_records import GroupReplay
 from odradek.broker.groups.group_state_machine import check_join
+from odradek.broker.metrics.journal import Journal
 from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer
@@ -49,12 +50,13 @@ class GroupCoordinator:
         storage: TopicStorage,
         config: GroupSettings,
         partition_count: Callable[[], int],
+        journal: Journal | None = None,
     ) -> None:
         self._clock = clock
         self._random = random
         self._config = config
         self._partition_count = partition_count
-        self._context = CoordinatorContext(clock, storage, config)
+        self._context = CoordinatorContext(clock, storage, config, journal)
         self._partitions = OwnedPartitions(
             CONSUMER_OFFSETS, clock, storage, config.offsets_load_buffer_size, GroupReplay, self._install
         )
@@ -163,8 +165,11 @@ class GroupCoordinator:
         group.run_effects()
         return error
 
-    def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]]) -> tuple[ErrorCode, list[ErrorCode]]:
-        """LeaveGroup by (member id, group.instance.id): one error for all, and one for each."""
+    def leave(
+        self, group_id: str, leaving: Sequence[tuple[str, str | None]], reasons: Sequence[str] = ()
+    ) -> tuple[ErrorCode, list[ErrorCode]]:
+        """LeaveGroup by (member id, group.instance.id): one error for all, and one for each. `reasons`: theirs, for the
+        journal (KIP-800)."""
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
             return error, []
@@ -172,7 +177,11 @@ class GroupCoordinator:
         if group is None:
             return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         now_ms = self._clock.now_ms()
-        errors = [group.state_machine.leave(member_id, instance_id, now_ms) for member_id, instance_id in leaving]
+        said = [*reasons, *[""] * (len(leaving) - len(reasons))]
+        errors = [
+            group.state_machine.leave(member_id, instance_id, now_ms, reason)
+            for (member_id, instance_id), reason in zip(leaving, said, strict=True)
+        ]
         group.run_effects()
         return ErrorCode.NONE, errors
 

@@ -162,4 +162,11 @@ class StoreGroup(NamedTuple):
     write: Write
 
 
-Effect = AnswerJoin | AnswerSync | StartTimer | StopTimer | StoreGroup
+class Note(NamedTuple):
+    """Have the journal say what has happened to the group."""
+
+    change: str
+    facts: dict[str, str | int | None]
+
+
+Effect = AnswerJoin | AnswerSync | StartTimer | StopTimer | StoreGroup | Note

@@ -18,6 +18,7 @@ from odradek.broker.groups.group_effects import (
     JoinCallback,
     JoinedMember,
     JoinResult,
+    Note,
     Protocols,
     StartTimer,
     StopTimer,
@@ -281,6 +282,10 @@ class Outbox:
     def add(self, effect: Effect) -> None:
         """The shell carries it out after all earlier ones."""
         self.effects.append(effect)
+
+    def note(self, change: str, **facts: str | int | None) -> None:
+        """Have the journal say that this has happened."""
+        self.effects.append(Note(change, facts))
 
     def refuse_join(self, callback: JoinCallback, member_id: str, error: ErrorCode) -> None:
         """Answer a JoinGroup that did not become part of the group."""

@@ -97,7 +97,7 @@ class GroupStateMachine:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> ErrorCode:
+    def leave(self, member_id: str, instance_id: str | None, now_ms: int, reason: str = "") -> ErrorCode:
         """LeaveGroup, for one member; an instance id without a member id removes that static member (KIP-345)."""
         group = self.group
         if group.state is GroupState.DEAD:
@@ -108,7 +108,7 @@ class GroupStateMachine:
             error = check_member(group, member_id, instance_id)
             if error is not ErrorCode.NONE:
                 return error
-        self._remove(member_id, now_ms)
+        self._remove(member_id, now_ms, "left", reason)
         return ErrorCode.NONE
 
     def commit(self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool) -> ErrorCode:
@@ -144,7 +144,7 @@ class GroupStateMachine:
         for member in self.group.members.values():
             self.outbox.restart_session(member)
         if len(self.group.members) > self._config.group_max_size:
-            self._rebalance.prepare(now_ms)
+            self._rebalance.prepare(now_ms, "more members than group.max.size")
 
     def die(self, error: ErrorCode, now_ms: int) -> None:
         """Deleted, or moved away: answer everybody who waits with `error`, stop all timers."""
@@ -193,7 +193,7 @@ class GroupStateMachine:
         self.outbox.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         group.update_member(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         member.join_callback = callback
-        self._rebalance.prepare_if_possible(now_ms)
+        self._rebalance.prepare_if_possible(now_ms, f"member {member.member_id} joined again")
 
     def _may_stay_in_generation(self, member: Member) -> bool:
         """A repeated JoinGroup changes nothing; the leader of a stable group asks for a rebalance by it."""
@@ -217,7 +217,8 @@ class GroupStateMachine:
         )
         self.group.add(member)
         self.outbox.add(StartTimer(TimerKind.SESSION, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS))
-        self._rebalance.prepare_if_possible(now_ms)
+        self.outbox.note("member joined", member=member_id, client=request.client_id, host=request.client_host)
+        self._rebalance.prepare_if_possible(now_ms, f"member {member_id} joined")
 
     # endings
 
@@ -226,13 +227,20 @@ class GroupStateMachine:
         if member is not None and not member.is_new and (member.join_callback or member.sync_callback):
             return  # it waits for us, so it lives; its session starts again with the answer
         if member is not None or member_id in self.group.pending:
-            self._remove(member_id, now_ms)
+            self._remove(member_id, now_ms, "expired")
 
-    def _remove(self, member_id: str, now_ms: int) -> None:
-        was_member = member_id in self.group.members
+    def _remove(self, member_id: str, now_ms: int, how: str, reason: str = "") -> None:
+        member = self.group.members.get(member_id)
         self._rebalance.remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        if was_member:
-            self._rebalance.prepare_if_possible(now_ms)
+        if member is not None:
+            self.outbox.note(
+                f"member {how}",
+                member=member_id,
+                client=member.client_id,
+                session_timeout_ms=member.session_timeout_ms,
+                reason=reason,
+            )
+            self._rebalance.prepare_if_possible(now_ms, f"member {member_id} {how}")
         self._rebalance.complete_if_all_joined(now_ms)
 
 

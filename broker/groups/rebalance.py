@@ -40,14 +40,15 @@ class Rebalance:
         self._config = config
         self._initial: _InitialDelay | None = None
 
-    def prepare_if_possible(self, now_ms: int) -> None:
+    def prepare_if_possible(self, now_ms: int, reason: str) -> None:
         """Begin a rebalance unless one is already gathering members."""
         if self._group.state in VALID_PREVIOUS[GroupState.PREPARING_REBALANCE]:
-            self.prepare(now_ms)
+            self.prepare(now_ms, reason)
 
-    def prepare(self, now_ms: int) -> None:
+    def prepare(self, now_ms: int, reason: str) -> None:
         """Begin to gather members. An empty group waits for company first, any other only for its members."""
         group = self._group
+        self._outbox.note("rebalancing", reason=reason, generation=group.generation, members=len(group.members))
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._fail_assignment(ErrorCode.REBALANCE_IN_PROGRESS)
         group.awaiting_sync.clear()
@@ -85,7 +86,7 @@ class Rebalance:
             return
         for member_id in sorted(group.awaiting_sync):
             self.remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        self.prepare(now_ms)
+        self.prepare(now_ms, "members did not come for their assignment")
 
     def synced(self, member: Member) -> None:
         """The member has come for its assignment."""
@@ -105,11 +106,12 @@ class Rebalance:
             return  # the next rebalance has begun since and has answered everybody
         if error is not ErrorCode.NONE:
             self._fail_assignment(error)
-            self.prepare(now_ms)
+            self.prepare(now_ms, f"the assignment could not be stored: {error.name}")
             return
         for member in group.members.values():
             member.assignment = write.assignment[member.member_id]
         group.enter(GroupState.STABLE, now_ms)
+        self._outbox.note("stable", generation=group.generation, members=len(group.members))
         for member in group.members.values():
             if self._outbox.answer_sync(member, group.sync_result(member)):
                 self._outbox.restart_session(member)
@@ -139,6 +141,12 @@ class Rebalance:
         group = self._group
         for member in list(group.members.values()):
             if member.join_callback is None and member.instance_id is None:
+                self._outbox.note(
+                    "member did not rejoin",
+                    member=member.member_id,
+                    client=member.client_id,
+                    rebalance_timeout_ms=member.rebalance_timeout_ms,
+                )
                 self.remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         if group.members and not group.elect_joined_leader():
             # Only static members are left, and none of them has joined: they keep their places for another timeout.
@@ -146,6 +154,7 @@ class Rebalance:
             return
         self._outbox.add(StopTimer(TimerKind.JOIN, ""))
         group.next_generation(now_ms)
+        self._outbox.note("generation", generation=group.generation, members=len(group.members))
         if not group.members:
             self._outbox.add(StoreGroup({}, EmptyWrite(group.generation)))
             return

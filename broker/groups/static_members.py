@@ -51,7 +51,7 @@ class StaticMembers:
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
             self._outbox.add(StoreGroup({m.member_id: m.assignment for m in group.members.values()}, write))
         else:
-            self._rebalance.prepare_if_possible(now_ms)
+            self._rebalance.prepare_if_possible(now_ms, f"static member {request.instance_id} came back")
 
     def stored(self, write: StaticMemberWrite, error: ErrorCode) -> None:
         """The record with the new member id has been written, or could not be."""

@@ -13,6 +13,10 @@ from typing import Any, Final
 ENTRIES_MAX: Final = 10_000
 """Older entries go. `forgotten` says how many have gone, so that a reader knows what it does not see."""
 
+OF_EVENTS: Final = frozenset({"broker", "controller", "failure", "partition", "requests", "write"})
+"""Kinds of entries that follow from an event of the controller. Others may come while one is handled: leaders, followers
+and coordinators go on, on the same loop."""
+
 Entry = dict[str, Any]
 
 
@@ -24,6 +28,8 @@ class Journal:
         self._entries: deque[Entry] = deque(maxlen=entries_max)
         self._noted = 0
         self._event, self._event_number = "", 0
+        self.began_ms = now_ms()
+        """Since when it notes; what was before, nobody here knows."""
 
     def begin(self, event: str) -> None:
         """Say which event the entries from now on belong to; empty: to none."""
@@ -35,7 +41,7 @@ class Journal:
         """Add an entry about a partition, a broker or a group. `facts` must be what JSON can say."""
         self._noted += 1
         entry: Entry = {"number": self._noted, "at_ms": self._now_ms(), "kind": kind, "subject": subject}
-        if self._event:
+        if self._event and kind in OF_EVENTS:
             entry["event"], entry["event_number"] = self._event, self._event_number
         self._entries.append(entry | facts)
 

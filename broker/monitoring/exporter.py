@@ -2,7 +2,7 @@
 
     GET /metrics                    the text exposition format, names by jmx_exporter's rules
     GET /metrics?names=confluent    names by Confluent's rules
-    GET /journal                    JSON: {"broker": 1, "forgotten": 0, "last": 7, "entries": […]}
+    GET /journal                    JSON: {"broker": 1, "began_ms": 1700…, "forgotten": 0, "last": 7, "entries": […]}
     GET /journal?after=7            only entries with a greater number
 
 One request per connection, which is closed after the answer. The text is made in slices of time, so that thousands of
@@ -92,7 +92,12 @@ class Exporter:
 
     async def _journal(self, broker: Observed, after: int) -> bytes:
         journal = broker.services.journal
-        head = {"broker": broker.services.identity.broker_id, "forgotten": journal.forgotten, "last": journal.last}
+        head = {
+            "broker": broker.services.identity.broker_id,
+            "began_ms": journal.began_ms,
+            "forgotten": journal.forgotten,
+            "last": journal.last,
+        }
         turn, told = TimeSlice(self._clock), []
         for entry in journal.entries(after):
             told.append(json.dumps(entry))

@@ -9,6 +9,7 @@ our histories part. Kafka: AbstractFetcherThread.
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from odradek.broker.metrics.journal import Journal
 from odradek.broker.replication.fetch_sessions import EPOCH_MAX, INITIAL_EPOCH, NO_SESSION
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttle
@@ -77,8 +78,16 @@ def nothing_asked(topic_id: bytes) -> Asked:
 class FetcherCore:
     """All that one fetcher task copies from the leader `leader_id`."""
 
-    def __init__(self, local_id: int, leader_id: int, settings: FetcherSettings, throttle: Throttle) -> None:
+    def __init__(
+        self,
+        local_id: int,
+        leader_id: int,
+        settings: FetcherSettings,
+        throttle: Throttle,
+        journal: Journal | None = None,
+    ) -> None:
         """Take this broker's id, its settings, and its limit on what it copies."""
+        self._journal = journal
         self.local_id, self.leader_id, self.settings = local_id, leader_id, settings
         self._throttle = throttle
         self.broker_epoch = -1
@@ -295,8 +304,7 @@ class FetcherCore:
         log.error("%s cannot be made to follow its leader for now: %s", state.partition, error)
         state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
 
-    @staticmethod
-    def _truncate(partition: Partition, leader_epoch: int, leader_end_offset: int) -> None:
+    def _truncate(self, partition: Partition, leader_epoch: int, leader_end_offset: int) -> None:
         offset = truncation_offset(
             leader_epoch,
             leader_end_offset,
@@ -308,7 +316,18 @@ class FetcherCore:
             "%s: our log leaves the leader's at epoch %d offset %d: truncating from %d to %d",
             partition, leader_epoch, leader_end_offset, partition.log.log_end_offset, offset,
         )  # fmt: skip
+        self._cut(partition, offset)
+
+    def _cut(self, partition: Partition, offset: int) -> None:
+        """Truncate; the journal knows how much of it was below our high watermark, and so was perhaps acknowledged."""
+        end, acknowledged = partition.log.log_end_offset, partition.high_watermark
         partition.truncate_to(offset)
+        if self._journal is not None and offset < end:
+            self._journal.note(
+                "truncation", f"{partition.topic}-{partition.index}", leader=self.leader_id,
+                leader_epoch=partition.leader_epoch, log_end_offset=end, to=offset,
+                below_high_watermark=max(0, acknowledged - offset),
+            )  # fmt: skip
 
     def leader_offsets(self, state: PartitionFetchState, log_start: int, log_end: int, now_ms: float) -> None:
         """Take in the leader's range [log_start, log_end], out of which our end was (Kafka: handleOffsetOutOfRange).
@@ -323,7 +342,7 @@ class FetcherCore:
         try:
             if own_end > log_end:
                 log.warning("%s: ends at %d, the leader at %d: truncating", partition, own_end, log_end)
-                partition.truncate_to(log_end)
+                self._cut(partition, log_end)
             elif own_end < log_start:
                 log.info("%s: the leader begins at %d: starting over there", partition, log_start)
                 partition.start_over_at(log_start)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from odradek.broker.metrics.journal import Journal
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.fetcher import FetcherCore, PartitionFetchState
 from odradek.broker.replication.partition import Partition
@@ -86,6 +87,8 @@ class FetcherTask:
         if not self._told_unreachable:
             log.info("%s: leader %d cannot be reached: %s; trying on", self.name, self.core.leader_id, error)
             self._told_unreachable = True
+            if self._manager.journal is not None:
+                self._manager.journal.note("fetcher", str(self.core.leader_id), change="unreachable", reason=str(error))
         self._client.disconnect(self.core.leader_id)
         self.core.disconnected()
 
@@ -152,6 +155,7 @@ class FetcherManager:
         self._fetchers_per_leader = settings.num_replica_fetchers
         self._tasks: dict[tuple[int, int], FetcherTask] = {}
         self._task_of: dict[Partition, FetcherTask] = {}
+        self.journal: Journal | None = None
         self._former_bytes = 0
 
     @property
@@ -171,7 +175,7 @@ class FetcherManager:
         key = (partition.leader, lane)
         task = self._tasks.get(key)
         if task is None:
-            core = FetcherCore(self.broker_id, partition.leader, self._settings, self._throttle)
+            core = FetcherCore(self.broker_id, partition.leader, self._settings, self._throttle, self.journal)
             task = self._tasks[key] = FetcherTask(
                 core, f"fetcher-{self.broker_id}-from-{partition.leader}-{lane}", self
             )

@@ -7,6 +7,7 @@ from typing import Protocol
 from odradek.broker.log.log import Appended, Origin
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.metrics.counters import Traffic
+from odradek.broker.metrics.journal import Journal
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession
@@ -99,6 +100,7 @@ class ReplicaManager:
         self.serving = throttling.serving
         self.moves = DirectoryMoves(self.partitions, logs, clock, throttling.moving)
         self.alter_partition: IsrSubmitter | None = None
+        self.journal: Journal | None = None
         self.selector: RackAwareReplicaSelector | None = None
         """Sends consumers to other replicas (`replica.selector.class`); None lets them read here."""
         self.exists: Callable[[str, int], bool] = lambda topic, index: False
@@ -237,10 +239,33 @@ class ReplicaManager:
                 pending = partition.propose_shrink(self.clock.monotonic_ms())
                 if pending is not None:
                     log.info("%s: proposing the ISR %s, the others lag", partition, sorted(pending.broker_ids))
+                    self._note_lagging(partition, pending)
                     self.submit_isr(pending)
                 if partition.advance_high_watermark():
                     self.purgatory.touch(partition.advanced)
             yield
+
+    def _note_lagging(self, partition: Partition, pending: PendingIsr) -> None:
+        """In the journal: who is to leave the ISR, how far behind it is, and for how long it has not asked."""
+        if self.journal is None:
+            return
+        now_ms, end = self.clock.monotonic_ms(), partition.log.log_end_offset
+        lagging = []
+        for broker in sorted(partition.committed_isr - pending.broker_ids):
+            follower = partition.followers.get(broker)
+            asked = follower is not None and follower.log_end >= 0
+            lagging.append(
+                {
+                    "broker": broker,
+                    "records_behind": end - follower.log_end if follower is not None and asked else None,
+                    "silent_ms": round(now_ms - follower.last_fetch_ms) if follower is not None and asked else None,
+                }
+            )
+        self.journal.note(
+            "isr", f"{partition.topic}-{partition.index}", rule="replica.lag.time.max.ms",
+            limit_ms=self.criteria.lag_time_ms_max, leader_epoch=partition.leader_epoch, log_end_offset=end,
+            lagging=lagging,
+        )  # fmt: skip
 
     def submit_isr(self, pending: PendingIsr) -> None:
         """Send a change that a partition wants to the controller."""

@@ -23,7 +23,9 @@ def handle(broker: GroupServices, request: LeaveGroupRequest, context: RequestCo
     many = context.api_version >= FIRST_VERSION_WITH_MANY_MEMBERS
     leaving = request.members if many else [MemberIdentity(member_id=request.member_id)]
     error, errors = broker.groups.leave(
-        request.group_id, [(member.member_id, member.group_instance_id) for member in leaving]
+        request.group_id,
+        [(member.member_id, member.group_instance_id) for member in leaving],
+        [member.reason or "" for member in leaving],
     )
     if not many:
         return Reply(LeaveGroupResponse(error_code=error or errors[0]))

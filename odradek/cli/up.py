@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from odradek.local.secure import SecureFiles
 
 PORT_MAX = 65535
+USUAL_PORT, USUAL_METRICS_PORT = 9092, 7071
 
 
 def up(
     brokers: Annotated[int, typer.Option(min=1, max=100, help="how many")] = 3,
-    port: Annotated[int, typer.Option(min=1, max=PORT_MAX, help="of broker 0; the others have the next ones")] = 9092,
+    port: Annotated[
+        int, typer.Option(min=1, max=PORT_MAX, help="of broker 0; the others have the next ones")
+    ] = USUAL_PORT,
     zookeeper_port: Annotated[int, typer.Option(min=1, max=PORT_MAX, help="of the embedded ZooKeeper")] = 2181,
     zookeeper: Annotated[
         str | None, typer.Option(metavar="HOST:PORT/CHROOT", help="a ZooKeeper of your own instead of the embedded")
@@ -34,6 +37,12 @@ def up(
     secure: Annotated[
         bool, typer.Option("--secure", help="TLS, SCRAM and access lists; makes keys, users and files for clients")
     ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=PORT_MAX, help="of broker 0, for metrics and journal; 7071 on the usual ports; 0: none"
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Start ZooKeeper and brokers, say `ready` when the cluster serves, and shut it down on SIGINT or SIGTERM."""
@@ -50,6 +59,7 @@ def up(
         zookeeper=zookeeper,
         overrides=settings(override, "--override"),
         secure=_secure_files(data, brokers) if secure else None,
+        metrics_port=_metrics_port(port, brokers) if metrics_port is None else metrics_port,
     )
     try:
         for remark in plan.remarks():
@@ -58,6 +68,21 @@ def up(
         print(f"odradek up: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
     raise typer.Exit(run(plan, as_json=as_json))
+
+
+def _metrics_port(port: int, brokers: int) -> int:
+    """Where nobody says it: the usual ones of a cluster on the usual ports, if they are free; else none."""
+    from odradek.local.broker_files import HOST
+    from odradek.local.ports import PortInUse, check_port_free
+
+    if port != USUAL_PORT:
+        return 0
+    try:
+        for number in range(brokers):
+            check_port_free(HOST, USUAL_METRICS_PORT + number, "metrics")
+    except PortInUse:
+        return 0
+    return USUAL_METRICS_PORT
 
 
 def _secure_files(data: Path, brokers: int) -> "SecureFiles":

@@ -27,6 +27,8 @@ class BrokerFile:
     overrides: Mapping[str, str] = field(default_factory=dict)
     security: Mapping[str, str] = field(default_factory=dict)
     """In place of the open listener, where the cluster is secure. Holds a password."""
+    metrics_port: int = 0
+    """Where it tells metrics and its journal; 0: nowhere."""
 
     @property
     def name(self) -> str:
@@ -60,6 +62,7 @@ class BrokerFile:
             "group.initial.rebalance.delay.ms": "0",
             # The last broker of a cluster that is shut down has nobody to hand its partitions to.
             "controlled.shutdown.retry.backoff.ms": "500",
+            **({"metrics.port": str(self.metrics_port), "metrics.host": HOST} if self.metrics_port else {}),
             **self.security,
             **self.overrides,
         }

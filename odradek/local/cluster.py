@@ -65,6 +65,8 @@ class ClusterPlan:
     broker_command: Sequence[str] = BROKER_COMMAND
     secure: "SecureFiles | None" = None
     """What makes the cluster a secure one."""
+    metrics_port: int = 0
+    """Of broker 0; the others have the next ones. 0: none of them has one."""
 
     @property
     def zookeeper_connect(self) -> str:
@@ -97,6 +99,7 @@ class ClusterPlan:
                 directory,
                 self.overrides,
                 {} if self.secure is None else self.secure.broker_settings(number, self.port + number),
+                self.metrics_port + number if self.metrics_port else 0,
             )
             for number in range(self.brokers)
         ]

@@ -108,7 +108,7 @@ def test_a_deletion_asked_for_before_the_controller_has_seen_the_topic_is_carrie
         async def keep_busy(_: Any) -> None:
             await busy.wait()
 
-        asking = asyncio.ensure_future(cluster.active._call(keep_busy))
+        asking = asyncio.ensure_future(cluster.active._call("Busy", keep_busy))
         await cluster.delete_topic("old")  # this is what makes the controller look at the marks
         await cluster.create_topic("t", [1, 2])
         await cluster.delete_topic("t")

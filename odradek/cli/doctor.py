@@ -1,0 +1,54 @@
+"""`odradek doctor`: what is wrong with a cluster, the gravest first, each with the command that mends it."""
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
+from odradek.cli.output import print_json
+from odradek.cli.why import ZooKeeper
+
+WELL, FAILS, BROKEN = 0, 3, 4
+"""Exit codes: nothing to mend; less to fall back on, or late; somebody cannot read or write, or records are lost."""
+
+
+class Least(Enum):
+    """From which weight on findings are shown."""
+
+    note = "note"
+    uneven = "uneven"
+    degraded = "degraded"
+    stopped = "stopped"
+
+
+def doctor(
+    least: Annotated[Least, typer.Option("--least", help="show findings from this weight on")] = Least.uneven,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    zookeeper: ZooKeeper = "",
+    json: Json = False,
+) -> None:
+    """Check a cluster: what is wrong, the gravest first. Exit code 0: nothing is degraded; 3: degraded; 4: stopped or
+    lost; 1: it could not be checked."""
+    import asyncio
+
+    from odradek.cli.options import command_config
+    from odradek.diagnosis.examination import examine_all
+    from odradek.diagnosis.gathering import Scope
+    from odradek.diagnosis.situation import Weight, plain
+    from odradek.diagnosis.surroundings import facts
+    from odradek.diagnosis.telling import findings_lines
+
+    known = asyncio.run(facts(command_config, bootstrap_server, zookeeper, Scope()))
+    found = examine_all(known, Weight[least.value.upper()])
+    if json:
+        print_json({"findings": [plain(one) for one in found], "unknown": list(known.unknown)})
+    else:
+        for line in findings_lines(found):
+            print(line)
+        for one in known.unknown:
+            print(f"not known: {one}")
+        counted = f"{len(known.brokers)} broker(s), {len(known.topics)} topic(s), {len(known.groups)} group(s)"
+        print(f"{counted}: {len(found)} finding(s)" if found else f"{counted}: all is well")
+    worst = max((one.weight for one in found), default=Weight.NOTE)
+    raise typer.Exit(BROKEN if worst >= Weight.STOPPED else FAILS if worst >= Weight.DEGRADED else WELL)

@@ -1,0 +1,63 @@
+"""`odradek transactions list|hanging|abort` (KIP-664)."""
+
+from typing import Annotated
+
+import typer
+
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect, new_app, topic_partition
+from odradek.cli.output import print_json, print_table
+
+transactions = new_app("Transactions: list, find those that hang, end one.")
+
+
+@transactions.command("list")
+def list_(bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER, json: Json = False) -> None:
+    """All transactional ids, and the state of each."""
+    with connect(bootstrap_server) as admin:
+        listed = [(coordinator, one) for coordinator, some in admin.list_transactions().items() for one in some]
+    if json:
+        print_json([{"coordinator": coordinator, **one._asdict()} for coordinator, one in listed])
+    else:
+        rows = [(one.transactional_id, one.state, one.producer_id, coordinator) for coordinator, one in listed]
+        print_table(["transactional.id", "state", "producer", "coordinator"], rows)
+
+
+@transactions.command()
+def hanging(bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER, json: Json = False) -> None:
+    """Transactions that are open for longer than any may be, and five minutes."""
+    with connect(bootstrap_server) as admin:
+        found = admin.find_hanging_transactions()
+    if json:
+        print_json(found)
+    else:
+        rows = [
+            (
+                one.transactional_id,
+                one.producer_id,
+                one.producer_epoch,
+                one.age_ms // 1000,
+                " ".join(map(str, one.topic_partitions)),
+            )
+            for one in found
+        ]
+        print_table(["transactional.id", "producer", "epoch", "seconds", "partitions"], rows)
+
+
+@transactions.command()
+def abort(
+    partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION")],
+    producer_id: Annotated[int, typer.Option("--producer-id", min=0)],
+    producer_epoch: Annotated[int, typer.Option("--producer-epoch", min=0)],
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """End a transaction that hangs in a partition: its records are aborted there."""
+    from odradek.client.admin.values import AbortTransactionSpec
+
+    where = topic_partition(partition)
+    with connect(bootstrap_server) as admin:
+        admin.abort_transaction(AbortTransactionSpec(where, producer_id, producer_epoch))
+    if json:
+        print_json({"aborted": str(where), "producer_id": producer_id, "producer_epoch": producer_epoch})
+    else:
+        print(f"aborted what producer {producer_id} had open in {where}")

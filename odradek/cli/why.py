@@ -1,0 +1,88 @@
+"""`odradek why TOPIC[-PARTITION] | BROKER | GROUP`: what is so, why, and the way out."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
+from odradek.cli.output import print_json
+
+if TYPE_CHECKING:
+    from odradek.diagnosis.examination import Subject
+    from odradek.diagnosis.facts import Facts
+    from odradek.diagnosis.situation import Finding
+
+ZooKeeper = Annotated[
+    str,
+    typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT", help="`none`: do without; else brokers say where it is"),
+]
+
+
+def why(
+    name: Annotated[str, typer.Argument(metavar="TOPIC[-PARTITION] | BROKER | GROUP")],
+    history: Annotated[int, typer.Option("--history", min=0, help="so many events of the journals at most")] = 10,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    zookeeper: ZooKeeper = "",
+    json: Json = False,
+) -> None:
+    """Tell what is so with a topic, a partition, a broker or a group, why, and the way out."""
+    import asyncio
+
+    from odradek.diagnosis.examination import examine
+
+    facts, wanted = asyncio.run(_look(name, bootstrap_server, zookeeper))
+    found = [(subject, examine(facts, subject)) for subject in wanted]
+    if json:
+        print_json(_as_objects(facts, found, history))
+        return
+    for subject, findings in found:
+        _print(facts, subject, findings, history)
+    for one in facts.unknown:
+        print(f"not known: {one}")
+
+
+async def _look(name: str, bootstrap: str, zookeeper: str) -> "tuple[Facts, list[Subject]]":
+    """What the name means, and what there is to know of that."""
+    from odradek.cli.options import command_config
+    from odradek.diagnosis.examination import subjects
+    from odradek.diagnosis.gathering import Names, Scope
+    from odradek.diagnosis.surroundings import facts
+
+    wanted: list[Subject] = []
+
+    def scope(names: Names) -> Scope:
+        wanted.extend(subjects(name, names.topics, names.groups, names.brokers))
+        topics = {one.topic for one in wanted if one.topic is not None}
+        groups = {one.group for one in wanted if one.group is not None}
+        return Scope(None if any(one.broker is not None for one in wanted) else topics, groups)
+
+    return await facts(command_config, bootstrap, zookeeper, scope), wanted
+
+
+def _print(facts: "Facts", subject: "Subject", findings: "list[Finding]", events: int) -> None:
+    from odradek.diagnosis.telling import calm, event_lines, findings_lines
+
+    for line in findings_lines(findings) if findings else [calm(facts, subject)]:
+        print(line)
+    lines = event_lines(facts, subject, events)
+    if lines:
+        print("\nwhat the journals say, event → rule → writes → requests:")
+        for line in lines:
+            print(f"  {line}")
+
+
+def _as_objects(facts: "Facts", found: "list[tuple[Subject, list[Finding]]]", events: int) -> dict[str, Any]:
+    from odradek.diagnosis.situation import plain
+    from odradek.diagnosis.telling import event_lines, subject_name
+
+    return {
+        "subjects": [
+            {
+                "subject": subject_name(subject),
+                "findings": [plain(finding) for finding in findings],
+                "events": event_lines(facts, subject, events),
+            }
+            for subject, findings in found
+        ],
+        "unknown": list(facts.unknown),
+    }

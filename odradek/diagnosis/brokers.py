@@ -1,0 +1,207 @@
+"""Situations of a broker: whether it is there, how it went, what of it has failed."""
+
+from odradek.diagnosis.cases import BROKER, BrokerCase, duration, size
+from odradek.diagnosis.history import end_of
+from odradek.diagnosis.situation import Told, WayOut, Weight
+
+row = BROKER.row
+
+ROOM_LEAST = 0.1
+"""Share of a volume that is to be free."""
+RECENT_MS = 3_600_000
+
+
+@row(Weight.STOPPED, "zookeeper.session.timeout.ms; /brokers/ids")
+def died(case: BrokerCase) -> Told | None:
+    """The broker is not registered, and did not say that it would go: it was killed, lost its machine or network, or
+    froze for longer than its session."""
+    end = end_of(case.history, case.number)
+    if case.broker.registered or end.controlled:
+        return None
+    when = "" if end.at_ms is None else f" since {case.time(end.at_ms)}"
+    noted = case.history.last("broker", str(case.number), "went")
+    because = (
+        "its ZooKeeper session ended, and it had not asked to be shut down: killed, cut off, or frozen for too long"
+    )
+    if noted is None:
+        because = "no registration of it is in ZooKeeper"
+    unknown = (
+        "" if noted is not None else case.unknown_before(None) or "how it went is not known: the journals begin later"
+    )
+    return Told(
+        f"is not there{when}", because, _left_behind(case), (case.start(case.number),), end.at_ms, unknown,
+        () if noted is None else (noted,),
+    )  # fmt: skip
+
+
+def _left_behind(case: BrokerCase) -> str:
+    waiting = len(case.only_in_sync)
+    only = f"; {waiting} partition(s) have no leader without it" if waiting else ""
+    return f"{case.replicas} replica(s) are on it{only}"
+
+
+@row(Weight.DEGRADED, "controlled.shutdown.enable; ControlledShutdown")
+def was_shut_down(case: BrokerCase) -> Told | None:
+    """The broker is not registered because it was shut down: its leaders had moved before."""
+    end = end_of(case.history, case.number)
+    if case.broker.registered or not end.controlled or end.at_ms is None:
+        return None
+    asked = case.history.last("broker", str(case.number), "shutting down")
+    assert asked is not None
+    moved = asked.entry["led"] - asked.entry["still_led"]
+    still = asked.entry["still_led"]
+    because = f"it asked for it at {case.time(asked.at_ms)}, and handed over {moved} partition(s) that it led"
+    because += f"; {still} had nobody to take them" if still else ""
+    way = (case.start(case.number),)
+    return Told(
+        f"is shut down since {case.time(end.at_ms)}", because, _left_behind(case), way, end.at_ms, evidence=(asked,)
+    )
+
+
+@row(Weight.STOPPED, "zookeeper.session.timeout.ms")
+def answers_nobody(case: BrokerCase) -> Told | None:
+    """The broker is registered and does not answer: it is frozen, overloaded, or cut off from here, and its session has
+    not ended yet."""
+    if not case.broker.registered or case.broker.answers is not False:
+        return None
+    timeout = case.broker.settings.get("zookeeper.session.timeout.ms", "")
+    rule = "if it is frozen its ZooKeeper session ends soon, and others lead" + (f" ({timeout} ms)" if timeout else "")
+    because = f"{case.broker.address or 'its address'} does not answer from here, though ZooKeeper has its registration"
+    ways = (
+        WayOut("look at its process and its machine"),
+        WayOut("if it is to go, end it: then its partitions move at once"),
+    )
+    led = f"; it leads {len(case.led)} partition(s)" if case.led else ""
+    return Told("answers nobody", because + led, rule, ways)
+
+
+@row(Weight.DEGRADED, "ZooKeeperClient; zookeeper.session.timeout.ms")
+def without_zookeeper(case: BrokerCase) -> Told | None:
+    """The broker serves and has lost its connection to ZooKeeper: it goes on until its session ends."""
+    session = case.history.last("session", str(case.number))
+    if session is None or session.change != "away" or not case.broker.answers:
+        return None
+    timeout = case.broker.settings.get("zookeeper.session.timeout.ms", "?")
+    rule = f"after zookeeper.session.timeout.ms={timeout} it is taken for dead, and leads nothing"
+    way = WayOut(f"look at the network between it and {case.broker.settings.get('zookeeper.connect', 'ZooKeeper')}")
+    what = f"has no connection to ZooKeeper since {case.time(session.at_ms)}"
+    return Told(what, "its own journal says so", rule, (way,), session.at_ms, evidence=(session,))
+
+
+@row(Weight.DEGRADED, "KIP-112; log.dirs")
+def disk_failed(case: BrokerCase) -> Told | None:
+    """A log directory of the broker is offline: its replicas in there are out of reach, the others go on."""
+    offline = [one.path for one in case.broker.directories if not one.online]
+    noted = [one for one in case.history.about("directory") if one.broker == case.number and one.change == "failed"]
+    if not offline or not case.broker.registered:
+        return None
+    said = [
+        f"{one.subject} failed at {case.time(one.at_ms)}: {one.entry['reason']}"
+        for one in noted
+        if one.subject in offline
+    ]
+    lost = sum(len(one.entry["partitions"]) for one in noted if one.subject in offline)
+    because = "; ".join(said) or f"{', '.join(offline)} cannot be used; its log says why"
+    way = WayOut("mend the disk and start it again", case.start(case.number).command)
+    rule = f"{lost} replica(s) were in there" if lost else ""
+    return Told("has an offline log directory", because, rule, (way,), evidence=tuple(noted[-1:]))
+
+
+@row(Weight.DEGRADED, "log.dirs; log.retention.bytes")
+def disk_fills_up(case: BrokerCase) -> Told | None:
+    """Less than a tenth of the volume of a log directory is free."""
+    full = [
+        one
+        for one in case.broker.directories
+        if one.online and one.total_bytes > 0 and one.usable_bytes < ROOM_LEAST * one.total_bytes
+    ]
+    if not full:
+        return None
+    because = "; ".join(f"{one.path} has {size(one.usable_bytes)} of {size(one.total_bytes)} free" for one in full)
+    ways = (
+        case.way("keep less", "configs alter --topic TOPIC --set retention.ms=…"),
+        case.way("see what lies there", f"reassign directories {case.number}"),
+    )
+    return Told("runs out of disk", because, "a directory that is full goes offline", ways)
+
+
+@row(Weight.DEGRADED, "follower.replication.throttled.rate; KIP-73")
+def throttle_left(case: BrokerCase) -> Told | None:
+    """Replication is throttled on the broker though nothing is being moved: somebody forgot to lift it."""
+    moving = any(one.adding for topic in case.facts.topics.values() for one in topic.partitions.values())
+    rates = {
+        name: text
+        for name in ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+        if (text := case.broker.settings.get(name, "")).isdigit() and int(text) < (1 << 63) - 1
+    }
+    if moving or not rates:
+        return None
+    because = "; ".join(f"{name}={text}" for name, text in rates.items())
+    lift = " ".join(f"--delete {name}" for name in rates)
+    way = case.way("lift it", f"configs alter --broker {case.number} {lift}")
+    return Told("throttles replication while nothing is being moved", because, "", (way,))
+
+
+@row(Weight.NOTE, "zookeeper.session.timeout.ms; KafkaServer")
+def session_expired(case: BrokerCase) -> Told | None:
+    """The broker lost its ZooKeeper session, led nothing for a while, and registered again."""
+    expired = case.history.last("session", str(case.number), "expired")
+    if expired is None or not case.broker.registered or case.facts.now_ms - expired.at_ms > RECENT_MS:
+        return None
+    back = [
+        one
+        for one in case.history.about("session", str(case.number))
+        if one.change == "registered" and one.at_ms >= expired.at_ms
+    ]
+    away = case.history.last("session", str(case.number), "away")
+    because = f"it led {expired.entry['led']} partition(s), which others lead since"
+    if away is not None and away.at_ms <= expired.at_ms:
+        because = f"ZooKeeper was away from {case.time(away.at_ms)} on; {because}"
+    rule = (
+        f"registered again at {case.time(back[-1].at_ms)}, epoch {back[-1].entry['epoch']}"
+        if back
+        else "it has not registered again yet"
+    )
+    what = f"lost its ZooKeeper session at {case.time(expired.at_ms)}"
+    return Told(
+        what,
+        because,
+        rule,
+        (case.way("give it its partitions back", "elect-leaders"),),
+        expired.at_ms,
+        evidence=(expired, *back[-1:]),
+    )
+
+
+@row(Weight.NOTE, "/brokers/ids; KIP-380")
+def came_back(case: BrokerCase) -> Told | None:
+    """The broker went and is back, as another life of itself."""
+    went = case.history.last("broker", str(case.number), "went") or case.history.last(
+        "broker", str(case.number), "bounced"
+    )
+    came = case.history.last("broker", str(case.number), "came") or case.history.last(
+        "broker", str(case.number), "bounced"
+    )
+    if not case.broker.registered or went is None or came is None or came.at_ms < went.at_ms:
+        return None
+    gone = duration(came.at_ms - went.at_ms)
+    because = f"it was gone for {gone}" if came is not went else "it was started again before its session had ended"
+    because = f"{end_of(case.history, case.number).told(case.facts.now_ms)}; {because}" if came is not went else because
+    return Told(
+        f"came back at {case.time(came.at_ms)}",
+        because,
+        f"its epoch is {came.entry['epoch']} now",
+        (),
+        came.at_ms,
+        evidence=(went, came),
+    )
+
+
+@row(Weight.NOTE, "/controller")
+def is_controller(case: BrokerCase) -> Told | None:
+    """The broker is the controller: elections are its work."""
+    if case.facts.controller != case.number:
+        return None
+    since = "" if case.facts.controller_since_ms is None else f" since {case.time(case.facts.controller_since_ms)}"
+    epoch = "" if case.facts.controller_epoch is None else f"controller epoch {case.facts.controller_epoch}"
+    return Told(f"is the controller{since}", epoch)

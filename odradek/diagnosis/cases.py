@@ -1,0 +1,228 @@
+"""Cases: one partition, broker, group or the whole cluster, with what the rows of the table ask of it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from odradek.client.records import TopicPartition
+from odradek.diagnosis.facts import NO_LEADER, BrokerFacts, Facts, GroupFacts, PartitionFacts, TopicFacts
+from odradek.diagnosis.history import History, Noted, clock, end_of
+from odradek.diagnosis.situation import Table, WayOut
+
+
+@dataclass(frozen=True)
+class Case:
+    """The cluster around a case."""
+
+    facts: Facts
+    history: History
+
+    def time(self, moment_ms: int) -> str:
+        """Local time, as people say it."""
+        return clock(moment_ms, self.facts.now_ms)
+
+    def way(self, words: str, command: str = "") -> WayOut:
+        """A way out; `command`: the words after `odradek`."""
+        return WayOut(words, self.facts.command(command) if command else "")
+
+    def start(self, broker: int) -> WayOut:
+        """Start a broker again, by its file where `odradek up` has written one here."""
+        file = self.facts.broker_files.get(broker)
+        return WayOut(f"start broker {broker} again", f"odradek broker {file}" if file else "")
+
+    def gone(self, brokers: list[int]) -> str:
+        """How brokers that are not registered went, in clauses."""
+        return "; ".join(end_of(self.history, broker).told(self.facts.now_ms) for broker in brokers)
+
+    def unknown_before(self, moment_ms: int | None) -> str:
+        """Why what set something off cannot be known; empty where it can."""
+        if not self.facts.journals:
+            return "what set it off is not known: no broker has a journal that could be read"
+        if moment_ms is not None and not self.history.reaches(moment_ms):
+            since = "" if self.history.since_ms is None else f" only since {self.time(self.history.since_ms)}"
+            return f"what set it off is not known: the journals reach back{since}"
+        return ""
+
+
+@dataclass(frozen=True)
+class PartitionCase(Case):
+    """A partition."""
+
+    topic: TopicFacts
+    partition: PartitionFacts
+
+    @property
+    def name(self) -> str:
+        return self.partition.name
+
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.partition.topic, self.partition.partition)
+
+    @cached_property
+    def dead(self) -> list[int]:
+        """Replicas whose broker is not registered."""
+        return [one for one in self.partition.replicas if not self.facts.is_registered(one)]
+
+    @cached_property
+    def diskless(self) -> list[int]:
+        """Replicas whose broker lives, and whose log directory does not."""
+        return [one for one in self.partition.offline if self.facts.is_registered(one)]
+
+    @cached_property
+    def outside(self) -> list[int]:
+        """Replicas that are not in sync."""
+        return [one for one in self.partition.replicas if one not in self.partition.isr]
+
+    @cached_property
+    def outside_alive(self) -> list[int]:
+        """Replicas that are not in sync though broker and disk are there, but for those that are being added."""
+        away = {*self.dead, *self.diskless, *self.partition.adding}
+        return [one for one in self.outside if one not in away]
+
+    @property
+    def is_led(self) -> bool:
+        return self.partition.leader != NO_LEADER and self.facts.is_registered(self.partition.leader)
+
+    @cached_property
+    def min_isr(self) -> int:
+        """What acks=all asks for; never more than there are replicas (Kafka's effectiveMinIsr)."""
+        return min(int(self.topic.settings.get("min.insync.replicas", "1")), max(len(self.partition.replicas), 1))
+
+    @property
+    def unclean_allowed(self) -> bool | None:
+        """None where the settings are not known."""
+        setting = self.topic.settings.get("unclean.leader.election.enable")
+        return None if setting is None else setting == "true"
+
+    @cached_property
+    def changes(self) -> list[Noted]:
+        """What the journals know of its leaders and ISRs, oldest first."""
+        return self.history.about("partition", self.name)
+
+    @cached_property
+    def since_ms(self) -> int | None:
+        """Since when it is as it is."""
+        if self.partition.changed_ms is not None:
+            return self.partition.changed_ms
+        return self.changes[-1].at_ms if self.changes else None
+
+    @property
+    def since(self) -> str:
+        return "" if self.since_ms is None else f" since {self.time(self.since_ms)}"
+
+    def left_isr(self, broker: int) -> Noted | None:
+        """The last change that took a replica out of the ISR."""
+        found = (one for one in reversed(self.changes) if broker in one.isr_before and broker not in one.isr_after)
+        return next(found, None)
+
+    def share_held(self, broker: int) -> str:
+        """How much of the leader's bytes a replica has, as far as brokers say."""
+        own, leaders = self.partition.sizes.get(broker), self.partition.sizes.get(self.partition.leader)
+        return "" if own is None or not leaders else f"it has {size(own)} of the leader's {size(leaders)}"
+
+    def throttle(self, broker: int) -> str:
+        """The setting that holds back what a follower copies; empty where none does."""
+        leader = self.partition.leader
+        for side, of in (("leader", leader), ("follower", broker)):
+            named = self.topic.settings.get(f"{side}.replication.throttled.replicas", "")
+            holder = self.facts.brokers.get(of)
+            rate = "" if holder is None else holder.settings.get(f"{side}.replication.throttled.rate", "")
+            if rate.isdigit() and int(rate) < UNLIMITED and names_replica(named, self.partition.partition, of):
+                return f"{side}.replication.throttled.rate={rate} of broker {of}"
+        return ""
+
+
+UNLIMITED = (1 << 63) - 1
+
+
+def names_replica(setting: str, partition: int, broker: int) -> bool:
+    """Tell whether `leader.replication.throttled.replicas` or its twin names a replica: `*`, or `0:1,0:2`."""
+    return setting == "*" or f"{partition}:{broker}" in {one.strip() for one in setting.split(",")}
+
+
+def size(count: int) -> str:
+    """Bytes as people say them."""
+    number, units = float(count), ("bytes", "KB", "MB", "GB", "TB")
+    for unit in units:
+        if number < 1000 or unit == units[-1]:
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError(count)
+
+
+def duration(milliseconds: float) -> str:
+    """Time as people say it."""
+    seconds = milliseconds / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+@dataclass(frozen=True)
+class BrokerCase(Case):
+    """A broker."""
+
+    broker: BrokerFacts
+
+    @property
+    def number(self) -> int:
+        return self.broker.broker_id
+
+    @cached_property
+    def led(self) -> list[PartitionFacts]:
+        """Partitions that it leads."""
+        topics = self.facts.topics.values()
+        return [one for topic in topics for one in topic.partitions.values() if one.leader == self.number]
+
+    @cached_property
+    def only_in_sync(self) -> list[PartitionFacts]:
+        """Partitions that nobody leads and that wait for it: it was the last in sync."""
+        topics = self.facts.topics.values()
+        partitions = [one for topic in topics for one in topic.partitions.values()]
+        return [one for one in partitions if one.leader == NO_LEADER and self.number in one.isr]
+
+    @cached_property
+    def replicas(self) -> int:
+        """How many replicas it has."""
+        topics = self.facts.topics.values()
+        return sum(self.number in one.replicas for topic in topics for one in topic.partitions.values())
+
+
+@dataclass(frozen=True)
+class GroupCase(Case):
+    """A group."""
+
+    group: GroupFacts
+
+    @cached_property
+    def assigned(self) -> dict[TopicPartition, str]:
+        """Members by the partitions that they own."""
+        return {at: one.group_instance_id or one.client_id for one in self.group.members for at in one.partitions}
+
+    @cached_property
+    def behind(self) -> dict[TopicPartition, int]:
+        """Records by which it is behind, where it is."""
+        found = {}
+        for at, offset in self.group.committed.items():
+            partition = self.facts.partition(at)
+            if partition is not None and partition.high_watermark is not None and partition.high_watermark > offset:
+                found[at] = partition.high_watermark - offset
+        return found
+
+    @cached_property
+    def events(self) -> list[Noted]:
+        """What coordinators noted of it."""
+        return self.history.about("group", self.group.group_id)
+
+
+@dataclass(frozen=True)
+class ClusterCase(Case):
+    """The cluster as a whole."""
+
+
+CLUSTER: Table[ClusterCase] = Table("cluster")
+BROKER: Table[BrokerCase] = Table("broker")
+PARTITION: Table[PartitionCase] = Table("partition")
+GROUP: Table[GroupCase] = Table("group")

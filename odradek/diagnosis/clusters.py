@@ -1,0 +1,83 @@
+"""Situations of the cluster as a whole: its controller, and how leaders are spread."""
+
+from odradek.diagnosis.cases import CLUSTER, ClusterCase
+from odradek.diagnosis.facts import NO_LEADER
+from odradek.diagnosis.situation import Told, WayOut, Weight
+
+row = CLUSTER.row
+
+RECENT_MS = 3_600_000
+
+
+@row(Weight.STOPPED, "/controller; KafkaController.elect")
+def no_controller(case: ClusterCase) -> Told | None:
+    """Nobody is the controller: leaders that die are not replaced, topics are neither made nor deleted."""
+    if case.facts.controller is None or case.facts.controller != NO_LEADER:
+        return None
+    alive = [one for one, broker in case.facts.brokers.items() if broker.registered]
+    because = (
+        "no broker is registered"
+        if not alive
+        else "/controller is not there, though brokers are: it goes with its owner's session, the next stands at once"
+    )
+    way = WayOut("see that brokers reach ZooKeeper; the first that does stands for it")
+    return Told("has no controller", because, "", (way,))
+
+
+@row(Weight.NOTE, "/controller_epoch; KafkaController.onControllerFailover")
+def controller_moved(case: ClusterCase) -> Told | None:
+    """Another broker became the controller: the former one resigned, or its session ended."""
+    elected = case.history.about("controller")
+    last = next((one for one in reversed(elected) if one.change == "elected"), None)
+    if last is None or last.entry.get("epoch", 1) <= 1 or case.facts.now_ms - last.at_ms > RECENT_MS:
+        return None
+    resigned = [one for one in elected if one.change == "resigned" and one.at_ms <= last.at_ms]
+    went = [
+        one
+        for one in case.history.about("broker")
+        if one.change == "went" and one.broker == last.broker and one.at_ms >= last.at_ms
+    ]
+    if resigned:
+        because = (
+            f"broker {resigned[-1].broker} resigned at {case.time(resigned[-1].at_ms)}: {resigned[-1].entry['reason']}"
+        )
+    elif went:
+        because = f"broker {went[0].subject} went"
+    else:
+        because = "the former one's ZooKeeper session ended"
+    what = f"has another controller since {case.time(last.at_ms)}: broker {last.broker}"
+    return Told(
+        what, because, f"controller epoch {last.entry['epoch']}", (), last.at_ms, evidence=(*resigned[-1:], last)
+    )
+
+
+@row(Weight.UNEVEN, "leader.imbalance.per.broker.percentage")
+def leaders_uneven(case: ClusterCase) -> Told | None:
+    """One broker leads far more partitions than its share."""
+    alive = [one for one, broker in case.facts.brokers.items() if broker.registered]
+    leaders = [
+        one.leader for topic in case.facts.topics.values() for one in topic.partitions.values() if one.leader >= 0
+    ]
+    if len(alive) < 2 or len(leaders) < 3 * len(alive):
+        return None
+    share = len(leaders) / len(alive)
+    most = max(alive, key=leaders.count)
+    if leaders.count(most) <= 1.5 * share:
+        return None
+    preferred = sum(
+        bool(one.replicas) and one.leader != one.replicas[0]
+        for topic in case.facts.topics.values()
+        for one in topic.partitions.values()
+    )
+    way = (
+        case.way("give partitions back to their preferred leaders", "elect-leaders")
+        if preferred
+        else WayOut("reassign some of its partitions")
+    )
+    because = f"broker {most} leads {leaders.count(most)} of {len(leaders)}, its share would be {share:.0f}"
+    return Told(
+        "has its leaders unevenly spread",
+        because,
+        f"{preferred} partition(s) are not led by their preferred replica",
+        (way,),
+    )

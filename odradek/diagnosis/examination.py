@@ -1,0 +1,102 @@
+"""Examination: facts in, findings out, for one subject or for the whole cluster."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from odradek.client.errors import ClientError
+from odradek.diagnosis import brokers, clusters, groups, leaders, replicas, transactions
+from odradek.diagnosis.cases import BROKER, CLUSTER, GROUP, PARTITION, BrokerCase, ClusterCase, GroupCase, PartitionCase
+from odradek.diagnosis.facts import BrokerFacts, Facts
+from odradek.diagnosis.history import History
+from odradek.diagnosis.situation import Finding, Table, Weight
+
+TABLES: tuple[Table[Any], ...] = (CLUSTER, BROKER, PARTITION, GROUP)
+"""All situations there are, by what they are about."""
+ROWS = (clusters, brokers, leaders, replicas, transactions, groups)
+"""Modules whose import fills the tables."""
+NEAREST_MAX = 3
+
+
+class UnknownSubject(ClientError):  # noqa: N818 - a sentence for the person who asked
+    """Nothing of that name is there; the message names what comes near."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is asked about: one of the four is set, or none for the cluster."""
+
+    topic: str | None = None
+    partition: int | None = None
+    broker: int | None = None
+    group: str | None = None
+
+
+def subjects(name: str, topics: Iterable[str], groups: Iterable[str], brokers: Iterable[int]) -> list[Subject]:
+    """Find what a name means: a topic, a partition (`orders-3`), a broker's number, a group; more than one where it is
+    the name of several. Raises UnknownSubject."""
+    known_topics, known_groups, known_brokers = set(topics), set(groups), set(brokers)
+    found = [Subject(topic=name)] if name in known_topics else []
+    topic, dash, number = name.rpartition("-")
+    if not found and dash and number.isdigit() and topic in known_topics:
+        found.append(Subject(topic=topic, partition=int(number)))
+    if name in known_groups:
+        found.append(Subject(group=name))
+    if name.isdigit() and int(name) in known_brokers:
+        found.append(Subject(broker=int(name)))
+    if found:
+        return found
+    names = sorted(known_topics | known_groups | {str(one) for one in known_brokers})
+    near = difflib.get_close_matches(topic if dash and number.isdigit() else name, names, NEAREST_MAX)
+    near += [one for one in names if name in one and one not in near][: NEAREST_MAX - len(near)]
+    said = f"did you mean {' or '.join(near)}?" if near else _what_there_is(known_topics, known_groups, known_brokers)
+    raise UnknownSubject(f"no topic, partition, broker or group {name!r}: {said}")
+
+
+def _what_there_is(topics: set[str], groups: set[str], brokers: set[int]) -> str:
+    named = ", ".join(map(str, sorted(brokers))) or "none"
+    return f"there are {len(topics)} topic(s), {len(groups)} group(s), and broker(s) {named}"
+
+
+def examine(facts: Facts, subject: Subject, history: History | None = None) -> list[Finding]:
+    """What holds of a subject, the gravest first. Raises UnknownSubject for a partition that is not there."""
+    history = history or History(facts.journals)
+    if subject.group is not None:
+        return GROUP.findings(f"group {subject.group}", GroupCase(facts, history, facts.groups[subject.group]))
+    if subject.broker is not None:
+        broker = facts.brokers.get(subject.broker, BrokerFacts(subject.broker, registered=False))
+        return BROKER.findings(f"broker {subject.broker}", BrokerCase(facts, history, broker))
+    if subject.topic is None:
+        return CLUSTER.findings("the cluster", ClusterCase(facts, history))
+    topic = facts.topics[subject.topic]
+    if subject.partition is not None and subject.partition not in topic.partitions:
+        raise UnknownSubject(
+            f"topic {topic.name} has partitions 0 to {len(topic.partitions) - 1}, not {subject.partition}"
+        )
+    chosen = topic.partitions.values() if subject.partition is None else [topic.partitions[subject.partition]]
+    found = [
+        finding
+        for partition in chosen
+        for finding in PARTITION.findings(partition.name, PartitionCase(facts, history, topic, partition))
+    ]
+    return sorted(found, key=lambda one: -one.weight)
+
+
+def examine_all(facts: Facts, least: Weight = Weight.UNEVEN) -> list[Finding]:
+    """What holds of the cluster and all in it, from some weight on, the gravest first."""
+    history = History(facts.journals)
+    every = [Subject(), *(Subject(broker=one) for one in facts.brokers), *(Subject(topic=one) for one in facts.topics)]
+    every += [Subject(group=one) for one in facts.groups]
+    found = [finding for subject in every for finding in examine(facts, subject, history) if finding.weight >= least]
+    return sorted(found, key=lambda one: -one.weight)
+
+
+def merged(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Findings that differ in their subject alone stand together, in the order of their first ones."""
+    alike: dict[Any, list[Finding]] = {}
+    for finding in findings:
+        told = finding.told
+        ways = tuple(replace(way, command=way.command.replace(finding.subject, "…")) for way in told.ways_out)
+        alike.setdefault((finding.situation, told.because, told.rule, ways), []).append(finding)
+    return list(alike.values())

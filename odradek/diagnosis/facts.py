@@ -1,0 +1,170 @@
+"""Facts about a cluster at one moment, as they were gathered: plain values. None is what nobody could say."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.client.records import TopicPartition
+
+NO_LEADER = -1
+CONSUMER_OFFSETS = "__consumer_offsets"
+DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
+
+
+@dataclass(frozen=True)
+class DirectoryFacts:
+    """An entry of a broker's `log.dirs`. Sizes of the volume are -1 where the broker does not say them."""
+
+    path: str
+    online: bool
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
+@dataclass(frozen=True)
+class BrokerFacts:
+    """A broker that is registered, or that some partition names as a replica."""
+
+    broker_id: int
+    registered: bool = True
+    """In ZooKeeper; where that cannot be read, in what the brokers tell clients."""
+    address: str = ""
+    registered_ms: int | None = None
+    epoch: int | None = None
+    """The czxid of its registration."""
+    answers: bool | None = None
+    """None: it was not asked."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    directories: tuple[DirectoryFacts, ...] = ()
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """A transaction that is open in a partition."""
+
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    last_timestamp_ms: int
+    transactional_id: str | None = None
+    """None: no coordinator knows of it."""
+    timeout_ms: int | None = None
+    state: str = ""
+    """As its coordinator has it: Ongoing, PrepareCommit, …; empty where none does."""
+
+
+@dataclass(frozen=True)
+class PartitionFacts:
+    """A partition. `offline` are replicas whose broker or whose log directory is away, as the brokers tell clients."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    leader: int
+    isr: tuple[int, ...]
+    leader_epoch: int = -1
+    offline: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    changed_ms: int | None = None
+    """When ZooKeeper's state of it was last written."""
+    partition_epoch: int | None = None
+    recovering: bool = False
+    start_offset: int | None = None
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    sizes: Mapping[int, int] = field(default_factory=dict)
+    """Bytes of each replica, by broker."""
+    transactions: tuple[OpenTransaction, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    """A topic. `deleting`: it is marked for deletion, `deleting_ms` since when."""
+
+    name: str
+    partitions: Mapping[int, PartitionFacts] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    deleting: bool = False
+    deleting_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class MemberFacts:
+    """A member of a group."""
+
+    member_id: str
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...] = ()
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """A consumer group. `refusal`: why it could not be described, and then nothing else is known."""
+
+    group_id: str
+    state: str = ""
+    coordinator: int = -1
+    assignor: str = ""
+    members: tuple[MemberFacts, ...] = ()
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    refusal: str = ""
+    home: TopicPartition | None = None
+    """The partition of `__consumer_offsets` whose leader coordinates it."""
+
+
+@dataclass(frozen=True)
+class JournalFacts:
+    """A broker's journal. Entries as it tells them, oldest first; `forgotten` have gone to make room."""
+
+    broker_id: int
+    began_ms: int
+    forgotten: int = 0
+    entries: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def since_ms(self) -> int:
+        """The first moment of which it knows everything."""
+        if self.forgotten and self.entries:
+            return int(self.entries[0]["at_ms"])
+        return self.began_ms
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a cluster."""
+
+    now_ms: int
+    bootstrap: str = DEFAULT_BOOTSTRAP_SERVER
+    controller: int | None = None
+    """-1: there is none."""
+    controller_epoch: int | None = None
+    controller_since_ms: int | None = None
+    brokers: Mapping[int, BrokerFacts] = field(default_factory=dict)
+    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    groups: Mapping[str, GroupFacts] = field(default_factory=dict)
+    journals: Mapping[int, JournalFacts] = field(default_factory=dict)
+    saw_zookeeper: bool = False
+    unknown: tuple[str, ...] = ()
+    """What could not be learned, and why: a sentence each."""
+    broker_files: Mapping[int, str] = field(default_factory=dict)
+    """Properties files of brokers that `odradek up` has written here."""
+
+    def partition(self, of: TopicPartition) -> PartitionFacts | None:
+        topic = self.topics.get(of.topic)
+        return None if topic is None else topic.partitions.get(of.partition)
+
+    def is_registered(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.registered
+
+    def command(self, words: str) -> str:
+        """The command line that does it, on this cluster."""
+        at = "" if self.bootstrap == DEFAULT_BOOTSTRAP_SERVER else f" --bootstrap-server {self.bootstrap}"
+        return f"odradek {words}{at}"

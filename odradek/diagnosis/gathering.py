@@ -1,0 +1,407 @@
+"""Gathering facts: brokers are asked by Kafka's APIs, ZooKeeper is read, journals come from whoever keeps one.
+
+Every question has its own time and may fail: what it would have told is then unknown, and the facts say so. A broker
+that does not answer costs one question, no more.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from odradek.aio import Admin
+from odradek.broker.coordination.partition_count import partition_for
+from odradek.client.admin.values import ConfigResource, GroupDescription, Reassignment
+from odradek.client.errors import BrokerUnreachable, ClientTimeout
+from odradek.client.metadata import PartitionInfo, TopicInfo
+from odradek.client.records import TopicPartition
+from odradek.diagnosis.facts import (
+    CONSUMER_OFFSETS,
+    NO_LEADER,
+    BrokerFacts,
+    DirectoryFacts,
+    Facts,
+    GroupFacts,
+    JournalFacts,
+    MemberFacts,
+    OpenTransaction,
+    PartitionFacts,
+    TopicFacts,
+)
+from odradek.diagnosis.zookeeper import SeenInZooKeeper, look, look_at_topics
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.zk_schema.store import Store, StoreError
+
+T = TypeVar("T")
+
+ANSWER_S = 5.0
+"""So long one question may take."""
+EARLIEST, LATEST = -2, -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What facts are wanted about; None: of all there are. Brokers and the controller are always looked at."""
+
+    topics: Collection[str] | None = None
+    groups: Collection[str] | None = None
+
+
+class Names(NamedTuple):
+    """All that there is; topics that are to be deleted and brokers that are away included."""
+
+    topics: frozenset[str]
+    groups: frozenset[str]
+    brokers: frozenset[int]
+
+
+ReadJournal = Callable[[BrokerFacts], Awaitable[JournalFacts | str]]
+"""Reads the journal of a broker; or says in a clause why that cannot be."""
+
+
+class Gathering:
+    """One round of questions. Make one, `gather` once."""
+
+    def __init__(
+        self, admin: Admin, store: Store | None, read_journal: ReadJournal, now_ms: int, bootstrap: str
+    ) -> None:
+        """`store`: a started one, or None where ZooKeeper cannot be read."""
+        self._admin, self._store, self._read_journal = admin, store, read_journal
+        self._now_ms, self._bootstrap = now_ms, bootstrap
+        self._unknown: list[str] = []
+
+    async def gather(
+        self,
+        scope: Scope | Callable[[Names], Scope],
+        no_zookeeper: str = "",
+        broker_files: Mapping[int, str] | None = None,
+    ) -> Facts:
+        """Ask. `scope` may depend on what there is; `no_zookeeper`: why there is no store, in a clause.
+
+        Raises KafkaError when no broker answers at all.
+        """
+        if no_zookeeper:
+            self._unknown.append(no_zookeeper)
+        cluster = await self._admin.describe_cluster()
+        addresses = {node.node_id: f"{node.host}:{node.port}" for node in cluster.nodes}
+        infos = {info.name: info for info in await self._admin.describe_topics()}
+        listed = await self._ask("groups", self._admin.list_groups(), [])
+        seen = await self._zookeeper(lambda store: look(store))
+        names = Names(
+            frozenset(infos) | (frozenset() if seen is None else frozenset(seen.deleting)),
+            frozenset(one.group_id for one in listed),
+            self._broker_ids(addresses, infos, seen),
+        )
+        chosen = scope if isinstance(scope, Scope) else scope(names)
+        groups = await self._groups(names.groups if chosen.groups is None else chosen.groups, infos)
+        wanted = self._wanted_topics(chosen, names, groups)
+        if seen is not None:
+            await self._zookeeper(partial(look_at_topics, names=wanted, seen=seen))
+        reassigning = await self._ask("reassignments", self._admin.list_partition_reassignments(), [])
+        brokers = await self._brokers(addresses, names.brokers, seen)
+        topics = await self._topics(wanted, infos, seen, reassigning, brokers)
+        return Facts(
+            now_ms=self._now_ms,
+            bootstrap=self._bootstrap,
+            controller=cluster.controller_id if seen is None else seen.controller,
+            controller_epoch=None if seen is None else seen.controller_epoch,
+            controller_since_ms=None if seen is None else seen.controller_since_ms,
+            brokers=brokers,
+            topics=topics,
+            groups=groups,
+            journals=await self._journals(brokers),
+            saw_zookeeper=seen is not None,
+            unknown=tuple(dict.fromkeys([*self._unknown, *([] if seen is None else seen.unreadable)])),
+            broker_files=broker_files or {},
+        )
+
+    async def _ask(self, what: str, question: Awaitable[T], otherwise: T) -> T:
+        """Its answer within ANSWER_S; else `otherwise`, and a sentence among what is unknown."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await question
+        except TimeoutError:
+            self._unknown.append(f"{what}: no answer within {ANSWER_S:g} s")
+        except (KafkaError, OSError) as error:
+            self._unknown.append(f"{what}: {error}")
+        return otherwise
+
+    # -- ZooKeeper and brokers ---------------------------------------------------------------------------------------
+
+    async def _zookeeper(self, read: Callable[[Store], Awaitable[T]]) -> T | None:
+        """What is read there; None where that cannot be."""
+        if self._store is None:
+            return None
+        try:
+            async with asyncio.timeout(ANSWER_S * 2):
+                return await read(self._store)
+        except (TimeoutError, StoreError) as error:
+            self._unknown.append(f"what ZooKeeper holds: {error or 'no answer'}")
+        return None
+
+    @staticmethod
+    def _broker_ids(
+        addresses: Mapping[int, str], infos: Mapping[str, TopicInfo], seen: SeenInZooKeeper | None
+    ) -> frozenset[int]:
+        """Brokers that are registered, and those that some partition names."""
+        named = {one for info in infos.values() for partition in info.partitions for one in partition.replicas}
+        return frozenset(named | set(addresses if seen is None else seen.brokers))
+
+    async def _brokers(
+        self, addresses: Mapping[int, str], known: Collection[int], seen: SeenInZooKeeper | None
+    ) -> dict[int, BrokerFacts]:
+        registered = addresses.keys() if seen is None else seen.brokers.keys()
+        asked = sorted(addresses.keys() & registered)
+        found = await asyncio.gather(*(self._broker(one, addresses[one]) for one in asked))
+        brokers = {broker.broker_id: broker for broker in found}
+        for broker_id in sorted(known):
+            stat = None if seen is None else seen.brokers.get(broker_id)
+            brokers[broker_id] = replace(
+                brokers.get(broker_id, BrokerFacts(broker_id)),
+                registered=broker_id in registered,
+                registered_ms=None if stat is None else stat.created_ms,
+                epoch=None if stat is None else stat.czxid,
+            )
+        return brokers
+
+    async def _broker(self, broker_id: int, address: str) -> BrokerFacts:
+        resource = ConfigResource("BROKER", str(broker_id))
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                entries = (await self._admin.describe_configs([resource]))[resource]
+        except (TimeoutError, BrokerUnreachable, ClientTimeout):
+            return BrokerFacts(broker_id, address=address, answers=False)
+        except KafkaError as error:
+            self._unknown.append(f"the settings of broker {broker_id}: {error}")
+            return BrokerFacts(broker_id, address=address, answers=True)
+        settings = {one.name: one.value for one in entries if one.value is not None}
+        return BrokerFacts(broker_id, address=address, answers=True, settings=settings)
+
+    async def _journals(self, brokers: Mapping[int, BrokerFacts]) -> dict[int, JournalFacts]:
+        asked = [broker for broker in brokers.values() if broker.registered and broker.answers]
+        answers = await asyncio.gather(*(self._read_journal(broker) for broker in asked))
+        journals: dict[int, JournalFacts] = {}
+        refusals: dict[str, list[str]] = defaultdict(list)
+        for broker, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, JournalFacts):
+                journals[broker.broker_id] = answer
+            else:
+                refusals[answer].append(str(broker.broker_id))
+        for refusal, whose in refusals.items():
+            self._unknown.append(f"what happened on broker {', '.join(whose)}: {refusal}")
+        for broker in brokers.values():
+            if broker.registered and not broker.answers:
+                self._unknown.append(f"what happened on broker {broker.broker_id}: it does not answer")
+        return journals
+
+    # -- topics ------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _wanted_topics(scope: Scope, names: Names, groups: Mapping[str, GroupFacts]) -> set[str]:
+        if scope.topics is None:
+            return set(names.topics)
+        read = {one.topic for group in groups.values() for one in group.committed}
+        read |= {one.topic for group in groups.values() for member in group.members for one in member.partitions}
+        return (set(scope.topics) | read) & names.topics
+
+    async def _topics(
+        self,
+        wanted: set[str],
+        infos: Mapping[str, TopicInfo],
+        seen: SeenInZooKeeper | None,
+        reassigning: Sequence[Reassignment],
+        brokers: dict[int, BrokerFacts],
+    ) -> dict[str, TopicFacts]:
+        moves = {one.topic_partition: one for one in reassigning}
+        partitions: dict[TopicPartition, PartitionFacts] = {}
+        for topic in sorted(wanted):
+            for info in infos[topic].partitions if topic in infos else _hidden(topic, seen):
+                at = TopicPartition(topic, info.partition)
+                partitions[at] = _partition(info, seen, moves.get(at))
+        await self._directories(partitions, brokers)
+        await self._offsets(partitions, brokers)
+        await self._transactions(partitions)
+        settings = await self._topic_settings(sorted(wanted))
+        deleting = {} if seen is None else seen.deleting
+        topics = {}
+        for topic in sorted(wanted):
+            of_topic = {at.partition: one for at, one in partitions.items() if at.topic == topic}
+            since_ms = deleting[topic].created_ms if topic in deleting else None
+            topics[topic] = TopicFacts(topic, of_topic, settings.get(topic, {}), topic in deleting, since_ms)
+        return topics
+
+    async def _topic_settings(self, topics: list[str]) -> dict[str, dict[str, str]]:
+        resources = [ConfigResource("TOPIC", topic) for topic in topics]
+        if not resources:
+            return {}
+        found = await self._ask("the settings of topics", self._admin.describe_configs(resources), {})
+        return {
+            resource.name: {one.name: one.value for one in entries if one.value is not None}
+            for resource, entries in found.items()
+        }
+
+    async def _directories(
+        self, partitions: dict[TopicPartition, PartitionFacts], brokers: dict[int, BrokerFacts]
+    ) -> None:
+        """Sizes of replicas, and which directories are offline."""
+        asked = [broker for broker in brokers.values() if broker.answers]
+        answers = await asyncio.gather(
+            *(
+                self._ask(
+                    f"the log directories of broker {broker.broker_id}",
+                    self._admin.describe_log_directories(broker.broker_id),
+                    [],
+                )
+                for broker in asked
+            )
+        )
+        sizes: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
+        for broker, directories in zip(asked, answers, strict=True):
+            told = tuple(DirectoryFacts(one.path, one.online, one.total_bytes, one.usable_bytes) for one in directories)
+            brokers[broker.broker_id] = replace(broker, directories=told)
+            for directory in directories:
+                for one in directory.replicas:
+                    if not one.is_future:
+                        sizes[one.topic_partition][broker.broker_id] = one.size_bytes
+        for at, found in sizes.items():
+            if at in partitions:
+                partitions[at] = replace(partitions[at], sizes=found)
+
+    async def _offsets(
+        self, partitions: dict[TopicPartition, PartitionFacts], brokers: Mapping[int, BrokerFacts]
+    ) -> None:
+        """Where logs begin and end: of partitions whose leader answers."""
+        led = [at for at, one in partitions.items() if one.leader in brokers and brokers[one.leader].answers]
+        if not led:
+            return
+        questions = ((EARLIEST, READ_UNCOMMITTED), (LATEST, READ_UNCOMMITTED), (LATEST, READ_COMMITTED))
+        starts, ends, stables = [
+            await self._ask(
+                "where logs begin and end", self._admin.list_offsets(dict.fromkeys(led, time), isolation), {}
+            )
+            for time, isolation in questions
+        ]
+        for at in led:
+            start, end, stable = starts.get(at), ends.get(at), stables.get(at)
+            partitions[at] = replace(
+                partitions[at],
+                start_offset=None if start is None else start.offset,
+                high_watermark=None if end is None else end.offset,
+                last_stable_offset=None if stable is None else stable.offset,
+            )
+
+    async def _transactions(self, partitions: dict[TopicPartition, PartitionFacts]) -> None:
+        """Who holds back the last stable offset where it is behind the high watermark."""
+        held = [at for at, one in partitions.items() if (one.last_stable_offset or 0) < (one.high_watermark or 0)]
+        if not held:
+            return
+        producers = await self._ask("the producers of partitions", self._admin.describe_producers(held), {})
+        listed = await self._ask("transactions", self._admin.list_transactions(), {})
+        by_producer = {one.producer_id: one.transactional_id for some in listed.values() for one in some}
+        for at, known in producers.items():
+            found = []
+            for one in known:
+                if one.current_transaction_start_offset < 0:
+                    continue
+                open_one = OpenTransaction(
+                    one.producer_id, one.producer_epoch, one.current_transaction_start_offset, one.last_timestamp
+                )
+                found.append(await self._coordinated(at, open_one, by_producer.get(one.producer_id)))
+            partitions[at] = replace(partitions[at], transactions=tuple(found))
+
+    async def _coordinated(
+        self, at: TopicPartition, one: OpenTransaction, transactional_id: str | None
+    ) -> OpenTransaction:
+        """The same with what its coordinator says. One that knows nothing of this partition knows nothing of it."""
+        if transactional_id is None:
+            return one
+        question = self._admin.describe_transactions([transactional_id])
+        described = (await self._ask(f"transaction {transactional_id}", question, {})).get(transactional_id)
+        if described is None:
+            return replace(one, transactional_id=transactional_id)
+        known = at in described.topic_partitions and described.producer_id == one.producer_id
+        return replace(
+            one,
+            transactional_id=transactional_id,
+            timeout_ms=described.transaction_timeout_ms,
+            state=described.state if known else "",
+        )
+
+    # -- groups ------------------------------------------------------------------------------------------------------
+
+    async def _groups(self, wanted: Iterable[str], infos: Mapping[str, TopicInfo]) -> dict[str, GroupFacts]:
+        return {name: await self._group(name, infos) for name in sorted(wanted)}
+
+    async def _group(self, name: str, infos: Mapping[str, TopicInfo]) -> GroupFacts:
+        offsets = infos.get(CONSUMER_OFFSETS)
+        if offsets is None or not offsets.partitions:
+            return GroupFacts(
+                name, refusal=f"there is no topic {CONSUMER_OFFSETS} yet: no group has committed anything"
+            )
+        home = TopicPartition(CONSUMER_OFFSETS, partition_for(name, len(offsets.partitions)))
+        if offsets.partitions[home.partition].leader < 0:
+            return GroupFacts(name, refusal=f"{home} has no leader", home=home)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                description = (await self._admin.describe_groups([name]))[0]
+                committed = await self._admin.list_group_offsets(name)
+        except TimeoutError:
+            return GroupFacts(name, refusal=f"its coordinator did not answer within {ANSWER_S:g} s", home=home)
+        except (KafkaError, OSError) as error:
+            return GroupFacts(name, refusal=str(error), home=home)
+        offsets_by_partition = {at: one.offset for at, one in committed.items() if one is not None and one.offset >= 0}
+        return _described(description, offsets_by_partition, home)
+
+
+def _hidden(topic: str, seen: SeenInZooKeeper | None) -> list[PartitionInfo]:
+    """Partitions that brokers tell clients nothing of, because their topic is to be deleted."""
+    if seen is None or topic not in seen.assignments:
+        return []
+    assigned = seen.assignments[topic].partitions
+    return [
+        PartitionInfo(topic, number, NO_LEADER, -1, one.replicas, (), (), ErrorCode.NONE)
+        for number, one in assigned.items()
+    ]
+
+
+def _described(one: GroupDescription, committed: dict[TopicPartition, int], home: TopicPartition) -> GroupFacts:
+    members = tuple(
+        MemberFacts(member.member_id, member.client_id, member.host, member.partitions, member.group_instance_id)
+        for member in one.members
+    )
+    return GroupFacts(one.group_id, one.state, one.coordinator, one.assignor, members, committed, home=home)
+
+
+def _partition(info: PartitionInfo, seen: SeenInZooKeeper | None, move: Reassignment | None) -> PartitionFacts:
+    """ZooKeeper's word counts where it was heard; brokers tell clients of it a moment later."""
+    at = (info.topic, info.partition)
+    facts = PartitionFacts(
+        info.topic,
+        info.partition,
+        info.replicas,
+        info.leader,
+        info.isr,
+        info.leader_epoch,
+        info.offline_replicas,
+        () if move is None else move.adding_replicas,
+        () if move is None else move.removing_replicas,
+    )
+    if seen is None or at not in seen.states:
+        return facts
+    state, stat = seen.states[at]
+    assigned = seen.assignments[info.topic].partitions[info.partition]
+    return replace(
+        facts,
+        replicas=assigned.replicas,
+        leader=state.leader,
+        isr=state.isr,
+        leader_epoch=state.leader_epoch,
+        adding=assigned.adding,
+        removing=assigned.removing,
+        changed_ms=stat.modified_ms,
+        partition_epoch=stat.version,
+        recovering=bool(state.leader_recovery_state),
+    )

@@ -1,0 +1,244 @@
+"""Situations of a consumer group: who reads, how far behind, and what keeps it from going on."""
+
+from collections.abc import Sequence
+
+from odradek.diagnosis.cases import GROUP, GroupCase, PartitionCase, duration
+from odradek.diagnosis.history import Noted
+from odradek.diagnosis.situation import Told, WayOut, Weight
+from odradek.diagnosis.transactions import transaction_of
+
+row = GROUP.row
+
+REBALANCES_MANY = 4
+"""So many within REBALANCES_WITHIN_MS are too many."""
+REBALANCES_WITHIN_MS = 300_000
+SHOWN = 3
+DROPPED_OUT = ("member expired", "member did not rejoin", "member left")
+
+
+@row(Weight.STOPPED, "__consumer_offsets; FindCoordinator")
+def coordinator_away(case: GroupCase) -> Told | None:
+    """The group cannot be coordinated: its partition of __consumer_offsets has no leader, or its leader does not
+    answer."""
+    group = case.group
+    if not group.refusal or group.home is None:
+        return None
+    rule = f"it lives in {group.home}, whose leader coordinates it"
+    return Told("has no coordinator", group.refusal, rule, (case.way("see why", f"why {group.home}"),))
+
+
+@row(Weight.STOPPED, "GroupCoordinator; offsets.retention.minutes")
+def no_members(case: GroupCase) -> Told | None:
+    """The group has no members, and records that nobody reads wait for it."""
+    if case.group.refusal or case.group.state != "Empty" or not case.behind:
+        return None
+    last = next(
+        (one for one in reversed(case.events) if one.change.startswith("member ") and one.change != "member joined"),
+        None,
+    )
+    because = f"{sum(case.behind.values())} record(s) in {len(case.behind)} partition(s) wait"
+    if last is not None:
+        because = f"its last member {_went(last)} at {case.time(last.at_ms)}; {because}"
+    ways = (
+        WayOut("start a consumer of it"),
+        case.way("if it is not wanted any more", f"groups delete {case.group.group_id}"),
+    )
+    rule = "offsets go offsets.retention.minutes after the last member"
+    unknown = "" if last is not None else case.unknown_before(None)
+    return Told(
+        "has no members",
+        because,
+        rule,
+        ways,
+        None if last is None else last.at_ms,
+        unknown,
+        () if last is None else (last,),
+    )
+
+
+def _went(noted: Noted) -> str:
+    entry, client = noted.entry, noted.entry.get("client", "")
+    match noted.change:
+        case "member expired":
+            return f"({client}) was silent for longer than session.timeout.ms={entry['session_timeout_ms']}"
+        case "member did not rejoin":
+            limit = entry["rebalance_timeout_ms"]
+            return f"({client}) did not come to the rebalance within max.poll.interval.ms={limit}"
+        case _:
+            return f"({client}) left" + (f": {entry['reason']}" if entry.get("reason") else "")
+
+
+@row(Weight.STOPPED, "max.poll.interval.ms; session.timeout.ms; KIP-62")
+def rebalances_on_and_on(case: GroupCase) -> Told | None:
+    """The group rebalances again and again, or does not come to an end of one: members join and drop out, and meanwhile
+    nobody reads."""
+    since_ms = case.facts.now_ms - REBALANCES_WITHIN_MS
+    recent = [one for one in case.events if one.change == "rebalancing" and one.at_ms > since_ms]
+    drops = [one for one in case.events if one.change in DROPPED_OUT and one.at_ms > since_ms]
+    busy = case.group.state in ("PreparingRebalance", "CompletingRebalance")
+    if not busy and (len(recent) < REBALANCES_MANY or not drops):
+        return None
+    within = duration(case.facts.now_ms - recent[0].at_ms) if recent else ""
+    what = f"has rebalanced {len(recent)} times within {within}" if len(recent) >= REBALANCES_MANY else "rebalances now"
+    if drops:
+        because = f"{len(drops)} time(s) a member dropped out; the last one {_went(drops[-1])}"
+    elif recent:
+        because = str(recent[-1].entry["reason"])
+    else:
+        because = "its members are to join" if case.group.state == "PreparingRebalance" else "an assignment is awaited"
+    rule = "nobody reads until all members have joined"
+    evidence = (*recent[-2:], *drops[-1:])
+    unknown = "" if recent else case.unknown_before(None)
+    return Told(what, because, rule, (_steadier(case, drops),), None, unknown, evidence)
+
+
+def _steadier(case: GroupCase, drops: Sequence[Noted]) -> WayOut:
+    """What keeps members in their group."""
+    if not drops:
+        return case.way("see who comes and goes", f"groups describe --members {case.group.group_id}")
+    if drops[-1].change == "member expired":
+        return WayOut("see that members send heartbeats (they are frozen, or session.timeout.ms is too short)")
+    return WayOut("have fewer records in a poll (max.poll.records), or more time for them (max.poll.interval.ms)")
+
+
+@row(Weight.STOPPED, "partition.assignment.strategy")
+def partition_without_owner(case: GroupCase) -> Told | None:
+    """The group has members, and nobody of them owns a partition whose records wait: its lag grows."""
+    if case.group.state != "Stable":
+        return None
+    orphans = {at: lag for at, lag in case.behind.items() if at not in case.assigned}
+    if not orphans:
+        return None
+    named = ", ".join(f"{at} ({lag} behind)" for at, lag in sorted(orphans.items())[:SHOWN])
+    topics = {at.topic for at in orphans}
+    read = {at.topic for at in case.assigned}
+    if topics & read:
+        because, way = (
+            f"{named}: the assignor {case.group.assignor} gave it to nobody",
+            WayOut("have the group rebalance: restart a member"),
+        )
+    else:
+        because = f"{named}: no member subscribes to {', '.join(sorted(topics))} any more"
+        some = sorted(orphans)[0]
+        way = case.way(
+            "forget those offsets when no member is there",
+            f"groups reset-offsets {case.group.group_id} --topic {some.topic} --to-latest --execute",
+        )
+    return Told("leaves partitions unread", because, f"assignor {case.group.assignor}", (way,))
+
+
+@row(Weight.STOPPED, "auto.offset.reset; log.retention.ms")
+def committed_out_of_range(case: GroupCase) -> Told | None:
+    """What the group has committed is not in the log any more, or not yet: retention was quicker, or an unclean
+    election cut it. The consumer goes to where auto.offset.reset sends it."""
+    below, above = {}, {}
+    for at, offset in case.group.committed.items():
+        partition = case.facts.partition(at)
+        if partition is None or partition.start_offset is None or partition.high_watermark is None:
+            continue
+        if offset < partition.start_offset:
+            below[at] = (offset, partition.start_offset)
+        elif offset > partition.high_watermark:
+            above[at] = (offset, partition.high_watermark)
+    if not below and not above:
+        return None
+    causes = [
+        f"{at}: committed {offset}, the log begins at {start}: {start - offset} record(s) went unread"
+        for at, (offset, start) in sorted(below.items())[:SHOWN]
+    ]
+    causes += [
+        f"{at}: committed {offset}, the log ends at {end}" for at, (offset, end) in sorted(above.items())[:SHOWN]
+    ]
+    at = sorted(below | above)[0]
+    reset = f"groups reset-offsets {case.group.group_id} --topic {at.topic}:{at.partition} --to-earliest --execute"
+    rule = (
+        "retention deleted what was not read"
+        if below
+        else "an unclean election, or a topic made anew, took what was read"
+    )
+    return Told(
+        "has committed offsets outside of the log",
+        "; ".join(causes),
+        rule,
+        (case.way("choose where it goes on, with its consumers stopped", reset),),
+    )
+
+
+@row(Weight.DEGRADED, "isolation.level=read_committed; transaction.timeout.ms")
+def behind_open_transaction(case: GroupCase) -> Told | None:
+    """The group has read all that is committed; an open transaction holds the rest back."""
+    for at, lag in sorted(case.behind.items()):
+        partition = case.facts.partition(at)
+        if partition is None or not partition.transactions or case.group.committed[at] != partition.last_stable_offset:
+            continue
+        first = min(partition.transactions, key=lambda one: one.start_offset)
+        there = PartitionCase(case.facts, case.history, case.facts.topics[at.topic], partition)
+        rule = f"with read_committed nothing behind offset {partition.last_stable_offset} is seen"
+        way = case.way("it ends with its transaction; if that hangs", f"why {at}")
+        return Told(
+            f"waits for a transaction in {at} ({lag} behind)",
+            transaction_of(there, first),
+            rule,
+            (way,),
+            first.last_timestamp_ms,
+        )
+    return None
+
+
+@row(Weight.DEGRADED, "__consumer_offsets")
+def reads_what_has_no_leader(case: GroupCase) -> Told | None:
+    """A partition that the group reads has no leader: it waits for it."""
+    waiting = sorted(
+        at
+        for at in {*case.assigned, *case.group.committed}
+        if (one := case.facts.partition(at)) is not None and one.leader < 0
+    )
+    if not waiting:
+        return None
+    return Told(
+        "waits for partitions without leader",
+        ", ".join(map(str, waiting[:SHOWN])),
+        "",
+        (case.way("see why", f"why {waiting[0]}"),),
+    )
+
+
+@row(Weight.NOTE, "max.poll.records; fetch.max.bytes")
+def lags(case: GroupCase) -> Told | None:
+    """The group has members that own what it is behind in: they read, more slowly than others write, or have begun a
+    moment ago."""
+    owned = {at: lag for at, lag in case.behind.items() if at in case.assigned}
+    if case.group.state != "Stable" or not owned:
+        return None
+    worst = max(owned, key=lambda at: owned[at])
+    members = len(case.group.members)
+    most = f"most in {worst} ({owned[worst]}), which {case.assigned[worst]} reads"
+    because = f"{sum(owned.values())} record(s) in {len(owned)} partition(s), {most}"
+    partitions = len(case.assigned)
+    more = (
+        WayOut(f"start more consumers (it has {members} for {partitions} partitions)")
+        if members < partitions
+        else WayOut("make each record cheaper, or give the topic more partitions")
+    )
+    return Told(
+        "is behind",
+        because,
+        "",
+        (case.way("see whether it catches up", f"groups describe {case.group.group_id}"), more),
+    )
+
+
+@row(Weight.NOTE, "auto.offset.reset")
+def nothing_committed(case: GroupCase) -> Told | None:
+    """Members own partitions in which the group has committed nothing: after a restart auto.offset.reset decides."""
+    if case.group.state != "Stable" or not case.assigned or any(at in case.group.committed for at in case.assigned):
+        return None
+    because = (
+        f"{len(case.assigned)} partition(s) are owned by {len(case.group.members)} member(s), and none has an offset"
+    )
+    return Told(
+        "has committed nothing",
+        because,
+        "until then auto.offset.reset says where a restart begins",
+        (WayOut("see that they commit (enable.auto.commit, or commit())"),),
+    )

@@ -1,0 +1,50 @@
+"""docs/why.md's table of situations, made of the tables themselves: `python -m odradek.diagnosis.page --write`."""
+
+import sys
+from pathlib import Path
+
+from odradek.diagnosis.examination import TABLES
+from odradek.diagnosis.situation import Weight
+
+PAGE = Path(__file__).parents[2] / "docs" / "why.md"
+BEGIN, END = "<!-- situations: begin -->", "<!-- situations: end -->"
+TITLES = {"cluster": "The cluster", "broker": "A broker", "partition": "A partition", "group": "A group"}
+
+HEAD = "| situation | weight | what is so | where the rule stands |\n|---|---|---|---|"
+
+
+def render() -> str:
+    """All situations, by what they are about, the gravest first."""
+    parts = []
+    for table in TABLES:
+        parts.append(f"### {TITLES[table.about]}\n\n{HEAD}")
+        rows = sorted(table.rows, key=lambda one: -one.weight)
+        parts[-1] += "".join(
+            f"\n| `{one.name}` | {one.weight.name.lower()} | {one.sign} | {one.source} |" for one in rows
+        )
+    weights = "\n".join(f"- **{one.name.lower()}**: {MEANINGS[one]}" for one in reversed(Weight))
+    return "\n\n".join([weights, *parts])
+
+
+MEANINGS = {
+    Weight.LOST: "records that were acknowledged are gone",
+    Weight.STOPPED: "somebody cannot read or write",
+    Weight.DEGRADED: "it works, with less to fall back on, or late",
+    Weight.UNEVEN: "everything works; it could work better",
+    Weight.NOTE: "something that happened: nothing is to be done. `why` tells it, `doctor` only with `--least note`",
+}
+
+
+def current(page: str) -> str:
+    """The page with the table as it is now."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{render()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    text = current(PAGE.read_text())
+    if "--write" in sys.argv:
+        PAGE.write_text(text)
+    else:
+        print(text)

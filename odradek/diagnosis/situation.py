@@ -1,0 +1,142 @@
+"""Situations: rows of a table, each with its sign, cause, rule and way out; and findings, the rows that hold of
+something.
+
+A row is a function of a case. Its docstring is the sign, as docs/why.md shows it; it returns None where the sign is not
+there, else what it tells.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Generic, TypeVar
+
+from odradek.diagnosis.history import Noted
+
+C = TypeVar("C")
+
+
+class Weight(IntEnum):
+    """How bad it is."""
+
+    NOTE = 0
+    """Something that happened, or a peculiarity: nothing is to be done."""
+    UNEVEN = 1
+    """Everything works; it could work better."""
+    DEGRADED = 2
+    """It works, with less to fall back on, or late."""
+    STOPPED = 3
+    """Somebody cannot read or write."""
+    LOST = 4
+    """Records that were acknowledged are gone, or would be by the next step."""
+
+
+@dataclass(frozen=True)
+class WayOut:
+    """A thing to do: in words, and as a command where one does it."""
+
+    words: str
+    command: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.words}: `{self.command}`" if self.command else self.words
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a row says of a case: `what` is so, `because`; `rule`, a setting mostly, made it so."""
+
+    what: str
+    because: str
+    rule: str = ""
+    ways_out: tuple[WayOut, ...] = ()
+    since_ms: int | None = None
+    unknown: str = ""
+    """What would have to be known to say more, and why it is not."""
+    evidence: tuple[Noted, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A situation that holds of a subject: `flights-3`, `broker 1`, `group billing`."""
+
+    situation: str
+    weight: Weight
+    subject: str
+    told: Told
+
+    @property
+    def sentence(self) -> str:
+        """Cause, rule and way out in one sentence."""
+        told = self.told
+        parts = [f"{self.subject} {told.what}"]
+        causes = "; ".join(part for part in (told.because, told.rule) if part)
+        text = f"{parts[0]}: {causes}" if causes else parts[0]
+        if told.ways_out:
+            text += "; " + ", or ".join(map(str, told.ways_out))
+        return text + (f" ({told.unknown})" if told.unknown else "")
+
+
+@dataclass(frozen=True)
+class Situation(Generic[C]):
+    """A row of the table."""
+
+    name: str
+    about: str
+    weight: Weight
+    sign: str
+    source: str
+    """Where the rule stands: a setting, a class of Kafka's, a KIP."""
+    look: Callable[[C], Told | None]
+
+
+@dataclass
+class Table(Generic[C]):
+    """Situations of one kind of thing, the gravest of those that exclude each other first."""
+
+    about: str
+    rows: list[Situation[C]] = field(default_factory=list)
+
+    def row(self, weight: Weight, source: str) -> Callable[[Callable[[C], Told | None]], Callable[[C], Told | None]]:
+        """Add a function as a row; its name is the situation's, with hyphens."""
+
+        def add(look: Callable[[C], Told | None]) -> Callable[[C], Told | None]:
+            sign = " ".join((look.__doc__ or "").split())
+            self.rows.append(Situation(look.__name__.replace("_", "-"), self.about, weight, sign, source, look))
+            return look
+
+        return add
+
+    def findings(self, subject: str, case: C) -> list[Finding]:
+        """Rows that hold of a case, the gravest first."""
+        told = ((row, row.look(case)) for row in self.rows)
+        found = [Finding(row.name, row.weight, subject, one) for row, one in told if one is not None]
+        return sorted(found, key=lambda one: -one.weight)
+
+
+def numbers(brokers: Iterable[int]) -> str:
+    """`1, 2 and 3`."""
+    texts = [str(one) for one in brokers]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}" if texts else "none"
+
+
+def braces(brokers: Iterable[int]) -> str:
+    """An ISR as Kafka prints it: `{1,2}`."""
+    return "{" + ",".join(map(str, brokers)) + "}"
+
+
+def plain(finding: Finding) -> dict[str, Any]:
+    """As JSON can say it."""
+    told = finding.told
+    return {
+        "situation": finding.situation,
+        "weight": finding.weight.name,
+        "subject": finding.subject,
+        "what": told.what,
+        "because": told.because,
+        "rule": told.rule,
+        "ways_out": [{"words": one.words, "command": one.command or None} for one in told.ways_out],
+        "since_ms": told.since_ms,
+        "unknown": told.unknown or None,
+        "evidence": [{"journal_of": one.broker, **one.entry} for one in told.evidence],
+        "sentence": finding.sentence,
+    }

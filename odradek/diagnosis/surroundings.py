@@ -1,0 +1,131 @@
+"""What a command line finds around it: the way to ZooKeeper and to the journals, both from what brokers say of
+themselves."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from odradek.aio import Admin
+from odradek.diagnosis.facts import BrokerFacts, Facts, JournalFacts
+from odradek.diagnosis.gathering import Gathering, Names, Scope
+from odradek.world.clock import LoopClock
+from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.store import Store, StoreError
+
+CONNECT_MS = 3_000.0
+SESSION_MS = 10_000
+HTTP_S = 3.0
+JOURNAL_BYTES_MAX = 64 << 20
+ASK_MS = 10_000
+EVERYWHERE = frozenset({"", "0.0.0.0", "::"})
+FILE = re.compile(r"broker-(\d+)\.properties")
+
+
+async def facts(
+    settings: Mapping[str, str], bootstrap: str, zookeeper: str, scope: Scope | Callable[[Names], Scope]
+) -> Facts:
+    """Gather them. `settings` are those of the client; `zookeeper`: its address, empty to ask the brokers for it,
+    "none" to do without. Raises KafkaError when no broker answers, and what `scope` does."""
+    clock = LoopClock(asyncio.get_running_loop())
+    async with admin(settings, bootstrap) as client, _zookeeper(client, zookeeper, clock) as (store, refusal):
+        gathering = Gathering(client, store, read_journal, clock.now_ms(), bootstrap)
+        return await gathering.gather(scope, refusal, _broker_files(Path.cwd()))
+
+
+@asynccontextmanager
+async def admin(settings: Mapping[str, str], bootstrap: str) -> AsyncIterator[Admin]:
+    """An administrative client that gives up soon: somebody is waiting."""
+    async with Admin(
+        settings,
+        bootstrap_servers=bootstrap,
+        client_id="odradek-cli",
+        request_timeout_ms=ASK_MS,
+        default_api_timeout_ms=ASK_MS,
+        socket_connection_setup_timeout_ms=CONNECT_MS,
+    ) as client:
+        yield client
+
+
+@asynccontextmanager
+async def _zookeeper(client: Admin, address: str, clock: LoopClock) -> AsyncIterator[tuple[Store | None, str]]:
+    """A started store, or None and why."""
+    if address == "none":
+        yield None, ""
+        return
+    if not address:
+        address = await _zookeeper_of_brokers(client)
+    if not address:
+        yield None, "what ZooKeeper holds: no broker says where it is; --zookeeper HOST:PORT does"
+        return
+    store = KazooStore(address, clock, session_timeout_ms=SESSION_MS, make_chroot=False)
+    try:
+        await store.start(CONNECT_MS)
+    except StoreError:
+        yield None, f"what ZooKeeper holds: none answers at {address} from here"
+        return
+    try:
+        yield store, ""
+    finally:
+        await store.close()
+
+
+async def _zookeeper_of_brokers(client: Admin) -> str:
+    """`zookeeper.connect` of the first broker that says it."""
+    from odradek.client.admin.values import ConfigResource
+    from odradek.protocol.errors import KafkaError
+
+    for node in (await client.describe_cluster()).nodes:
+        resource = ConfigResource("BROKER", str(node.node_id))
+        try:
+            entries = (await client.describe_configs([resource]))[resource]
+        except (KafkaError, OSError):
+            continue
+        for entry in entries:
+            if entry.name == "zookeeper.connect" and entry.value:
+                return entry.value
+    return ""
+
+
+async def read_journal(broker: BrokerFacts) -> JournalFacts | str:
+    """The journal of a broker, over HTTP; or why it cannot be read."""
+    port, host = broker.settings.get("metrics.port", "0"), broker.settings.get("metrics.host", "")
+    if port == "0":
+        return "it tells nobody its journal (metrics.port is not set)"
+    if host in EVERYWHERE:
+        host = broker.address.rpartition(":")[0].strip("[]")
+    try:
+        async with asyncio.timeout(HTTP_S):
+            told = json.loads(await _get(host, int(port), "/journal"))
+    except (OSError, TimeoutError, ValueError) as error:
+        return f"its journal at {host}:{port} cannot be read from here ({error or 'no answer'})"
+    entries: tuple[Mapping[str, Any], ...] = tuple(told["entries"])
+    began_ms = told.get("began_ms", entries[0]["at_ms"] if entries else 0)
+    return JournalFacts(broker.broker_id, began_ms, told["forgotten"], entries)
+
+
+async def _get(host: str, port: int, path: str) -> bytes:
+    """The body of an answer. Raises OSError, ValueError."""
+    reader, writer = await asyncio.open_connection(host, port, limit=JOURNAL_BYTES_MAX)
+    try:
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        await writer.drain()
+        head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
+    finally:
+        writer.close()
+    if b" 200 " not in head.partition(b"\r\n")[0]:
+        raise ValueError(head.partition(b"\r\n")[0].decode("latin-1") or "it closed the connection")
+    return body
+
+
+def _broker_files(folder: Path) -> dict[int, str]:
+    """Properties files that `odradek up` has written here, by broker."""
+    found = {}
+    for path in sorted((folder / "odradek-data" / "config").glob("broker-*.properties")):
+        name = FILE.fullmatch(path.name)
+        if name is not None:
+            found[int(name.group(1))] = str(path.relative_to(folder))
+    return found

@@ -1,0 +1,153 @@
+"""Findings and journals in lines for people: event → rule → writes → requests."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from odradek.diagnosis.examination import Subject, merged
+from odradek.diagnosis.facts import Facts
+from odradek.diagnosis.history import History, Noted, clock
+from odradek.diagnosis.situation import Finding, Weight, braces
+
+OTHERS_MAX = 8
+"""So many subjects that share a finding are named."""
+MARKS = {Weight.LOST: "lost", Weight.STOPPED: "stopped", Weight.DEGRADED: "degraded", Weight.UNEVEN: "uneven"}
+
+
+def findings_lines(findings: Iterable[Finding]) -> list[str]:
+    """A line for each, the gravest first; those that differ in their subject alone share one."""
+    lines = []
+    for alike in merged(findings):
+        first, others = alike[0], alike[1:]
+        mark = MARKS.get(first.weight, "")
+        line = f"{mark}: {first.sentence}" if mark else first.sentence
+        if others:
+            named = ", ".join(one.subject for one in others[:OTHERS_MAX])
+            more = f" and {len(others) - OTHERS_MAX} more" if len(others) > OTHERS_MAX else ""
+            line += f" [the same: {named}{more}]"
+        lines.append(line)
+    return lines
+
+
+def subject_name(subject: Subject) -> str:
+    """As findings call it."""
+    if subject.group is not None:
+        return f"group {subject.group}"
+    if subject.broker is not None:
+        return f"broker {subject.broker}"
+    if subject.partition is not None:
+        return f"{subject.topic}-{subject.partition}"
+    return "the cluster" if subject.topic is None else subject.topic
+
+
+def calm(facts: Facts, subject: Subject) -> str:
+    """A sentence for when no situation holds."""
+    if subject.topic is not None:
+        chosen = facts.topics[subject.topic].partitions
+        some = chosen.values() if subject.partition is None else [chosen[subject.partition]]
+        kept = ", ".join(
+            f"{one.name} led by {one.leader}, in sync {braces(one.isr)}" for one in list(some)[:OTHERS_MAX]
+        )
+        return f"{subject_name(subject)} is well: {kept}"
+    if subject.group is not None:
+        group = facts.groups[subject.group]
+        return f"group {group.group_id} is well: {group.state}, {len(group.members)} member(s), nothing left unread"
+    return f"{subject_name(subject)} is well: registered, answers, its log directories are online"
+
+
+def event_lines(facts: Facts, subject: Subject, events_max: int) -> list[str]:
+    """The last events that touched a subject: when, on which broker, by which rule, what was written and sent."""
+    history = History(facts.journals)
+    touched = [one for one in history.noted if _is_about(one, subject)]
+    lines: list[str] = []
+    told: set[tuple[int, Any]] = set()
+    for noted in touched[-events_max:] if events_max else []:
+        event = (noted.broker, noted.entry.get("event_number", f"alone {noted.entry['number']}"))
+        if event in told:
+            continue
+        told.add(event)
+        lines += _event(facts, subject, history.together(noted))
+    return lines
+
+
+def _is_about(noted: Noted, subject: Subject) -> bool:
+    if subject.group is not None:
+        return noted.kind == "group" and noted.subject == subject.group
+    if subject.broker is not None:
+        number = str(subject.broker)
+        own = noted.kind in ("session", "directory") and noted.broker == subject.broker
+        return own or (noted.kind in ("broker", "controller", "session") and noted.subject == number)
+    if subject.topic is None:
+        return noted.kind in ("broker", "controller")
+    if noted.kind not in ("partition", "isr", "truncation", "failure"):
+        return False
+    topic, _, number = noted.subject.rpartition("-")
+    return topic == subject.topic and subject.partition in (None, int(number))
+
+
+def _event(facts: Facts, subject: Subject, together: list[Noted]) -> list[str]:
+    """An event of the controller with all that followed from it, or a lonely entry."""
+    first = together[0]
+    head = f"{clock(first.at_ms, facts.now_ms)} broker {first.broker}"
+    if not first.event:
+        return [f"{head}: {_words(first)}"]
+    lines = [f"{head}: {first.event}"]
+    ours = [one for one in together if _is_about(one, subject)]
+    causes = [one for one in together if one.kind in ("broker", "controller") and one not in ours]
+    lines += [f"  {_words(one)}" for one in [*causes, *ours]]
+    for one in together:
+        if one.kind == "write" and _touches(one, subject):
+            zxid = "" if one.entry["zxid"] is None else f", zxid {one.entry['zxid']:#x}"
+            more = ", …" if one.entry["znodes"] > len(one.entry["paths"]) else ""
+            lines.append(f"    wrote {one.entry['znodes']} znode(s){zxid}: {', '.join(one.entry['paths'])}{more}")
+    for one in together:
+        if one.kind == "requests":
+            sent = "; ".join(f"{name} to {', '.join(map(str, to))}" for name, to in one.entry["sent"].items())
+            lines.append(f"    sent {sent}")
+    return lines
+
+
+def _touches(noted: Noted, subject: Subject) -> bool:
+    place = f"/topics/{subject.topic}/"
+    if subject.topic is None:
+        return True
+    if subject.partition is not None:
+        place += f"partitions/{subject.partition}/"
+    return any(place in f"{path}/" for path in noted.entry["paths"])
+
+
+def _words(noted: Noted) -> str:
+    """An entry as a clause."""
+    entry = noted.entry
+    match noted.kind:
+        case "partition":
+            return _partition_words(noted)
+        case "isr":
+            lagging = ", ".join(f"{one['broker']} ({one['records_behind']} records behind)" for one in entry["lagging"])
+            return f"{noted.subject}: {entry['rule']}={entry['limit_ms']} is over for {lagging}"
+        case "truncation":
+            count = entry["log_end_offset"] - entry["to"]
+            return f"{noted.subject}: cut {count} record(s) from offset {entry['to']} on, following {entry['leader']}"
+        case "failure":
+            return f"{noted.subject}: {entry['rule']}: {entry['reason']}"
+    rest = ", ".join(
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in entry.items()
+        if name not in ("number", "at_ms", "kind", "subject", "event", "event_number", "change")
+        and value not in ("", [])
+    )
+    return f"{noted.kind} {noted.subject} {noted.change}" + (f" ({rest})" if rest else "")
+
+
+def _partition_words(noted: Noted) -> str:
+    before, after = noted.entry.get("before"), noted.entry["after"]
+    if before is None:
+        return f"{noted.subject} {noted.rule}: leader {after['leader']}, ISR {braces(after['isr'])}"
+    changes = []
+    if before["leader"] != after["leader"]:
+        changes.append(f"leader {before['leader']} → {after['leader']}")
+    changes.append(f"leader epoch {before['leader_epoch']} → {after['leader_epoch']}")
+    if before["isr"] != after["isr"]:
+        changes.append(f"ISR {braces(before['isr'])} → {braces(after['isr'])}")
+    changes.append(f"partition epoch {after['partition_epoch']}, controller epoch {after['controller_epoch']}")
+    unclean = ", unclean" if noted.entry.get("unclean") else ""
+    return f"{noted.subject} {noted.rule}{unclean}: {', '.join(changes)}"

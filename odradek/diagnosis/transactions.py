@@ -1,0 +1,57 @@
+"""Situations of a partition whose readers of committed data wait."""
+
+from odradek.diagnosis.cases import PARTITION, PartitionCase
+from odradek.diagnosis.facts import OpenTransaction
+from odradek.diagnosis.situation import Told, WayOut, Weight
+
+row = PARTITION.row
+
+
+@row(Weight.STOPPED, "KIP-664; transaction.max.timeout.ms")
+def hanging_transaction(case: PartitionCase) -> Told | None:
+    """A transaction is open in the partition that no coordinator knows of: nothing will ever end it, and readers of
+    committed data wait."""
+    hanging = next((one for one in case.partition.transactions if not one.state), None)
+    if hanging is None or not case.is_led:
+        return None
+    whose = f"producer {hanging.producer_id}, epoch {hanging.producer_epoch}, began it at offset {hanging.start_offset}"
+    by = f"--producer-id {hanging.producer_id} --producer-epoch {hanging.producer_epoch}"
+    return Told(
+        f"has a transaction that hangs since {case.time(hanging.last_timestamp_ms)}",
+        f"{whose}; no coordinator has it any more",
+        _held_back(case),
+        (case.way("end it", f"transactions abort {case.name} {by}"),),
+        hanging.last_timestamp_ms,
+    )
+
+
+@row(Weight.NOTE, "isolation.level=read_committed; transaction.timeout.ms")
+def open_transaction(case: PartitionCase) -> Told | None:
+    """An open transaction holds back readers of committed data: they see nothing behind its first record."""
+    first = min(
+        (one for one in case.partition.transactions if one.state), key=lambda one: one.start_offset, default=None
+    )
+    if first is None or not case.is_led:
+        return None
+    return Told(
+        f"gives readers of committed data nothing behind offset {case.partition.last_stable_offset}",
+        transaction_of(case, first),
+        _held_back(case),
+        (WayOut("it ends by itself at its timeout, or when its producer starts again"),),
+        first.last_timestamp_ms,
+    )
+
+
+def transaction_of(case: PartitionCase, one: OpenTransaction) -> str:
+    """Whose transaction is open, in a clause."""
+    left = ""
+    if one.timeout_ms is not None:
+        left = f", transaction.timeout.ms={one.timeout_ms}"
+    since = case.time(one.last_timestamp_ms)
+    whose = one.transactional_id or f"producer {one.producer_id}"
+    return f"the transaction of {whose} is {one.state or 'open'} (last record {since}{left})"
+
+
+def _held_back(case: PartitionCase) -> str:
+    stable, end = case.partition.last_stable_offset, case.partition.high_watermark
+    return "" if stable is None or end is None else f"read_committed ends at {stable}, the log at {end}"

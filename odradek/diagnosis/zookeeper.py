@@ -1,0 +1,97 @@
+"""What ZooKeeper says: who is registered, who is the controller, what partitions' states are, and since when."""
+
+import asyncio
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from odradek.zk_schema.store import NoNode, Stat, Store
+from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH, delete_topic_path
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, broker_path
+from odradek.zk_schema.znodes.controller import (
+    CONTROLLER_EPOCH_PATH,
+    CONTROLLER_PATH,
+    ControllerRegistration,
+    decode_controller_epoch,
+)
+from odradek.zk_schema.znodes.json_data import BadZnode
+from odradek.zk_schema.znodes.topics import PartitionState, TopicAssignment, state_path, topic_path
+
+READS_AT_ONCE = 200
+
+
+@dataclass
+class SeenInZooKeeper:
+    """A look at the znodes. Registrations and marks by their names, with their stats."""
+
+    controller: int = -1
+    controller_since_ms: int | None = None
+    controller_epoch: int | None = None
+    brokers: dict[int, Stat] = field(default_factory=dict)
+    deleting: dict[str, Stat] = field(default_factory=dict)
+    assignments: dict[str, TopicAssignment] = field(default_factory=dict)
+    states: dict[tuple[str, int], tuple[PartitionState, Stat]] = field(default_factory=dict)
+    unreadable: list[str] = field(default_factory=list)
+    """Znodes that are there and could not be understood."""
+
+
+async def look(store: Store) -> SeenInZooKeeper:
+    """Read what there is about brokers, controller and deletions. Raises StoreError."""
+    seen = SeenInZooKeeper()
+    controller, epoch = await _read(store, [CONTROLLER_PATH, CONTROLLER_EPOCH_PATH])
+    try:
+        if controller is not None:
+            seen.controller = ControllerRegistration.decode(controller[0]).broker_id
+            seen.controller_since_ms = controller[1].created_ms
+        if epoch is not None:
+            seen.controller_epoch = decode_controller_epoch(epoch[0])
+    except BadZnode as bad:
+        seen.unreadable.append(str(bad))
+    ids = [name for name in await _children(store, BROKER_IDS_PATH) if name.isdigit()]
+    for name, znode in zip(ids, await _read(store, [broker_path(int(one)) for one in ids]), strict=True):
+        if znode is not None:
+            seen.brokers[int(name)] = znode[1]
+    marked = await _children(store, DELETE_TOPICS_PATH)
+    for name, znode in zip(marked, await _read(store, [delete_topic_path(one) for one in marked]), strict=True):
+        if znode is not None:
+            seen.deleting[name] = znode[1]
+    return seen
+
+
+async def look_at_topics(store: Store, names: Collection[str], seen: SeenInZooKeeper) -> None:
+    """Read the replicas and states of some topics as well. Raises StoreError."""
+    topics = sorted(names)
+    for topic, znode in zip(topics, await _read(store, [topic_path(one) for one in topics]), strict=True):
+        if znode is None:
+            continue
+        try:
+            seen.assignments[topic] = TopicAssignment.decode(topic, znode[0])
+        except BadZnode as bad:
+            seen.unreadable.append(str(bad))
+    wanted = [(topic, number) for topic, assignment in seen.assignments.items() for number in assignment.partitions]
+    for (topic, number), znode in zip(wanted, await _read(store, [state_path(*one) for one in wanted]), strict=True):
+        if znode is None:
+            continue
+        try:
+            seen.states[(topic, number)] = (PartitionState.decode(topic, number, znode[0]), znode[1])
+        except BadZnode as bad:
+            seen.unreadable.append(str(bad))
+
+
+async def _children(store: Store, path: str) -> list[str]:
+    try:
+        return sorted(await store.children(path))
+    except NoNode:
+        return []
+
+
+async def _read(store: Store, paths: Iterable[str]) -> list[tuple[bytes, Stat] | None]:
+    async def one(path: str) -> tuple[bytes, Stat] | None:
+        try:
+            return await store.get(path)
+        except NoNode:
+            return None
+
+    wanted, found = list(paths), []
+    for start in range(0, len(wanted), READS_AT_ONCE):
+        found += await asyncio.gather(*(one(path) for path in wanted[start : start + READS_AT_ONCE]))
+    return found

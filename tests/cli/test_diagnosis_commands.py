@@ -1,0 +1,99 @@
+"""`odradek why`, `doctor` and `transactions` on a cluster on sockets: what they print, and how they end."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from odradek import KafkaProducer
+from odradek.cli import main as command_line
+from odradek.local.ports import free_port_range
+from odradek.testing import Cluster
+
+Capture = pytest.CaptureFixture[str]
+NO_ZOOKEEPER = ["--zookeeper", "none"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Three brokers whose journals can be read: their metrics.port is a number with the broker's behind it."""
+    tens = free_port_range(20) // 10 + 1
+    with Cluster(brokers=3, topics={"flights": 2}, settings={"metrics.port": f"{tens}{{}}"}, trace=False) as cluster:
+        yield cluster
+
+
+def run(cluster: Cluster, capture: Capture, *arguments: str) -> tuple[int, list[str]]:
+    """The exit code, and the lines of stdout or else of stderr."""
+    code = command_line.run([*arguments, "--bootstrap-server", cluster.bootstrap])
+    told = capture.readouterr()
+    return code, (told.out or told.err).splitlines()
+
+
+def test_what_is_well_is_told_so_with_what_the_journals_say(cluster: Cluster, capsys: Capture) -> None:
+    code, lines = run(cluster, capsys, "why", "flights-1", *NO_ZOOKEEPER)
+    assert code == 0 and lines[0].startswith("flights-1 is well: flights-1 led by ")
+    assert any("flights-1 NewPartition: leader " in line for line in lines)
+    assert any(line.strip().startswith("sent LeaderAndIsr to ") for line in lines)
+    assert not any(line.startswith("not known") for line in lines)
+    code, lines = run(cluster, capsys, "doctor", "--least", "degraded", *NO_ZOOKEEPER)
+    assert (code, lines[-1][-11:]) == (0, "all is well")
+
+
+def test_without_zookeeper_or_with_one_that_is_not_there_it_says_so(cluster: Cluster, capsys: Capture) -> None:
+    code, lines = run(cluster, capsys, "why", "flights", "--history", "0", "--zookeeper", "127.0.0.1:1")
+    assert code == 0 and lines[-1] == "not known: what ZooKeeper holds: none answers at 127.0.0.1:1 from here"
+
+
+def test_a_dead_broker_in_words_and_as_json(cluster: Cluster, capsys: Capture) -> None:
+    dead = (cluster.controller() + 1) % 3
+    cluster.create_topic("hotels", assignment={0: [dead]})
+    cluster.kill(dead)
+    cluster.wait_for("hotels", leader=-1)
+    try:
+        code, lines = run(cluster, capsys, "why", "hotels-0", *NO_ZOOKEEPER)
+        assert code == 0 and lines[0].startswith("stopped: hotels-0 has no leader since ")
+        assert f"its ISR was {{{dead}}}; broker {dead}'s session ended at " in lines[0]
+        code, (line,) = run(cluster, capsys, "why", "hotels-0", "--json", *NO_ZOOKEEPER)
+        (subject,) = json.loads(line)["subjects"]
+        assert subject["findings"][0]["situation"] == "isr-died" and subject["events"]
+        code, lines = run(cluster, capsys, "doctor", *NO_ZOOKEEPER)
+        assert code == 4 and any(one.startswith(f"stopped: broker {dead} is not there since ") for one in lines)
+        code, (line,) = run(cluster, capsys, "doctor", "--json", *NO_ZOOKEEPER)
+        weights = [one["weight"] for one in json.loads(line)["findings"]]
+        assert code == 4 and weights[0] == "STOPPED" and weights == sorted(weights, key=ORDER.index)
+    finally:
+        cluster.restart(dead)
+
+
+ORDER = ["LOST", "STOPPED", "DEGRADED", "UNEVEN", "NOTE"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("fligths", "odradek: no topic, partition, broker or group 'fligths': did you mean flights?"),
+        ("flights-7", "odradek: topic flights has partitions 0 to 1, not 7"),
+    ],
+)
+def test_what_is_not_there_is_one_line_and_1(name: str, said: str, cluster: Cluster, capsys: Capture) -> None:
+    assert run(cluster, capsys, "why", name, *NO_ZOOKEEPER) == (1, [said])
+
+
+def test_a_transaction_is_listed_and_one_that_hangs_is_ended(cluster: Cluster, capsys: Capture) -> None:
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id="bills") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("flights", b"x", partition=0).result()
+        code, lines = run(cluster, capsys, "transactions", "list")
+        assert code == 0 and "Ongoing" in lines[1]
+        code, (line,) = run(cluster, capsys, "transactions", "list", "--json")
+        (listed,) = json.loads(line)
+        code, lines = run(cluster, capsys, "why", "flights-0", "--history", "0", *NO_ZOOKEEPER)
+        assert "the transaction of bills is Ongoing" in lines[0]
+        number = str(listed["producer_id"])
+        arguments = ["flights-0", "--producer-id", number, "--producer-epoch", "0"]
+        assert run(cluster, capsys, "transactions", "abort", *arguments)[0] == 0
+        code, lines = run(cluster, capsys, "why", "flights-0", "--history", "0", *NO_ZOOKEEPER)
+        assert "transaction" not in lines[0]
+        assert run(cluster, capsys, "transactions", "hanging", "--json") == (0, ["[]"])
+        producer.abort_transaction()

@@ -1,0 +1,392 @@
+"""Situations of partitions, each brought about on a cluster on virtual time, and told with cause and way out."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from odradek.aio import Admin, Producer
+from odradek.client.admin.values import ConfigResource
+from odradek.client.records import TopicPartition
+from odradek.diagnosis.examination import Subject, examine
+from odradek.diagnosis.facts import NO_LEADER
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.testing.virtual_run import VirtualCluster, run
+from tests.diagnosis.conftest import facts_of, partition, staged
+
+AT = TopicPartition("flights", 0)
+OFF = {"min.insync.replicas": "1", "unclean.leader.election.enable": "false"}
+
+
+async def others(cluster: VirtualCluster) -> tuple[int, int]:
+    """Two brokers that are not the controller, whose journal is to live on."""
+    first, second = (one for one in range(3) if one != cluster_controller(cluster))
+    return first, second
+
+
+def cluster_controller(cluster: VirtualCluster) -> int:
+    return cluster.controllers()[0].broker_id
+
+
+async def flights(cluster: VirtualCluster, replicas: Sequence[int], **settings: str) -> None:
+    await cluster.create_topic("flights", assignment={0: list(replicas)}, settings={**OFF, **settings})
+
+
+async def produce(cluster: VirtualCluster, count: int = 1, size: int = 1, **settings: Any) -> None:
+    async with Producer(bootstrap_servers=cluster.bootstrap, **settings) as producer:
+        for _ in range(count):
+            await (await producer.send("flights", value=bytes(size)))
+
+
+async def configure(cluster: VirtualCluster, kind: str, name: str, **settings: str) -> None:
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        given = {key.replace("_", "."): value for key, value in settings.items()}
+        await admin.alter_configs([ConfigResource(kind, name, given)], raise_on_unknown=False)
+
+
+async def throttled_out(cluster: VirtualCluster, leader: int, follower: int) -> None:
+    """A follower that may copy a thousand bytes a second has more than that to copy."""
+    await configure(cluster, "BROKER", str(follower), follower_replication_throttled_rate="1000")
+    await cluster.kill(follower)
+    await cluster.wait_for("flights", isr={leader})
+    await produce(cluster, 3, 900_000)  # more than a fetch: a throttle lets each burst through
+    await configure(cluster, "TOPIC", "flights", follower_replication_throttled_replicas="*")
+    await cluster.restart(follower)
+
+
+# -- leaders -----------------------------------------------------------------------------------------------------------
+
+
+def test_isr_died() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        follower, leader = await others(cluster)
+        await flights(cluster, [leader, follower])
+        await cluster.kill(follower)
+        await cluster.wait_for("flights", isr={leader})
+        await cluster.kill(leader)
+        await cluster.wait_for("flights", leader=NO_LEADER)
+        found = await partition(cluster, "flights", "isr-died")
+        assert f"its ISR was {{{leader}}}; broker {leader}'s session ended at " in found.sentence
+        assert "unclean election is off" in found.sentence and "unknown" not in found.sentence
+        assert [way.command for way in found.told.ways_out] == [""]  # the other replica is away too
+        await cluster.restart(follower)
+        found = await partition(cluster, "flights", "isr-died")
+        assert f"it comes back with broker {leader}, or from broker {follower}" in found.sentence
+        assert found.told.ways_out[1].command == "odradek elect-leaders --unclean flights-0"
+        (evidence,) = found.told.evidence
+        assert evidence.rule == f"OfflineReplica {leader}" and evidence.entry["after"]["controller_epoch"] > 0
+        found = await partition(cluster, "flights", "isr-died", journals=False)
+        assert "what set it off is not known: no broker has a journal that could be read" in found.told.unknown
+        assert found.told.since_ms is not None  # ZooKeeper knows when it wrote that
+        found = await partition(cluster, "flights", "isr-died", journals=False, zookeeper=False)
+        assert found.told.since_ms is None and f"its ISR was {{{leader}}}" in found.told.because
+
+    run(test)
+
+
+def test_a_journal_that_began_later_does_not_know_what_set_it_off() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        _, leader = await others(cluster)
+        await flights(cluster, [leader])
+        await cluster.kill(leader)
+        await cluster.wait_for("flights", leader=NO_LEADER)
+        facts = await facts_of(cluster, {"flights"})
+        rotated = {
+            one: replace(journal, forgotten=9, entries=({**journal.entries[-1], "at_ms": facts.now_ms},))
+            for one, journal in facts.journals.items()
+        }
+        found = staged(
+            examine(replace(facts, now_ms=facts.now_ms + 60_000, journals=rotated), Subject("flights")), "isr-died"
+        )
+        at_ms = facts.topics["flights"].partitions[0].changed_ms
+        assert at_ms is not None and (
+            at_ms >= facts.now_ms or "the journals reach back only since" in found.told.unknown
+        )
+
+    run(test)
+
+
+def test_the_disk_of_the_last_replica_in_sync_failed() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        leader, _ = await others(cluster)
+        await flights(cluster, [leader])
+        await cluster.fail_disk(leader, await directory_of(cluster, leader))
+        await produce_in_vain(cluster)
+        await cluster.wait_for("flights", leader=NO_LEADER)
+        found = await partition(cluster, "flights", "isr-died")
+        assert f"the log directory of it on broker {leader} is offline" in found.sentence
+        assert f"mend the disk of broker {leader} and start it again" in found.sentence
+
+    run(test, settings={"log.dirs": "/a,/b"})
+
+
+async def directory_of(cluster: VirtualCluster, broker: int) -> int:
+    """The number of the log directory of a broker that has the partition."""
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        directories = await admin.describe_log_directories(broker)
+    names = cluster.broker(broker).server.config.log_dirs
+    (path,) = [one.path for one in directories if any(r.topic_partition == AT for r in one.replicas)]
+    return list(names).index(path)
+
+
+async def produce_in_vain(cluster: VirtualCluster) -> None:
+    """A write finds out what a disk is like."""
+    with pytest.raises(KafkaError):
+        await produce(cluster, delivery_timeout_ms=3_000, request_timeout_ms=2_000)
+
+
+def test_nobody_elects() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await flights(cluster, [0, 1])
+        facts = await facts_of(cluster, {"flights"})
+        topic = facts.topics["flights"]
+        leaderless = replace(topic, partitions={0: replace(topic.partitions[0], leader=NO_LEADER)})
+        facts = replace(facts, controller=NO_LEADER, topics={"flights": leaderless})
+        found = staged(examine(facts, Subject("flights")), "nobody-elects")
+        assert "there is no controller to elect one; broker 0 and 1 is in sync and could lead it" in found.sentence
+        assert found.told.ways_out[0].command == "odradek doctor"
+        later = replace(facts, controller=2)
+        assert (
+            "controller 2 has not elected one yet"
+            in staged(examine(later, Subject("flights")), "nobody-elects").sentence
+        )
+
+    run(test)
+
+
+def test_leader_not_preferred() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        first, second = await others(cluster)
+        await flights(cluster, [first, second])
+        await cluster.kill(first)
+        await cluster.wait_for("flights", leader=second)
+        await cluster.restart(first)
+        await cluster.wait_for("flights", isr={0, 1, 2} & {first, second})
+        found = await partition(cluster, "flights", "leader-not-preferred")
+        assert f"flights-0 is led by broker {second}: broker {first} is the first of its replicas" in found.sentence
+        assert "its broker died: OfflinePartition" in found.sentence
+        assert found.told.ways_out[0].command == "odradek elect-leaders flights-0"
+
+    run(test)
+
+
+def test_leader_moved_by_a_controlled_shutdown() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        first, second = await others(cluster)
+        await flights(cluster, [first, second])
+        await cluster.stop(first)
+        await cluster.wait_for("flights", leader=second)
+        found = await partition(cluster, "flights", "leader-moved")
+        assert f"from {first} to broker {second}" in found.sentence
+        assert "its broker was shut down: ControlledShutdown" in found.sentence
+
+    run(test)
+
+
+def test_unclean_election_and_what_it_cost() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        first, second = await others(cluster)
+        await flights(cluster, [first, second])
+        await produce(cluster)
+        await cluster.kill(second)
+        await cluster.wait_for("flights", isr={first})
+        await produce(cluster, 5)
+        await cluster.kill(first)
+        await cluster.wait_for("flights", leader=NO_LEADER)
+        await cluster.restart(second)
+        await cluster.elect("flights", unclean=True)
+        found = await partition(cluster, "flights", "unclean-election")
+        assert f"broker {second} was elected though the ISR was {{{first}}}" in found.sentence
+        assert f"what it cost is not known before broker {first} is back" in found.sentence
+        assert "`elect-leaders --unclean` asked for it" in found.sentence
+        await produce(cluster)
+        await cluster.restart(first)
+        await cluster.wait_for("flights", isr={first, second})
+        found = await partition(cluster, "flights", "unclean-election")
+        assert (
+            f"broker {first} cut 5 record(s) from offset 1 on" in found.sentence and "not known" not in found.sentence
+        )
+
+    run(test)
+
+
+def test_leader_recovers() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await flights(cluster, [0, 1])
+        facts = await facts_of(cluster, {"flights"})
+        topic = facts.topics["flights"]
+        recovering = replace(topic, partitions={0: replace(topic.partitions[0], recovering=True)})
+        facts = replace(facts, topics={"flights": recovering})
+        found = staged(examine(facts, Subject("flights")), "leader-recovers")
+        assert "broker 0 was elected from outside the ISR; leader_recovery_state=1" in found.sentence
+
+    run(test)
+
+
+# -- replicas ----------------------------------------------------------------------------------------------------------
+
+
+def test_under_min_isr() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        follower, leader = await others(cluster)
+        await flights(cluster, [leader, follower], **{"min.insync.replicas": "2"})
+        await cluster.kill(follower)
+        await cluster.wait_for("flights", isr={leader})
+        with pytest.raises(KafkaError) as refused:
+            await produce(cluster, retries=0, enable_idempotence=False)
+        assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        found = await partition(cluster, "flights", "under-min-isr")
+        assert "acks=all is refused with NOT_ENOUGH_REPLICAS" in found.sentence
+        assert f"broker {follower}'s session ended at" in found.sentence
+        assert found.told.ways_out[-1].command == "odradek configs alter --topic flights --set min.insync.replicas=1"
+
+    run(test)
+
+
+def test_follower_dead_and_at_min_isr() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        follower, leader = await others(cluster)
+        await flights(cluster, [leader, follower])
+        await cluster.kill(follower)
+        await cluster.wait_for("flights", isr={leader})
+        found = await partition(cluster, "flights", "follower-dead")
+        assert (
+            "has 1 of 2 replicas in sync since " in found.sentence
+            and f"start broker {follower} again" in found.sentence
+        )
+        found = await partition(cluster, "flights", "at-min-isr")
+        assert "is one failure away from refusing acks=all" in found.sentence
+
+    run(test)
+
+
+def test_follower_disk_failed() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        follower, leader = await others(cluster)
+        await flights(cluster, [leader, follower])
+        await cluster.fail_disk(follower, await directory_of(cluster, follower))
+        await produce(cluster)
+        await cluster.wait_for("flights", isr={leader}, timeout=60)
+        found = await partition(cluster, "flights", "follower-disk-failed")
+        assert f"of broker {follower} failed at " in found.sentence
+        assert f"mend the disk and start broker {follower} again" in found.sentence
+
+    run(test, settings={"log.dirs": "/a,/b"})
+
+
+def test_follower_throttled() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        follower, leader = await others(cluster)
+        await flights(cluster, [leader, follower])
+        await throttled_out(cluster, leader, follower)
+        found = await partition(cluster, "flights", "follower-throttled")
+        assert f"follower.replication.throttled.rate=1000 of broker {follower}" in found.sentence
+        assert found.told.ways_out[0].command == (
+            f"odradek configs alter --broker {follower} --delete follower.replication.throttled.rate"
+        )
+
+    run(test)
+
+
+def test_follower_cut_off_from_its_leader_and_back() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        follower, leader = await others(cluster)
+        await flights(cluster, [leader, follower])
+        await cluster.partition(leader, follower)
+        await produce(cluster, acks=1)
+        await cluster.wait_for("flights", isr={leader}, timeout=120)
+        found = await partition(cluster, "flights", "follower-behind")
+        assert "it left the ISR at " in found.sentence and "by replica.lag.time.max.ms=" in found.sentence
+        assert "1 records behind" in found.sentence and found.told.ways_out[0].command == f"odradek why {follower}"
+        await cluster.heal()
+        await cluster.wait_for("flights", isr={leader, follower}, timeout=120)
+        found = await partition(cluster, "flights", "isr-shrank-and-grew")
+        assert f"broker {follower} left at " in found.sentence and "and was back at " in found.sentence
+
+    run(test)
+
+
+def test_one_replica() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await flights(cluster, [1])
+        found = await partition(cluster, "flights", "one-replica")
+        assert found.told.ways_out[0].command == "odradek reassign start flights-0=1,0,2"
+
+    run(test)
+
+
+def test_reassignment_under_way_and_stuck() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        target, leader = await others(cluster)
+        await flights(cluster, [leader])
+        await produce(cluster, 3, 100_000)
+        await cluster.partition(leader, target)
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            await admin.alter_partition_reassignments({AT: [target]})
+        found = await partition(cluster, "flights", "reassignment-under-way")
+        assert f"is being moved to broker {target} and away from broker {leader}" in found.sentence
+        assert found.told.ways_out[1].command == "odradek reassign cancel flights-0"
+        found = await partition(cluster, "flights", "reassignment-under-way", zookeeper=False)
+        assert f"broker {target} copies it" in found.sentence
+        await cluster.kill(target)
+        found = await partition(cluster, "flights", "reassignment-stuck")
+        assert "a move ends when all new replicas are in the ISR" in found.sentence
+
+    run(test)
+
+
+def test_deletion_waits() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        follower, leader = await others(cluster)
+        await flights(cluster, [leader, follower])
+        await cluster.kill(follower)
+        await cluster.wait_for("flights", isr={leader})
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            await admin.delete_topics(["flights"])
+            await asyncio.sleep(5)
+        found = await partition(cluster, "flights", "deletion-waits")
+        assert f"broker {follower}'s session ended at" in found.sentence
+        assert "a topic is gone when every replica is" in found.sentence
+
+    run(test)
+
+
+def test_being_deleted() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await flights(cluster, [0, 1])
+        facts = await facts_of(cluster, {"flights"})
+        facts = replace(
+            facts, topics={"flights": replace(facts.topics["flights"], deleting=True, deleting_ms=facts.now_ms)}
+        )
+        found = staged(examine(facts, Subject("flights")), "being-deleted")
+        assert "the controller has its replicas deleted" in found.sentence
+
+    run(test)
+
+
+# -- transactions ------------------------------------------------------------------------------------------------------
+
+
+def test_open_and_hanging_transactions() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await flights(cluster, [0, 1])
+        async with Producer(bootstrap_servers=cluster.bootstrap, transactional_id="bills") as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await (await producer.send("flights", value=b"x"))
+            found = await partition(cluster, "flights", "open-transaction")
+            assert "nothing behind offset 0: the transaction of bills is Ongoing" in found.sentence
+            facts = await facts_of(cluster, {"flights"})
+            topic = facts.topics["flights"]
+            (one,) = topic.partitions[0].transactions
+            lost = replace(topic.partitions[0], transactions=(replace(one, transactional_id=None, state=""),))
+            facts = replace(facts, topics={"flights": replace(topic, partitions={0: lost})})
+            found = staged(examine(facts, Subject("flights")), "hanging-transaction")
+            assert found.told.ways_out[0].command == (
+                f"odradek transactions abort flights-0 --producer-id {one.producer_id} --producer-epoch 0"
+            )
+            await producer.abort_transaction()
+
+    run(test)
