@@ -14,8 +14,7 @@ ENTRIES_MAX: Final = 10_000
 """Older entries go. `forgotten` says how many have gone, so that a reader knows what it does not see."""
 
 OF_EVENTS: Final = frozenset({"broker", "controller", "failure", "partition", "requests", "write"})
-"""Kinds of entries that follow from an event of the controller. Others may come while one is handled: leaders, followers
-and coordinators go on, on the same loop."""
+"""Kinds of entries that follow from an event of the controller; groups, leaders and followers go on meanwhile."""
 
 Entry = dict[str, Any]
 
