@@ -129,7 +129,7 @@ def assemble(
         logs=logs,
         metadata=metadata,
         replicas=replicas,
-        control=control,
+        controller_requests=control,
         fetch_sessions=FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots,
             world.random,
@@ -139,7 +139,7 @@ def assemble(
         producer_ids=ProducerIds(identity.broker_id, broker_epoch, client, config.request_timeout_ms),
         groups=groups,
         transactions=transactions,
-        verification=TransactionVerification(
+        transaction_verification=TransactionVerification(
             identity.broker_id, metadata, client, transactions, config.request_timeout_ms
         ),
         authorizer=_authorizer(config, world, store, tasks),
@@ -148,7 +148,7 @@ def assemble(
         journal=journal,
         request_metrics=RequestMetrics(),
         quotas=quotas,
-        served=SERVED,
+        served_versions=SERVED,
         learn_topic_settings=dynamic.learn,
         auto_create_topic=creation.create,
     )

@@ -279,7 +279,13 @@ class BrokerServer:
         registrar = Registrar(store, self._world.clock, registration)
         services = self._assembly.services
         self._lifecycle = BrokerSession(
-            store, self.tasks, identity, registrar, services.control.session_expired, self._break, services.journal
+            store,
+            self.tasks,
+            identity,
+            registrar,
+            services.controller_requests.session_expired,
+            self._break,
+            services.journal,
         )
         assert self._logs is not None
         torn = [(one.topic, one.partition) for one in self._logs.all_logs() if one.clean_end_offset < 0]
@@ -366,7 +372,7 @@ class BrokerServer:
             services.journal.note(
                 "directory", path, change="failed", reason=str(cause), partitions=[f"{t}-{p}" for t, p in partitions]
             )
-            services.control.directory_failed(partitions)
+            services.controller_requests.directory_failed(partitions)
         if self._directory_events is not None:
             self._directory_events.changed()
         if self._logs is not None and not self._logs.online():
@@ -375,7 +381,7 @@ class BrokerServer:
     def _ask_for_refused_replicas(self) -> None:
         """A full disk may have room again: the controller asks for our replicas once more."""
         assert self._assembly is not None and self._directory_events is not None
-        control = self._assembly.services.control
+        control = self._assembly.services.controller_requests
         if control.lacks_room:
             control.lacks_room = False
             self._directory_events.changed()
@@ -411,7 +417,7 @@ class BrokerServer:
             self._assembly.fetchers.close()
             self._assembly.altering.close()
             self._assembly.markers.close()
-            self._assembly.services.verification.close()
+            self._assembly.services.transaction_verification.close()
             self._assembly.services.producer_ids.close()
             await self._assembly.services.controller.stop()
         self.tasks.close()

@@ -1,4 +1,4 @@
-"""What request handlers may use: the rule objects of one broker, and nothing of the outside."""
+"""Parts of a broker that request handlers may use, with its clock, its tasks and its ZooKeeper."""
 
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -29,7 +29,7 @@ from odradek.zk_schema.store import Store
 
 @dataclass(slots=True)
 class Services:
-    """A broker's rule objects."""
+    """The parts of a broker, made once by `assemble`."""
 
     identity: Identity
     config: BrokerConfig
@@ -40,12 +40,12 @@ class Services:
     logs: LogManager
     metadata: MetadataCache
     replicas: ReplicaManager
-    control: ControllerRequests
+    controller_requests: ControllerRequests
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
     groups: GroupCoordinator
     transactions: TransactionCoordinator
-    verification: TransactionVerification
+    transaction_verification: TransactionVerification
     controller: Controller
     authorizer: AclAuthorizer | None
     """None: everybody may do everything."""
@@ -53,7 +53,7 @@ class Services:
     journal: Journal
     request_metrics: RequestMetrics
     quotas: ClientQuotas
-    served: Mapping[int, tuple[int, int]]
+    served_versions: Mapping[int, tuple[int, int]]
     """The versions that ApiVersions advertises, by API key."""
     learn_topic_settings: Callable[[Iterable[str]], Awaitable[None]]
     """Reads the settings of topics that are new to this broker."""

@@ -23,13 +23,13 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 class Advertising(Protocol):
     """What this handler uses of the broker."""
 
-    served: dict[int, tuple[int, int]]
+    served_versions: dict[int, tuple[int, int]]
 
 
 def handle(broker: Advertising, request: ApiVersionsRequest, context: RequestContext) -> Outcome:
     if context.api_version >= FIRST_VERSION_WITH_CLIENT_SOFTWARE and not names_its_software(request):
         return Reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
-    return Reply(ApiVersionsResponse(api_keys=advertised(broker.served)))
+    return Reply(ApiVersionsResponse(api_keys=advertised(broker.served_versions)))
 
 
 def names_its_software(request: ApiVersionsRequest) -> bool:

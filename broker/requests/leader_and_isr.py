@@ -39,13 +39,13 @@ def _new_topics(broker: Services, request: LeaderAndIsrRequest) -> set[str]:
 
 
 async def _apply(broker: Services, request: LeaderAndIsrRequest, version: int) -> Reply:
-    async with broker.control.in_turn:
+    async with broker.controller_requests.in_turn:
         return await _apply_in_turn(broker, request, version)
 
 
 async def _apply_in_turn(broker: Services, request: LeaderAndIsrRequest, version: int) -> Reply:
     def refusal() -> ErrorCode:
-        return broker.control.check(request.controller_epoch, request.broker_epoch)
+        return broker.controller_requests.check(request.controller_epoch, request.broker_epoch)
 
     error = refusal()
     if error is ErrorCode.NONE:
@@ -64,7 +64,7 @@ async def _apply_in_turn(broker: Services, request: LeaderAndIsrRequest, version
         outcome = LeaderAndIsrPartitionError(
             topic_name=topic,
             partition_index=state.partition_index,
-            error_code=broker.control.apply(topic, topic_id, state),
+            error_code=broker.controller_requests.apply(topic, topic_id, state),
         )
         if version < FIRST_VERSION_BY_TOPIC_ID:
             response.partition_errors.append(outcome)

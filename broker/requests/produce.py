@@ -91,7 +91,7 @@ async def _append_verified(
     broker: Services, request: ProduceRequest, context: RequestContext, unverified: list[Unverified]
 ) -> Reply:
     """As `_append`, when the coordinator has been asked. A producer sends again what is NOT_ENOUGH_REPLICAS."""
-    verdicts = await broker.verification.verify(request.transactional_id or "", unverified)
+    verdicts = await broker.transaction_verification.verify(request.transactional_id or "", unverified)
     refused = {at: ErrorCode.NOT_ENOUGH_REPLICAS if error in RETRIED else error for at, error in verdicts.items()}
     outcome = _append(broker, request, context, refused)
     if isinstance(outcome, Reply):

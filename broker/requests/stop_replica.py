@@ -19,20 +19,20 @@ def handle(broker: Services, request: StopReplicaRequest, context: RequestContex
 
 
 async def _stop(broker: Services, request: StopReplicaRequest) -> Reply:
-    async with broker.control.in_turn:
+    async with broker.controller_requests.in_turn:
         return await _stop_in_turn(broker, request)
 
 
 async def _stop_in_turn(broker: Services, request: StopReplicaRequest) -> Reply:
-    error = broker.control.check(request.controller_epoch, request.broker_epoch)
+    error = broker.controller_requests.check(request.controller_epoch, request.broker_epoch)
     answers: list[StopReplicaPartitionError] = []
     turn = TimeSlice(broker.clock)
     for stopped in stopped_replicas(request):
         if await turn.pause_if_over():
-            error = broker.control.check(request.controller_epoch, request.broker_epoch)
+            error = broker.controller_requests.check(request.controller_epoch, request.broker_epoch)
         if error is not ErrorCode.NONE:
             return Reply(StopReplicaResponse(error_code=error))
-        code = broker.control.stop(stopped)
+        code = broker.controller_requests.stop(stopped)
         answers.append(
             StopReplicaPartitionError(
                 topic_name=stopped.topic, partition_index=stopped.partition_index, error_code=code

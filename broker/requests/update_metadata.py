@@ -10,7 +10,7 @@ VERSIONS = (0, 8)
 
 
 def handle(broker: Services, request: UpdateMetadataRequest, context: RequestContext) -> Outcome:
-    error = broker.control.check(request.controller_epoch, request.broker_epoch)
+    error = broker.controller_requests.check(request.controller_epoch, request.broker_epoch)
     if error is ErrorCode.NONE:
-        broker.control.update_metadata(request)
+        broker.controller_requests.update_metadata(request)
     return Reply(UpdateMetadataResponse(error_code=error))

@@ -55,9 +55,9 @@ def test_a_log_that_cannot_be_deleted_is_a_storage_error_however_often_it_is_ask
     async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
         fail_when_setting_aside(cluster)
         deletion = StoppedReplica("t", 0, -2, delete=True)
-        answers = [services.control.stop(deletion) for _ in range(3)]
+        answers = [services.controller_requests.stop(deletion) for _ in range(3)]
         assert answers == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
-        assert not services.control.stop(StoppedReplica("unknown", 0, -2, delete=True))
+        assert not services.controller_requests.stop(StoppedReplica("unknown", 0, -2, delete=True))
 
     with_broker(scenario)
 
@@ -67,7 +67,7 @@ def test_so_is_one_that_no_controller_has_spoken_of_before() -> None:
         services.logs.get_or_create("old", 0, b"o" * 16, is_new=True)
         fail_when_setting_aside(cluster)
         deletion = StoppedReplica("old", 0, -2, delete=True)
-        answers = [services.control.stop(deletion) for _ in range(2)]
+        answers = [services.controller_requests.stop(deletion) for _ in range(2)]
         assert answers == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
 
     with_broker(scenario)
@@ -78,7 +78,7 @@ def test_a_deletion_waits_for_the_end_of_what_the_controller_said_before() -> No
     made anew what had just been deleted."""
 
     async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
-        epoch, count = services.control.controller_epoch, 50
+        epoch, count = services.controller_requests.controller_epoch, 50
         states = [
             LeaderAndIsrPartitionState(
                 topic_name="many", partition_index=index, controller_epoch=epoch, leader=0, leader_epoch=0, isr=[0],

@@ -484,7 +484,7 @@ def test_old_epochs_change_nothing(request_class: type[Message], version: int) -
     async def scenario(client: Client) -> None:
         await client.create()
         services: Any = client.cluster.brokers[0].server.services
-        epoch, brokers = services.control.controller_epoch, dict(services.metadata.brokers)
+        epoch, brokers = services.controller_requests.controller_epoch, dict(services.metadata.brokers)
         now = services.identity.broker_epoch
         old: Any = request_class(controller_epoch=epoch - 1, broker_epoch=now)  # type: ignore[call-arg]
         assert (await client.ask(old, version)).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
