@@ -60,7 +60,7 @@ class IsrCriteria(NamedTuple):
     """Tells whether the cluster's metadata has a broker of that id."""
 
 
-class Fetcher(Protocol):
+class FollowerSession(Protocol):
     """The fetch session by which a follower asks."""
 
     last_used_ms: float
@@ -74,8 +74,8 @@ class FollowerProgress:
     """
 
     __slots__ = (
-        "broker_epoch", "broker_id", "fetcher", "last_caught_up_ms", "last_fetch_leader_end", "last_fetch_ms",
-        "log_end", "log_start",
+        "broker_epoch", "broker_id", "last_caught_up_ms", "last_fetch_leader_end", "last_fetch_ms",
+        "log_end", "log_start", "session",
     )  # fmt: skip
 
     def __init__(self, broker_id: int, last_caught_up_ms: float = -math.inf) -> None:
@@ -87,7 +87,7 @@ class FollowerProgress:
         self.log_end = self.log_start = -1
         self.last_fetch_leader_end = 0
         self.last_fetch_ms = -math.inf
-        self.fetcher: Fetcher | None = None
+        self.session: FollowerSession | None = None
         """Session whose empty fetches at the leader's end are not reported one by one: `last_used_ms` says so."""
 
     def fetched(self, offset: int, log_start: int, broker_epoch: int, now_ms: float, leader_log_end: int) -> None:
@@ -108,8 +108,8 @@ class FollowerProgress:
 
     def overtaken(self, leader_log_end: int) -> None:
         """Note that the leader appends at `leader_log_end` now: who was there was caught up when it last asked."""
-        if self.fetcher is not None and self.log_end == leader_log_end:
-            self.last_fetch_ms = max(self.last_fetch_ms, self.fetcher.last_used_ms)
+        if self.session is not None and self.log_end == leader_log_end:
+            self.last_fetch_ms = max(self.last_fetch_ms, self.session.last_used_ms)
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
 
     def is_caught_up(self, leader_log_end: int, now_ms: float, lag_time_ms_max: int) -> bool:

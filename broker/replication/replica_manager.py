@@ -187,7 +187,7 @@ class ReplicaManager:
                 refused = True
                 continue
             assert follower is not None
-            follower.fetcher = session
+            follower.session = session
             answer.high_watermark = partition.high_watermark
             answer.last_stable_offset = partition.last_stable_offset
             if advanced:

@@ -52,7 +52,7 @@ def test_a_follower_that_waits_at_the_end_was_caught_up_until_its_last_fetch() -
     session = Session()
     progress = FollowerProgress(1, 0.0)
     progress.fetched(5, 0, 1, 0.0, 5)
-    progress.fetcher = session
+    progress.session = session
     session.last_used_ms = 50_000.0
     progress.overtaken(5)
     assert progress.is_caught_up(6, 59_000.0, 10_000)
