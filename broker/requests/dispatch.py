@@ -70,7 +70,7 @@ class Route:
         return self.follower if replica_of(request)[0] >= 0 else self.api
 
 
-class Deferred:
+class RoutedOutcome:
     """An outcome that asks for more than sending an answer now, and how to make the answer when it is known."""
 
     __slots__ = ("_correlation_id", "_route", "outcome")
@@ -143,7 +143,7 @@ class Dispatcher:
             return route.answer(correlation_id, outcome.response)
         if kind is Silent and not outcome.close and not outcome.throttle_ms:
             return None
-        return Deferred(outcome, route, correlation_id)
+        return RoutedOutcome(outcome, route, correlation_id)
 
     def forget_routes(self) -> None:
         """Have `guarded` asked again, for each API with its next request."""

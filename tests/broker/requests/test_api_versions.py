@@ -9,7 +9,7 @@ import pytest
 from odradek.broker.network.boundary import UnsupportedRequestError
 from odradek.broker.network.outcomes import Client, Reply, RequestContext, Silent
 from odradek.broker.requests import api_versions
-from odradek.broker.requests.dispatch import Deferred, Dispatcher
+from odradek.broker.requests.dispatch import Dispatcher, RoutedOutcome
 from odradek.broker.requests.registry import by_key, served_versions
 from odradek.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from odradek.protocol.errors import ErrorCode, MalformedMessage
@@ -164,7 +164,7 @@ def test_the_plain_answer_is_bytes_and_all_others_are_deferred() -> None:
     for outcome in (Reply(response, throttle_ms=1), Reply(response, close=True), Silent(close=True)):
         recorder.outcome = outcome
         deferred = recorder.dispatch(data)
-        assert isinstance(deferred, Deferred)
+        assert isinstance(deferred, RoutedOutcome)
         assert deferred.outcome is outcome
         assert b"".join(deferred.answer(response)) == struct.pack(">iihi", 10, 1, 0, 0)
     recorder.outcome = Silent()
