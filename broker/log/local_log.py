@@ -59,9 +59,9 @@ class Flush:
         "_names_changed",
         "_paths",
         "epochs_written",
+        "history_changes",
         "offset",
         "synced",
-        "truncations",
     )
 
     def __init__(
@@ -72,13 +72,13 @@ class Flush:
         *,
         names_changed: bool,
         offset: int,
-        truncations: int,
+        history_changes: int,
         epochs_written: int,
     ) -> None:
         """`names_changed`: files of `directory`, the log's, may be new. The other numbers say what is being synced:
         it does not count when the log has been truncated meanwhile, nor the epochs when they were written anew."""
         self.offset = offset
-        self.truncations = truncations
+        self.history_changes = history_changes
         self.epochs_written = epochs_written
         self.synced = False
         self._files = files
@@ -116,6 +116,7 @@ class LocalLog:
         "end_at_open",
         "environment",
         "epoch_file",
+        "history_changes",
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
@@ -125,7 +126,6 @@ class LocalLog:
         "segments",
         "snapshots",
         "topic",
-        "truncations",
     )  # fmt: skip
 
     def __init__(
@@ -156,8 +156,8 @@ class LocalLog:
         self.cleaned_to = 0
         """Offset before which the log is compacted."""
         self.last_flush_ms = environment.clock.now_ms()
-        self.truncations = 0
-        """Count of truncations and of changes of its files' names: what was begun before does not count then."""
+        self.history_changes = 0
+        """Number of truncations and of renamings of its files so far: what was begun before one does not count after it."""
         self.lowest_end = NEVER_TRUNCATED
         """The lowest offset a truncation went back to since a copier of the log set it to NEVER_TRUNCATED."""
         self.closed = False
@@ -192,8 +192,10 @@ class LocalLog:
         if segment is not self.segments[-1]:
             self.environment.open_segments.use(segment)
 
-    def failed(self, cause: OSError) -> StorageFailure:
-        """Tell the manager that the disk failed; the exception to raise. Of a closed log nothing else is expected."""
+    def give_up_directory(self, cause: OSError) -> StorageFailure:
+        """Have the manager give up the log directory, whose disk has failed; return the exception to raise.
+
+        The manager is not told when the log is closed: then nothing else is expected."""
         if not self.closed:
             self.environment.failed(self.log_directory, cause)
         return StorageFailure(self.log_directory, cause)
@@ -223,12 +225,12 @@ class LocalLog:
                     return EMPTY
                 number += 1
         except CorruptBatch as bad:
-            raise self.damaged(bad) from bad
+            raise self.corrupt_message(bad) from bad
         except OSError as error:
-            raise self.failed(error) from error
+            raise self.give_up_directory(error) from error
         return EMPTY
 
-    def damaged(self, bad: CorruptBatch | CorruptFile) -> KafkaError:
+    def corrupt_message(self, bad: CorruptBatch | CorruptFile) -> KafkaError:
         """Return the error for whoever comes upon damaged bytes in a segment: CORRUPT_MESSAGE, and where it is."""
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.partition}: {bad}")
 
@@ -280,7 +282,7 @@ class LocalLog:
         except CorruptFile as bad:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{self.topic}-{self.partition}: {bad}") from bad
         except OSError as error:
-            raise self.failed(error) from error
+            raise self.give_up_directory(error) from error
         return found
 
     def aborted_within(self, offset: int, found: LogSlice, stable_offset: int) -> list[AbortedTransaction]:
@@ -304,7 +306,7 @@ class LocalLog:
             flush = self._files_to_sync()
             flush.sync()
         except OSError as error:
-            raise self.failed(error) from error
+            raise self.give_up_directory(error) from error
         self._flushed(flush)
 
     def flush_in_background(self, then: Callable[[], object] | None = None) -> None:
@@ -315,14 +317,14 @@ class LocalLog:
         try:
             self._flush_in_background(then)
         except OSError as error:
-            raise self.failed(error) from error
+            raise self.give_up_directory(error) from error
 
     def _flush_in_background(self, then: Callable[[], object] | None = None) -> None:
         flush = self._files_to_sync()
 
         def done(result: OSError | None) -> None:
             if isinstance(result, OSError):
-                self.failed(result)
+                self.give_up_directory(result)
                 return
             self._flushed(flush)
             if then is not None:
@@ -355,13 +357,13 @@ class LocalLog:
             paths,
             names_changed=names_changed,
             offset=self.recovery_point if epoch_file.waits_for_room else self.log_end_offset,
-            truncations=self.truncations,
+            history_changes=self.history_changes,
             epochs_written=epoch_file.written,
         )
 
     def _flushed(self, flush: Flush) -> None:
         """Everything before its offset is safe, unless the log was truncated while it ran."""
-        if flush.truncations == self.truncations:
+        if flush.history_changes == self.history_changes:
             self.recovery_point = max(self.recovery_point, flush.offset)
         self.epoch_file.synced(flush.epochs_written)
         self.last_flush_ms = self.environment.clock.now_ms()
@@ -394,7 +396,7 @@ class LocalLog:
     def moved_to(self, directory: str) -> None:
         """Take the new name of the log's directory. A flush that is under way had the old one: it does not count."""
         self.directory = directory
-        self.truncations += 1
+        self.history_changes += 1
         self.snapshots.moved_to(directory)
         self.epoch_file.moved_to(directory)
         for segment in self.segments:

@@ -192,7 +192,7 @@ class Log(LocalLog):
         except OSError as error:
             if error.errno in DISK_FULL:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: {error}") from error
-            raise self.failed(error) from error
+            raise self.give_up_directory(error) from error
         self.log_end_offset = last.last_offset + 1
         self._remember_position(first.base_offset, position)
         for batch in batches:
@@ -216,7 +216,7 @@ class Log(LocalLog):
             try:
                 segment.transactions.append(AbortedTransaction(*completed[:3], stable))
             except OSError as error:
-                raise self.failed(error) from error
+                raise self.give_up_directory(error) from error
         self.producers.complete(completed)
 
     def lower_checkpoints(self) -> None:
@@ -280,9 +280,9 @@ class Log(LocalLog):
             self.active.sync()
             self.environment.files.sync_directory(self.directory)
         except (CorruptBatch, CorruptFile) as bad:
-            raise self.damaged(bad) from bad
+            raise self.corrupt_message(bad) from bad
         except OSError as error:
-            raise self.failed(error) from error
+            raise self.give_up_directory(error) from error
         if self.epochs.truncate_from_end(self.log_end_offset):
             self.write_epochs()
         return True
@@ -303,14 +303,14 @@ class Log(LocalLog):
             if goes_back:  # a checkpoint with the higher start would hide what the leader has before it
                 self.lower_checkpoints()
         except OSError as error:
-            raise self.failed(error) from error
+            raise self.give_up_directory(error) from error
         self.producers = ProducerState(offset)
         self.epochs.clear()
         self.write_epochs()
 
     def _went_back_to(self, offset: int) -> None:
         """Nothing from `offset` on is on the disk any more, whatever a running flush believes."""
-        self.truncations += 1
+        self.history_changes += 1
         self._checkpoints_checked = False
         self.lowest_end = min(self.lowest_end, offset)
         if self.recovery_point > offset or self.cleaned_to > offset:
@@ -355,7 +355,7 @@ class Log(LocalLog):
         try:
             self.epoch_file.write(self.epochs.entries())
         except OSError as error:
-            raise self.failed(error) from error
+            raise self.give_up_directory(error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch known that is not above; (-1, -1) when there is no telling."""
@@ -388,12 +388,12 @@ class Log(LocalLog):
         try:
             flush.sync()
         except OSError as error:
-            raise self.failed(error) from error
+            raise self.give_up_directory(error) from error
         self.end_close(flush)
 
     def begin_close(self) -> Flush | None:
         """Write what is only in memory; what is to be synced then, None when the log is closed. StorageFailure."""
-        if self.log_end_offset == self.clean_end_offset and not self.truncations and not self.epoch_file.unsynced:
+        if self.log_end_offset == self.clean_end_offset and not self.history_changes and not self.epoch_file.unsynced:
             self.abandon()  # as it was opened after the last clean shutdown
             return None
         try:
@@ -405,7 +405,7 @@ class Log(LocalLog):
                 raise OSError(errno.ENOSPC, "no room for the leader epochs", self.directory)
             return flush
         except OSError as error:
-            raise self.failed(error) from error
+            raise self.give_up_directory(error) from error
 
     def end_close(self, flush: Flush) -> None:
         """Close the log after `flush`, which is synced."""

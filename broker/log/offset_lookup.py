@@ -26,9 +26,9 @@ def offset_for_timestamp(log: LocalLog, timestamp_ms: int) -> TimestampedOffset 
                 if found is not None:
                     return found
     except OSError as error:
-        raise log.failed(error) from error
+        raise log.give_up_directory(error) from error
     except CorruptBatch as bad:
-        raise log.damaged(bad) from bad
+        raise log.corrupt_message(bad) from bad
     return None
 
 
@@ -69,9 +69,9 @@ def offset_of_max_timestamp(log: LocalLog) -> TimestampedOffset | None:
             if batch.max_timestamp_ms == largest.timestamp_ms:
                 return _in_batch(segment, batch, largest.timestamp_ms, start_offset=0)
     except OSError as error:
-        raise log.failed(error) from error
+        raise log.give_up_directory(error) from error
     except CorruptBatch as bad:
-        raise log.damaged(bad) from bad
+        raise log.corrupt_message(bad) from bad
     return None
 
 
@@ -83,7 +83,7 @@ def offsets_before(log: LocalLog, timestamp_ms: int, limit: int) -> list[int]:
     try:
         points = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms()) for segment in log.segments]
     except OSError as error:
-        raise log.failed(error) from error
+        raise log.give_up_directory(error) from error
     if log.active.size_bytes:
         points.append((log.log_end_offset, log.environment.clock.now_ms()))
     if timestamp_ms == EARLIEST:

@@ -23,7 +23,7 @@ def delete_old_segments(log: Log, high_watermark: int, at_most: int = sys.maxsiz
         if error.errno in DISK_FULL:  # no segment could be made in the place of the last one, which stays
             logger.error("%s: its last segment stays: %s", log, error)
             return 0
-        raise log.failed(error) from error
+        raise log.give_up_directory(error) from error
 
 
 def _delete_old_segments(log: Log, high_watermark: int, at_most: int) -> int:

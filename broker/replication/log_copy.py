@@ -124,7 +124,7 @@ class LogCopy:
         return found.records if isinstance(found.records, FileRange) else None
 
     def _place(self) -> Place:
-        return Place(self.target.log_end_offset, self.source.truncations, self.target.truncations)
+        return Place(self.target.log_end_offset, self.source.history_changes, self.target.history_changes)
 
     def _read_in_background(self, then: Callable[[], object]) -> None:
         records, place = self._read(READ_BYTES), self._place()
@@ -135,7 +135,7 @@ class LogCopy:
 
         def done(result: bytes | OSError) -> None:
             if isinstance(result, OSError):
-                self.source.failed(result)
+                self.source.give_up_directory(result)
             else:
                 at_end = len(result) < READ_BYTES and self.source.active.base_offset <= place.offset
                 self._arrived = Arrived(place, memoryview(result), at_end)
@@ -168,7 +168,7 @@ class LogCopy:
             try:
                 data = memoryview(records.read())
             except OSError as error:
-                raise source.failed(error) from error
+                raise source.give_up_directory(error) from error
             left -= self._append(data)
         if target.log_end_offset < source.log_end_offset:
             self._end_bytes = min(2 * self._end_bytes, END_BYTES_MAX)
@@ -190,7 +190,7 @@ class LogCopy:
         try:
             target.roll(offset)
         except OSError as error:
-            raise target.failed(error) from error
+            raise target.give_up_directory(error) from error
         target.log_end_offset = offset
 
     # ---- what the source has on the disk, the target must have there

@@ -31,7 +31,7 @@ class Job:
         self._done = done
         self._clock = clock
         self._began_ms = clock.monotonic_ms()
-        self._truncations = log.truncations
+        self._truncations = log.history_changes
         self._segments = {one.base_offset: one for one in log.segments}
         self._aborted = False
         self._finished: Finished | None = None
@@ -75,7 +75,7 @@ class Job:
         log = self.log
         if log.closed:
             return "the log is gone"
-        if log.truncations != self._truncations:
+        if log.history_changes != self._truncations:
             return "the log was truncated"
         number = log.segment_number(old[0].base_offset)
         if number < 0 or log.segments[number : number + len(old)] != old:
@@ -97,7 +97,7 @@ class Job:
         elif failed.errno == errno.ENOENT:
             logger.warning("%s: a segment went while it was compacted: %s", self.log, failed.reason)
         else:
-            self.log.failed(OSError(failed.errno, failed.reason))
+            self.log.give_up_directory(OSError(failed.errno, failed.reason))
 
     def ended(self, well: bool) -> None:
         """The child is no more."""
@@ -124,7 +124,7 @@ class Job:
         self._done(self)
 
     def _why_not_end(self) -> str | None:
-        return "the log was truncated" if self.log.truncations != self._truncations else None
+        return "the log was truncated" if self.log.history_changes != self._truncations else None
 
     def _size_before(self) -> int:
         return sum(info.size_bytes for info in self._request.segments)
@@ -147,7 +147,7 @@ def swap_in(log: Log, old: list[Segment], done: Callable[[], object]) -> Segment
     try:
         return _swap_in(log, old, done)
     except OSError as error:
-        raise log.failed(error) from error
+        raise log.give_up_directory(error) from error
 
 
 def _swap_in(log: Log, old: list[Segment], done: Callable[[], object]) -> Segment:
@@ -181,7 +181,7 @@ def _rename(log: Log, segment: Segment, suffix: str, following: str, kinds: tupl
 def _sync_directory(log: Log, done: Callable[[], object]) -> None:
     def synced(result: OSError | None) -> None:
         if isinstance(result, OSError):
-            log.failed(result)
+            log.give_up_directory(result)
         done()
 
     log.environment.background.run(lambda: log.environment.files.sync_directory(log.directory), synced)
@@ -196,4 +196,4 @@ def remove_cleaned(log: Log) -> None:
                 files.remove(f"{log.directory}/{name}")
     except OSError as error:
         if not log.closed:
-            raise log.failed(error) from error
+            raise log.give_up_directory(error) from error

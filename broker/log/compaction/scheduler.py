@@ -102,7 +102,7 @@ class Compaction:
         self._periodic.for_each(steps, _take)
 
     def _look_at(self, log: Log, found: list[tuple[LogToClean, Log]]) -> None:
-        if log.closed or self._damaged.get(log) == log.truncations:
+        if log.closed or self._damaged.get(log) == log.history_changes:
             return
         try:
             dirty = log_to_clean(log, self._high_watermark_of(log), self._clock.now_ms())
@@ -111,7 +111,7 @@ class Compaction:
         except (CorruptBatch, KafkaError) as bad:
             self._give_up(log, str(bad))
         except OSError as error:
-            log.failed(error)
+            log.give_up_directory(error)
         else:
             if dirty is not None and dirty.pays(log.config.min_cleanable_dirty_ratio):
                 found.append((dirty, log))
@@ -139,7 +139,7 @@ class Compaction:
             self._give_up(log, str(bad))
             return
         except OSError as error:
-            log.failed(error)
+            log.give_up_directory(error)
             return
         logger.info(
             "%s: compacting %d segments before %d, dirty from %d on (%.0f%%)",
@@ -164,4 +164,4 @@ class Compaction:
 
     def _give_up(self, log: Log, reason: str) -> None:
         logger.error("%s cannot be compacted and will not be until it is truncated or opened again: %s", log, reason)
-        self._damaged[log] = log.truncations
+        self._damaged[log] = log.history_changes

@@ -103,15 +103,15 @@ class FutureLogs:
             files.rename(current.directory, gone)
             files.sync_directory(current.log_directory)
         except OSError as error:
-            raise current.failed(error) from error
+            raise current.give_up_directory(error) from error
         try:
             self._rename_to_live(future)
         except OSError as error:
             try:
                 files.rename(gone, current.directory)
             except OSError as second:
-                current.failed(second)
-            raise future.failed(error) from error
+                current.give_up_directory(second)
+            raise future.give_up_directory(error) from error
         self._logs.promote(key)
         self._abandon(current)
         remove_later(self._environment, current, gone)

@@ -199,7 +199,7 @@ def test_a_truncation_that_meets_damage_says_so_and_leaves_the_log_as_it_was() -
         with pytest.raises(KafkaError) as refused:
             log.truncate_to(int(path.rpartition("/")[2].partition(".")[0]) + 1)
         assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
-        assert (log.segments, log.log_end_offset, log.truncations) == (segments, end, 0)
+        assert (log.segments, log.log_end_offset, log.history_changes) == (segments, end, 0)
         assert log.append_as_leader(make_batch(), 3).first_offset == end
 
 
