@@ -157,7 +157,7 @@ class LocalLog:
         """Offset before which the log is compacted."""
         self.last_flush_ms = environment.clock.now_ms()
         self.history_changes = 0
-        """Number of truncations and of renamings of its files so far: what was begun before one does not count after it."""
+        """Number of truncations and of renamings of its files: what was begun before one does not count after it."""
         self.lowest_end = NEVER_TRUNCATED
         """The lowest offset a truncation went back to since a copier of the log set it to NEVER_TRUNCATED."""
         self.closed = False

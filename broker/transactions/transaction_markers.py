@@ -105,8 +105,8 @@ class TransactionMarkers:
         self._closed = False
 
     def send(self, pending: PendingMarkers) -> None:
-        """See MarkerSender."""
-        self._route([(pending, partition) for partition in sorted(pending.remaining)])
+        """Have the markers written to all partitions that remain; `pending.written` hears of each."""
+        self._enqueue([(pending, partition) for partition in sorted(pending.remaining)])
 
     def close(self) -> None:
         """Give up all that is under way. Harmless twice."""
@@ -114,8 +114,8 @@ class TransactionMarkers:
         for client in self._clients:
             client.close()
 
-    def _route(self, markers: Iterable[Marker]) -> None:
-        """To the leaders, and those without one again later."""
+    def _enqueue(self, markers: Iterable[Marker]) -> None:
+        """Put markers into the lanes of their leaders, and those without a leader off till later."""
         leaderless = []
         lanes: dict[_Lane, None] = {}
         for pending, (topic, index) in markers:
@@ -130,17 +130,17 @@ class TransactionMarkers:
                 pending.written((topic, index))
             else:
                 leaderless.append((pending, (topic, index)))
-        self._again(leaderless, RETRY_BACKOFF_MS)
+        self._retry_later(leaderless, RETRY_BACKOFF_MS)
         for lane in lanes:
             if lane not in self._busy:
                 self._busy.add(lane)
-                self._tasks.spawn(f"markers for broker {lane.broker_id}", partial(self._empty, lane), OnDeath.REPORT)
+                self._tasks.spawn(f"markers for broker {lane.broker_id}", partial(self._drain, lane), OnDeath.REPORT)
 
-    def _again(self, markers: list[Marker], pause_ms: float) -> None:
+    def _retry_later(self, markers: list[Marker], pause_ms: float) -> None:
         if markers and not self._closed:
-            self._clock.call_later(pause_ms, partial(self._route, markers))
+            self._clock.call_later(pause_ms, partial(self._enqueue, markers))
 
-    async def _empty(self, lane: _Lane) -> None:
+    async def _drain(self, lane: _Lane) -> None:
         """Send until nothing waits in the lane any more."""
         sent: list[Marker] = []
         try:
@@ -148,11 +148,11 @@ class TransactionMarkers:
                 sent, later = waiting[:PARTITIONS_MAX], waiting[PARTITIONS_MAX:]
                 if later:
                     self._waiting[lane] = later
-                self._again(await self._unwritten(lane, sent), RETRY_BACKOFF_MS)
+                self._retry_later(await self._unwritten(lane, sent), RETRY_BACKOFF_MS)
                 sent = []
         finally:
             self._busy.discard(lane)
-            self._again(sent + self._waiting.pop(lane, []), RETRY_AFTER_A_BUG_MS)
+            self._retry_later(sent + self._waiting.pop(lane, []), RETRY_AFTER_A_BUG_MS)
 
     async def _unwritten(self, lane: _Lane, sent: list[Marker]) -> list[Marker]:
         """Send one request; return what has to be sent again."""
