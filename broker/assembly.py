@@ -108,7 +108,7 @@ def assemble(
     elections = CoordinatorElections()
     control = ControllerRequests(
         replicas, logs, metadata, fetchers, elections, world.clock,
-        lambda: identity.least_epoch, logs.checkpoints.read_high_watermarks(),
+        lambda: identity.least_obeyed_epoch, logs.checkpoints.read_high_watermarks(),
     )  # fmt: skip
     group_partitions = PartitionCount(CONSUMER_OFFSETS, metadata, config.offsets_topic_num_partitions)
     transaction_partitions = PartitionCount(TRANSACTION_STATE, metadata, config.transaction_state_log_num_partitions)

@@ -1,4 +1,4 @@
-"""Who this broker is."""
+"""Ids of this broker and of its cluster, and the epoch of its registration."""
 
 from dataclasses import dataclass
 
@@ -14,6 +14,9 @@ class Identity:
     """The session of that registration has ended, and there is no other registration yet."""
 
     @property
-    def least_epoch(self) -> int:
-        """What controllers say to an earlier registration comes too late: others may lead since what we led by it."""
+    def least_obeyed_epoch(self) -> int:
+        """Smallest broker epoch whose requests of controllers are obeyed.
+
+        While the session is over even those to our last registration are stale: others may lead since.
+        """
         return self.broker_epoch + 1 if self.session_over else self.broker_epoch

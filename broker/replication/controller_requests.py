@@ -73,14 +73,14 @@ class ControllerRequests:
         fetchers: Fetchers,
         coordinators: Coordinators,
         clock: Clock,
-        least_broker_epoch: Callable[[], int],
+        least_obeyed_epoch: Callable[[], int],
         high_watermarks: dict[tuple[str, int], int],
     ) -> None:
         """Take the checkpointed `high_watermarks`. What is meant for a broker epoch below
-        `least_broker_epoch` is stale."""
+        `least_obeyed_epoch` is stale."""
         self._replicas, self._logs, self._metadata = replicas, logs, metadata
         self._fetchers, self._coordinators, self._clock = fetchers, coordinators, clock
-        self._least_broker_epoch = least_broker_epoch
+        self._least_obeyed_epoch = least_obeyed_epoch
         self._checkpointed = high_watermarks
         self._undeleted: set[tuple[str, int]] = set()
         """Replicas whose logs are to be deleted and lie in a directory that has failed."""
@@ -93,7 +93,7 @@ class ControllerRequests:
     def check(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """Tell why a control request must not be obeyed; an obeyed one raises the controller epoch for all that
         follow."""
-        if broker_epoch != NO_BROKER_EPOCH and broker_epoch < self._least_broker_epoch():
+        if broker_epoch != NO_BROKER_EPOCH and broker_epoch < self._least_obeyed_epoch():
             return ErrorCode.STALE_BROKER_EPOCH
         if controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
