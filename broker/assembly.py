@@ -28,7 +28,7 @@ from odradek.broker.replication.alter_partition_manager import AlterPartitionMan
 from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.fetcher_manager import FetcherManager
-from odradek.broker.replication.partition import IsrCriteria
+from odradek.broker.replication.isr import IsrCriteria
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.replication.replica_selection import RACK_AWARE, RackAwareReplicaSelector
 from odradek.broker.replication.throttling import Throttling

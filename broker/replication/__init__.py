@@ -1,6 +1,7 @@
 """Replication: what a leader and a follower of a partition must do.
 
 partition                a replica of a partition: roles, in-sync replicas, high watermark, progress of the followers
+isr                      criteria of being in sync, and a change of the in-sync replicas that is pending
 replica_manager          all partitions of this broker, appends, followers' fetches, requests that wait for replicas
 fetch_reading            several partitions read within the limits of one Fetch
 fetch_sessions           incremental fetch sessions (KIP-227)

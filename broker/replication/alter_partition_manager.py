@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.broker.replication.partition import PendingIsr
+from odradek.broker.replication.isr import PendingIsr
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.protocol.errors import ErrorCode, error_code
 from odradek.protocol.messages.alter_partition import (

@@ -6,13 +6,14 @@ znode: which ISR). A request that carries an older one changes nothing.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from odradek.broker.log.local_log import LogSlice
 from odradek.broker.log.log import Appended, Log, Origin
 from odradek.broker.metrics.counters import TopicCounters
+from odradek.broker.replication.isr import IsrCriteria, PendingIsr
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.world.files import Buffer
@@ -32,32 +33,6 @@ class PartitionView:
     replicas: tuple[int, ...]
     recovering: bool = False
     """The election was unclean, and no leader since has said that the partition has recovered (KIP-704)."""
-
-
-@dataclass(frozen=True, slots=True)
-class PendingIsr:
-    """A change of the in-sync replicas that the leader wants and the controller must write (AlterPartition)."""
-
-    topic: str
-    topic_id: bytes
-    index: int
-    leader_epoch: int
-    partition_epoch: int
-    isr: tuple[tuple[int, int], ...]
-    """Broker ids with the epochs of their registrations, -1 where not known."""
-
-    @property
-    def broker_ids(self) -> frozenset[int]:
-        return frozenset(broker for broker, _ in self.isr)
-
-
-class IsrCriteria(NamedTuple):
-    """Criteria that a broker's followers must meet to count as in sync."""
-
-    lag_time_ms_max: int = 30_000
-    """`replica.lag.time.max.ms`."""
-    is_alive: Callable[[int], bool] = lambda broker_id: True
-    """Tells whether the cluster's metadata has a broker of that id."""
 
 
 class FollowerSession(Protocol):

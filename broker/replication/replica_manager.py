@@ -11,7 +11,8 @@ from odradek.broker.metrics.journal import Journal
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession
-from odradek.broker.replication.partition import IsrCriteria, Partition, PendingIsr
+from odradek.broker.replication.isr import IsrCriteria, PendingIsr
+from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_selection import RackAwareReplicaSelector
 from odradek.broker.replication.throttling import Throttling
 from odradek.protocol.errors import ErrorCode, KafkaError
