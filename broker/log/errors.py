@@ -1,8 +1,4 @@
-"""Trouble with the disk.
-
-When it fails, `LogDirectories.fail` (directories/live_logs.py) gives up the directory and its logs, then
-`_directory_failed` (broker/server.py) the partitions in it; the controller hears of it by cluster/directory_events.py.
-"""
+"""Trouble with the disk, as exceptions. directories/failing.py has what happens when a disk fails, call by call."""
 
 import errno
 

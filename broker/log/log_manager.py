@@ -13,6 +13,7 @@ from typing import TypeVar
 from odradek.broker.log.checkpoint_format import Key
 from odradek.broker.log.compaction.scheduler import Compaction
 from odradek.broker.log.directories.checkpoints import Checkpoints
+from odradek.broker.log.directories.closing import Closing
 from odradek.broker.log.directories.directory_files import (
     PARTITION_METADATA,
     DirectoryOwner,
@@ -20,16 +21,11 @@ from odradek.broker.log.directories.directory_files import (
     encode_partition_metadata,
     partition_name,
 )
+from odradek.broker.log.directories.failing import Failed, LogDirectories
 from odradek.broker.log.directories.future_logs import FutureLogs
-from odradek.broker.log.directories.live_logs import Failed, LiveLogs, LogDirectories
+from odradek.broker.log.directories.live_logs import LiveLogs
 from odradek.broker.log.directories.loading import Loading
-from odradek.broker.log.directories.log_directory import (
-    Closing,
-    LogDirectory,
-    set_aside,
-    set_aside_stray,
-    sync_removals,
-)
+from odradek.broker.log.directories.log_directory import LogDirectory, set_aside, set_aside_stray, sync_removals
 from odradek.broker.log.directories.maintenance import LogMaintenance
 from odradek.broker.log.errors import DISK_FULL, NoRoom, StorageFailure
 from odradek.broker.log.log import Log

@@ -1,20 +1,10 @@
-"""Which logs this broker has, by partition, and the entries of `log.dirs` they are in.
+"""Logs that this broker has, by partition and by the entry of `log.dirs` that they are in."""
 
-A directory that fails is gone until the next start, with its logs. Source: LogManager.handleLogDirFailure of Kafka 3.9.
-"""
-
-import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from odradek.broker.log.checkpoint_format import Key
-from odradek.broker.log.directories.log_directory import LogDirectory
 from odradek.broker.log.log import Log
 from odradek.protocol.primitives import ZERO_UUID
-
-logger = logging.getLogger(__name__)
-
-Failed = Callable[[str, OSError, list[Key]], object]
-"""Path of a directory, what failed, the partitions whose current log went with it."""
 
 
 class LiveLogs:
@@ -100,42 +90,3 @@ class LiveLogs:
         else:
             del self._logs[key]
             self._topic_ids.pop(key, None)
-
-
-class LogDirectories:
-    """The entries of `log.dirs`. `abandon(log)` ends what is done to a log that goes; `failed` hears once of each
-    failing directory, after that."""
-
-    def __init__(
-        self,
-        directories: Iterable[LogDirectory],
-        logs: LiveLogs,
-        abandon: Callable[[Log], object],
-        failed: Failed,
-    ) -> None:
-        self.by_path = {directory.path: directory for directory in directories}
-        self._logs = logs
-        self._abandon = abandon
-        self._failed = failed
-
-    def online(self) -> list[LogDirectory]:
-        """Return those that work."""
-        return [directory for directory in self.by_path.values() if directory.offline is None]
-
-    def all_online(self) -> bool:
-        """Return whether every log that this broker has is within reach."""
-        return all(directory.offline is None for directory in self.by_path.values())
-
-    def fail(self, path: str, cause: OSError) -> None:
-        """Give the directory up, and its logs. Nothing to do the second time."""
-        directory = self.by_path[path]
-        if directory.offline is not None:
-            return
-        directory.offline = cause
-        logger.error("log directory %s goes offline: %s", path, cause)
-        lost = dict(self._logs.in_directory(path))
-        current = [key for key, log in lost.items() if self._logs.get(key) is log]
-        for log in lost.values():
-            self._logs.remove(log)
-            self._abandon(log)
-        self._failed(path, cause, current)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Set
 from functools import partial
 
 from odradek.broker.log.directories.directory_files import DirectoryOwner, MetaProperties, common_owner
+from odradek.broker.log.directories.failing import LogDirectories
 from odradek.broker.log.directories.future_logs import FutureLogs
-from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
+from odradek.broker.log.directories.live_logs import LiveLogs
 from odradek.broker.log.directories.log_directory import Loaded, LogDirectory, set_aside
 from odradek.broker.log.errors import UnusableDirectory
 from odradek.broker.log.log import Log

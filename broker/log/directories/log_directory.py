@@ -4,7 +4,6 @@ import errno
 import logging
 import posixpath
 from collections.abc import Callable, Mapping, Set
-from functools import partial
 from typing import NamedTuple
 
 from odradek.broker.log.checkpoint_format import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS, Key, Offsets
@@ -21,14 +20,12 @@ from odradek.broker.log.directories.directory_files import (
     OtherMode,
     decode_meta,
     decode_partition_metadata,
-    encode_clean_shutdown,
     encode_meta,
     parse_future_name,
     parse_partition_name,
     set_aside_name,
 )
-from odradek.broker.log.errors import CorruptFile, StorageFailure, UnusableDirectory
-from odradek.broker.log.local_log import Flush
+from odradek.broker.log.errors import CorruptFile, UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
@@ -191,57 +188,6 @@ def gaps_before(recovery_points: Offsets, cleaned: Offsets, key: tuple[str, int]
 def start_offsets(logs: Mapping[Key, Log]) -> Offsets:
     """Return log start offsets, also where the first segment says it: a crash may bring back one that was removed."""
     return {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset}
-
-
-class Closing:
-    """The end of a clean shutdown, for one directory: its logs to the disk, then the checkpoints, then the marker.
-
-    `begin`, then the background is closed, then `end`; nothing else may run. Logs are synced side by side: one after
-    the other, 2,000 of them took 21 seconds. When the disk fails there is no marker: the next start repairs.
-    """
-
-    def __init__(self, environment: LogEnvironment, directory: LogDirectory, logs: Mapping[Key, Log]) -> None:
-        self._environment = environment
-        self._directory = directory
-        self._logs = dict(logs)
-        self._flushes: list[tuple[Log, Flush]] = []
-        self._trouble: OSError | StorageFailure | None = None
-
-    def begin(self) -> None:
-        """Write what the logs have only in memory, and have it synced in the background."""
-        try:
-            for log in self._logs.values():
-                flush = log.begin_close()
-                if flush is not None:
-                    self._flushes.append((log, flush))
-                    self._environment.background.run(partial(self._sync, flush), lambda result: None)
-        except StorageFailure as error:
-            self._trouble = error
-
-    def _sync(self, flush: Flush) -> None:
-        try:
-            flush.sync()
-        except OSError as error:
-            self._trouble = error
-
-    def end(self, broker_epoch: int) -> None:
-        """All is synced."""
-        try:
-            if self._trouble is not None:
-                raise self._trouble
-            for log, flush in self._flushes:
-                if not flush.synced:  # the background took nothing any more
-                    flush.sync()
-                log.end_close(flush)
-            points = {key: log.recovery_point for key, log in self._logs.items()}
-            starts = start_offsets(self._logs)
-            files = self._directory.checkpoints
-            files.write_now({RECOVERY_POINTS: points, LOG_START_OFFSETS: starts})
-            marker = f"{self._directory.path}/{CLEAN_SHUTDOWN}"
-            self._environment.files.write_atomically(marker, encode_clean_shutdown(broker_epoch))
-        except (OSError, StorageFailure) as error:
-            logger.error("%s: not closed cleanly: %s", self._directory.path, error)
-        self._directory.release()
 
 
 def set_aside(environment: LogEnvironment, log: Log) -> None:
