@@ -1,8 +1,11 @@
 """`odradek up`: ZooKeeper and brokers on this machine, until Ctrl-C."""
 
 import asyncio
+import contextlib
 import os
+import re
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 
 PORT_MAX = 65535
 USUAL_PORT, USUAL_METRICS_PORT = 9092, 7071
+READY = re.compile(r'^(ready |{"event": *"ready")', re.MULTILINE)
+"""Begins what a cluster says when it is ready, as text and as JSON."""
+LOOK_SECONDS = 0.05
 
 
 def up(
@@ -43,12 +49,18 @@ def up(
             min=0, max=PORT_MAX, help="of broker 0, for metrics and journal; 7071 on the usual ports; 0: none"
         ),
     ] = None,
+    detach: Annotated[
+        bool,
+        typer.Option("--detach", "-d", help="return when it is ready; `odradek stop` ends it"),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Start ZooKeeper and brokers, say `ready` when the cluster serves, and shut it down on SIGINT or SIGTERM."""
     from odradek.broker.config import ConfigError
     from odradek.local.cluster import ClusterPlan
 
+    if detach:
+        raise typer.Exit(run_detached([one for one in sys.argv[1:] if one not in ("--detach", "-d")], data / "logs"))
     if port + brokers - 1 > PORT_MAX:
         raise typer.BadParameter(f"{brokers} brokers do not fit above it", param_hint="--port")
     plan = ClusterPlan(
@@ -68,6 +80,27 @@ def up(
         print(f"odradek up: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
     raise typer.Exit(run(plan, as_json=as_json))
+
+
+def run_detached(arguments: Sequence[str], logs: Path) -> int:
+    """Start the same command as a process of its own, which writes to `up.log`; return when it is ready or has ended.
+
+    Returns 0, or the exit code of a cluster that did not start; what it said is printed.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    path = logs / "up.log"
+    with path.open("ab") as log:
+        begins = log.tell()
+        command = [sys.executable, "-m", "odradek", *arguments]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    code = None
+    said = ""
+    while code is None and not READY.search(said):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = process.wait(LOOK_SECONDS)
+        said = path.read_bytes()[begins:].decode()
+    print(said, end="", file=sys.stderr if code else sys.stdout)
+    return code or 0
 
 
 def _metrics_port(port: int, brokers: int) -> int:

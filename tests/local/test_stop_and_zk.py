@@ -113,3 +113,22 @@ def test_stop_of_one_broker_leaves_the_others(tmp_path: Path) -> None:
         other.kill()
         reap([other])
         reaping.join()
+
+
+@pytest.mark.cluster
+def test_a_detached_cluster_runs_until_it_is_stopped(tmp_path: Path) -> None:
+    port, zookeeper_port = free_ports(2)
+    data = ["--data", str(tmp_path)]
+    ports = ["--port", str(port), "--zookeeper-port", str(zookeeper_port)]
+    up = [sys.executable, "-m", "odradek", "up", "--detach", "--brokers", "1", *ports, *data]
+    started = subprocess.run([*up, "--json"], capture_output=True, text=True, check=True)
+    try:
+        assert f"127.0.0.1:{port}" in started.stdout and not started.stderr
+        refused = subprocess.run(up, capture_output=True, text=True, check=False)
+        assert (refused.returncode, refused.stdout) == (1, "") and "is in use by another" in refused.stderr
+        listing = [sys.executable, "-m", "odradek", "topics", "list", "--bootstrap-server", f"127.0.0.1:{port}"]
+        subprocess.run(listing, check=True)
+    finally:
+        assert run(["stop", *data]) == 0
+    assert run(["stop", *data]) == 1
+    assert "stopped" in (tmp_path / "logs" / "up.log").read_text()
