@@ -12,6 +12,7 @@ from contextvars import Context
 from typing import Any, TypeVar
 
 from odradek.testing.process_loop import OwnedFuture, ProcessLoop
+from odradek.testing.virtual_process import belongs_to_dead
 from odradek.world.clock import LoopClock, Timer
 
 T = TypeVar("T")
@@ -21,50 +22,96 @@ FIRST_WALL_CLOCK_MS = 1_700_000_000_000
 
 
 LEAST_DELAY_S = 1e-8
+CANCELLED_TIMERS_MAX = 500
 
 
 class NothingLeftToHappen(RuntimeError):  # noqa: N818
     """Somebody waits, but no timer is set and no callback is ready: in the real world this would hang for ever."""
 
 
-class _TimeSelector:
-    """Stands where a loop has its selector: instead of waiting for sockets it lets the time pass."""
+class _Timer(asyncio.TimerHandle):
+    """A timer that is quickly compared with another."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    __slots__ = ()
+    _when: float
 
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None:
-            raise NothingLeftToHappen("all tasks wait for something that nothing will bring about")
-        self.now += max(timeout, 0.0)
-        return []
-
-    def close(self) -> None:
-        """No descriptor to give back."""
+    def __lt__(self, other: "_Timer") -> bool:  # type: ignore[override]
+        return self._when < other._when
 
 
 class VirtualLoop(ProcessLoop):
-    """An event loop on virtual time; `time()` is seconds since it was made."""
+    """An event loop on virtual time; `time()` is seconds since it was made.
+
+    Simulations spend a good part of their processor time in here, so it does without the layers that a loop with
+    sockets, threads and a debug mode needs.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._selector = _TimeSelector()
+        self._now = 0.0
+        self._cancelled_timers = 0
         self._clock_resolution = 1e-9
 
     def time(self) -> float:
-        return self._selector.now
+        return self._now
+
+    def call_soon(
+        self, callback: Callable[..., object], *arguments: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, arguments, self, context)
+        if not belongs_to_dead(handle._context):  # type: ignore[attr-defined]
+            self._ready.append(handle)
+        else:
+            handle.cancel()
+        return handle
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *arguments: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(when, callback, arguments, self, context)
+        if not belongs_to_dead(timer._context):  # type: ignore[attr-defined]
+            heapq.heappush(self._scheduled, timer)
+            timer._scheduled = True  # type: ignore[attr-defined]
+        else:
+            timer.cancel()
+        return timer
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *arguments: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         if delay > 0.0:  # a delay that rounding swallows would let somebody who waits for a moment wait in it for ever
             delay = max(delay, LEAST_DELAY_S)
-        return super().call_later(delay, callback, *arguments, context=context)
+        return self.call_at(self._now + delay, callback, *arguments, context=context)
 
-    def _process_events(self, event_list: list[Any]) -> None:
-        assert not event_list, "there are no descriptors here"
+    def _run_once(self) -> None:
+        """One turn: what is ready; when nothing is, time passes until a timer is due."""
+        ready, timers = self._ready, self._scheduled
+        if self._cancelled_timers > CANCELLED_TIMERS_MAX:
+            self._cancelled_timers = 0
+            timers[:] = [timer for timer in timers if not timer._cancelled]  # type: ignore[attr-defined]
+            heapq.heapify(timers)
+        while timers and timers[0]._cancelled:  # type: ignore[attr-defined]
+            heapq.heappop(timers)._scheduled = False  # type: ignore[attr-defined]
+        if not ready and not self._stopping:
+            if not timers:
+                raise NothingLeftToHappen("all tasks wait for something that nothing will bring about")
+            self._now = max(self._now, timers[0]._when)  # type: ignore[attr-defined]
         if self.suspended:
             self._hold_back()
+            ready = self._ready
+        end = self._now + self._clock_resolution
+        while timers and timers[0]._when < end:  # type: ignore[attr-defined]
+            timer = heapq.heappop(timers)
+            timer._scheduled = False  # type: ignore[attr-defined]
+            ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:  # type: ignore[attr-defined]
+                handle._run()
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Called by a timer; it stays among the others until it is due, or until there are many of its kind."""
+        self._cancelled_timers += 1
 
     def _write_to_self(self) -> None:
         """Called after `call_soon_threadsafe`; the loop never sleeps, so there is nobody to wake."""

@@ -60,7 +60,9 @@ class _Pipe:
 
     def arrange(self) -> None:
         """See to it that what travels arrives, unless the way is cut."""
-        if self._alarm is None and self.travelling and not self.network.is_cut(self.source, self.target):
+        if not self.travelling or self._alarm is not None:
+            return
+        if not self.network.is_cut(self.source, self.target):
             delay_ms = self.travelling[0][0] - self.network.clock.monotonic_ms()
             self._alarm = self.network.clock.call_later(max(delay_ms, 0.0), self._arrive)
 
@@ -104,8 +106,9 @@ class VirtualEndpoint:
         size = min(len(buffer), len(arrived))
         buffer[:size] = arrived[:size]
         del arrived[:size]
+        was_full = self._incoming.room_bytes == 0
         self._incoming.unreceived_bytes -= size
-        if self.partner is not None:
+        if was_full and self.partner is not None:
             self.partner.wake()
         return size
 

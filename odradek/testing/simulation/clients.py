@@ -13,8 +13,8 @@ from odradek.protocol.errors import KafkaError
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.history import History
 
-POLL_MS = 40
-COMMIT_EVERY_POLLS = 8
+POLL_MS = 80
+COMMIT_EVERY_POLLS = 4
 POLL_RECORDS = 200
 
 
@@ -77,7 +77,7 @@ class SimulatedProducer:
         while self._clock.monotonic_ms() < until_ms:
             for _ in range(self._random.randint(1, 6)):
                 await self.send()
-            await asyncio.sleep(self._random.choice((0.0, 0.01, 0.1, 0.3)))
+            await asyncio.sleep(self._random.choice((0.0, 0.01, 0.2, 0.5)))
 
     def stop(self) -> None:
         """End at once."""
@@ -114,7 +114,7 @@ class SimulatedConsumer(RebalanceListener):
             request_timeout_ms=3_000,
             default_api_timeout_ms=10_000,
             metadata_max_age_ms=2_000,
-            fetch_max_wait_ms=200,
+            fetch_max_wait_ms=400,
             partition_assignment_strategy=[strategy],
             allow_auto_create_topics=False,
         )

@@ -146,7 +146,7 @@ class CommittedReader:
             auto_offset_reset="none",
             request_timeout_ms=3_000,
             metadata_max_age_ms=2_000,
-            fetch_max_wait_ms=200,
+            fetch_max_wait_ms=400,
             allow_auto_create_topics=False,
         )
         self._consumer.open(asyncio.get_running_loop())
@@ -158,7 +158,7 @@ class CommittedReader:
 
     async def _work(self) -> None:
         while True:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.08)
             try:
                 taken = await self._consumer.getmany(max_records=200)
             except KafkaError as error:
