@@ -169,7 +169,7 @@ class DynamicConfig:
             topics = await self._store.children(entity_type_path(TOPICS))
         except NoNode:
             topics = []
-        await self._read_topics({*topics, *self._topics})
+        await self._read_topics(sorted({*topics, *self._topics}))
         await self._read_entities({*await self._known_entities(), *self._entities})
 
     async def _watch_changes(self) -> list[str]:

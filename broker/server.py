@@ -19,7 +19,7 @@ from odradek.broker.cluster.identity import Identity
 from odradek.broker.cluster.session import BrokerSession
 from odradek.broker.cluster.shutdown import move_leaders_away
 from odradek.broker.cluster.stray_replicas import remove_stray_replicas
-from odradek.broker.cluster.unclean_restart import wait_until_out_of_isr
+from odradek.broker.cluster.unclean_restart import missing_replicas, wait_until_out_of_isr
 from odradek.broker.config import BrokerConfig
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.log.checkpoint_format import Key
@@ -288,9 +288,12 @@ class BrokerServer:
             services.journal,
         )
         assert self._logs is not None
-        torn = [(one.topic, one.partition) for one in self._logs.all_logs() if one.clean_end_offset < 0]
+        held = {(one.topic, one.partition): one for one in self._logs.all_logs()}
+        doubtful = [partition for partition, one in held.items() if one.clean_end_offset < 0]
+        if self._logs.some_directories_are_new:
+            doubtful += await missing_replicas(store, identity.broker_id, held)
         clock, timeout_ms = self._world.clock, self.config.zookeeper_session_timeout_ms
-        await wait_until_out_of_isr(store, clock, identity.broker_id, torn, timeout_ms)
+        await wait_until_out_of_isr(store, clock, identity.broker_id, doubtful, timeout_ms)
         try:
             await self._lifecycle.join()
         except BrokerIdInUse as taken:

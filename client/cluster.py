@@ -159,7 +159,8 @@ class Cluster:
         except BrokerUnreachable as error:
             link.failures += 1
             link.reason = error.reason
-            self.down |= {node.node_id}
+            if not self._has_connection(node.node_id):
+                self.down |= {node.node_id}
             pause_ms = backoff_ms(
                 config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, link.failures, self.random
             )
@@ -222,6 +223,14 @@ class Cluster:
         if link is None or link.connection is None or link.connection.closed:
             return 0, node_id in self.down, True
         return link.connection.unanswered, False, False
+
+    def _has_connection(self, node_id: int) -> bool:
+        """Tell whether any connection to a node is open: a node with one is not down, though it takes no other."""
+        return any(
+            link.connection is not None and not link.connection.closed
+            for (known, _), link in self._links.items()
+            if known == node_id
+        )
 
     def connected(self, node_id: int) -> bool:
         """Tell whether a connection to a node is open."""

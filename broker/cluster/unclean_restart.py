@@ -4,19 +4,20 @@ Power failed, the old session has just ended, and with it perhaps the controller
 next controller would find us alive, in the ISR and maybe leading, and elect nobody: acknowledged records that our disk
 has lost would be gone, though others have them. So we wait until a controller has seen that we were away and has taken
 us out of each ISR that has another registered member. Where nobody else is left there is nobody better than us. Topics
-that are being deleted do not count: nobody wants their records, and a controller leaves their ISRs as they are.
+that are being deleted do not count: nobody wants their records, and a controller leaves their ISRs as they are. A log
+that is not there at all, because its disk was replaced, has lost its end like any other.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from odradek.world.clock import Clock, sleep
 from odradek.zk_schema.store import NoNode, Store, StoreError
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
 from odradek.zk_schema.znodes.json_data import BadZnode
-from odradek.zk_schema.znodes.topics import PartitionState, state_path
+from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, TopicAssignment, state_path, topic_path
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,27 @@ async def wait_until_out_of_isr(
             log.info("after an unclean stop: waiting to be taken out of the ISR of %d partitions", len(waiting))
             told = True
         await sleep(clock, LOOK_EVERY_MS)
+
+
+async def missing_replicas(store: Store, broker_id: int, held: Collection[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Partitions that are assigned to this broker and not among those that it holds. Raises StoreError."""
+    topics = await store.children(TOPICS_PATH)
+    found: list[tuple[str, int]] = []
+    for begin in range(0, len(topics), CALLS_IN_FLIGHT):
+        some = topics[begin : begin + CALLS_IN_FLIGHT]
+        for assigned in await asyncio.gather(*(_assigned(store, topic, broker_id) for topic in some)):
+            found += [partition for partition in assigned if partition not in held]
+    return found
+
+
+async def _assigned(store: Store, topic: str, broker_id: int) -> list[tuple[str, int]]:
+    """None of a topic that is gone, or cannot be read."""
+    try:
+        data, _ = await store.get(topic_path(topic))
+        partitions = TopicAssignment.decode(topic, data).partitions
+    except (NoNode, BadZnode):
+        return []
+    return [(topic, index) for index, one in partitions.items() if broker_id in one.replicas]
 
 
 async def _counting_on(store: Store, broker_id: int, partitions: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:

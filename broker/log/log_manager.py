@@ -113,6 +113,11 @@ class LogManager:
         """
         return self._loading.owner()
 
+    @property
+    def some_directories_are_new(self) -> bool:
+        """A directory has never been a broker's: what we are said to hold may be missing. Known from `owner` on."""
+        return self._loading.some_are_new
+
     def open(self, identity: DirectoryOwner, ready: Callable[[], object], *, recovery_processes: int = 1) -> None:
         """Take and load all directories in parallel, then call `ready` on the loop. Raises UnusableDirectory.
 

@@ -127,6 +127,11 @@ class SimulatedFiles:
         self._begin_anew()
         stop_machine(self._root, self.random, self._one_journal)
 
+    def erase(self) -> None:
+        """Put an empty disk in the place of this one; the process that held files of it must have ended."""
+        self._begin_anew()
+        self._root = DirectoryNode()
+
     def _begin_anew(self) -> None:
         self.generation += 1
         self._stopped = False

@@ -46,6 +46,8 @@ class VirtualLoop(ProcessLoop):
     sockets, threads and a debug mode needs.
     """
 
+    _stopping: bool
+
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
@@ -55,7 +57,7 @@ class VirtualLoop(ProcessLoop):
     def time(self) -> float:
         return self._now
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *arguments: Any, context: Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, arguments, self, context)
@@ -65,7 +67,7 @@ class VirtualLoop(ProcessLoop):
             handle.cancel()
         return handle
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *arguments: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         timer = _Timer(when, callback, arguments, self, context)
@@ -88,9 +90,9 @@ class VirtualLoop(ProcessLoop):
         ready, timers = self._ready, self._scheduled
         if self._cancelled_timers > CANCELLED_TIMERS_MAX:
             self._cancelled_timers = 0
-            timers[:] = [timer for timer in timers if not timer._cancelled]  # type: ignore[attr-defined]
+            timers[:] = [timer for timer in timers if not timer._cancelled]
             heapq.heapify(timers)
-        while timers and timers[0]._cancelled:  # type: ignore[attr-defined]
+        while timers and timers[0]._cancelled:
             heapq.heappop(timers)._scheduled = False  # type: ignore[attr-defined]
         if not ready and not self._stopping:
             if not timers:
@@ -106,7 +108,7 @@ class VirtualLoop(ProcessLoop):
             ready.append(timer)
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle._cancelled:  # type: ignore[attr-defined]
+            if not handle._cancelled:
                 handle._run()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

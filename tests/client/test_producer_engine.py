@@ -9,7 +9,7 @@ import pytest
 
 from odradek.client.cluster import Cluster
 from odradek.client.config import load
-from odradek.client.errors import ClientClosed, ClientTimeout
+from odradek.client.errors import BrokerUnreachable, ClientClosed, ClientTimeout
 from odradek.client.producer.config import ProducerConfig
 from odradek.client.producer.engine import ProducerEngine
 from odradek.client.producer.partitioners import RoundRobinPartitioner
@@ -201,5 +201,27 @@ def test_a_topic_that_is_not_sent_to_any_more_is_forgotten(scripted_broker: Any)
         bench.send(b"b")
         await asyncio.sleep(1)
         assert bench.log == [b"a", b"b"]
+
+    run(scripted_broker, work)
+
+
+def test_a_node_that_takes_no_second_connection_is_not_connected_to_without_end(scripted_broker: Any) -> None:
+    """Its machine had died without a word, so the first connection looked open: it was asked for again and again."""
+
+    async def work(bench: Bench) -> None:
+        cluster, connections = bench.engine.cluster, []
+        bench.send(b"0")
+        await bench.until_told(1)
+        (node_id,) = cluster.view.nodes
+        bench.network.end_programs("broker", silently=True)
+        with pytest.raises(BrokerUnreachable):
+            await cluster.connection(node_id, "another")
+        assert cluster.connected(node_id)
+        connect = cluster.connection
+        cluster.connection = lambda *where: connections.append(where) or connect(*where)  # type: ignore
+        bench.engine.wake()
+        for _ in range(20):  # turns of the loop, in which no time passes
+            await asyncio.sleep(0)
+        assert not connections
 
     run(scripted_broker, work)

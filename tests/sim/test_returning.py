@@ -3,6 +3,8 @@
 import asyncio
 import random
 
+import pytest
+
 from odradek.broker.cluster.peer import Peer
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -14,7 +16,8 @@ from odradek.zk_schema.znodes.admin import delete_topic_path
 from odradek.zk_schema.znodes.topics import PartitionState, state_path
 
 
-def test_a_controller_without_power_leads_nothing_when_it_is_back_at_once() -> None:
+@pytest.mark.parametrize("lost", ["the end of its logs", "its disk"])
+def test_a_controller_without_power_leads_nothing_when_it_is_back_at_once(lost: str) -> None:
     """Else the next controller finds it alive, in the ISR and leading, without what its disk has lost."""
 
     async def main(clock: VirtualClock) -> None:
@@ -28,6 +31,8 @@ def test_a_controller_without_power_leads_nothing_when_it_is_back_at_once() -> N
             (controller,) = [broker for broker in cluster.brokers if active(broker)]
             before = states(cluster)
             controller.power_failure()
+            if lost == "its disk":
+                controller.files.erase()
             starting = asyncio.ensure_future(controller.start())
             isrs = []
             while not starting.done():

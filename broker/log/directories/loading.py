@@ -42,6 +42,8 @@ class Loading:
         self._found_deleted: list[str] = []
         self._children = children
         self._recoveries: list[ParallelRecovery] = []
+        self.some_are_new = False
+        """A directory says of nobody that it is theirs; known from `owner` on."""
 
     def owner(self) -> MetaProperties:
         """Lock all directories; who they belong to, as far as they say it. Raises UnusableDirectory.
@@ -55,6 +57,7 @@ class Loading:
                 owners[directory.path] = directory.owner()
             except OSError as error:
                 self._unusable(directory, error)
+        self.some_are_new = any(owner.broker_id is None for owner in owners.values())
         return common_owner(owners)
 
     def load(

@@ -1,8 +1,10 @@
-"""What goes wrong with a broker's disk while the cluster works: it is full, slow, or one log directory of it fails."""
+"""What goes wrong with a broker's disk while the cluster works: it is full, slow or lost, or one log directory
+of it fails."""
 
 import errno
 from collections.abc import Awaitable, Callable
 
+from odradek.testing.embedded import EmbeddedBroker
 from odradek.testing.simulated_files import Fault
 from odradek.testing.simulation.faults import Faults
 
@@ -19,6 +21,7 @@ class DiskFaults:
             "full_disk": self.full_disk,
             "slow_disk": self.slow_disk,
             "failed_directory": self.failed_directory,
+            "lost_disk": self.lost_disk,
         }
 
     async def full_disk(self) -> None:
@@ -58,3 +61,12 @@ class DiskFaults:
             broker.kill()
         await self._others.start(broker)
         self._others.busy.discard(broker.broker_id)
+
+    async def lost_disk(self) -> None:
+        """A machine dies, and comes back with a new disk."""
+
+        def strike(broker: EmbeddedBroker) -> None:
+            broker.power_failure()
+            broker.files.erase()
+
+        await self._others.lose_data("loss of the disk", strike)

@@ -17,7 +17,10 @@ RESTART_PAUSE_S = 0.5
 STOP_PATIENCE_S = 20.0
 LATENCY_MS = (0.1, 1.0)
 ZOOKEEPER_LATENCY_MS = (0.0, 2.0)
-TRANSACTIONAL = ("transactor-0", "transactor-1", "committed-reader")
+CLIENTS = (
+    "producer-0", "producer-1", "consumer", "member-0", "member-1", "member-2", "transactor-0", "transactor-1",
+    "committed-reader",
+)  # fmt: skip
 ZOOKEEPER_SILENCE_MS = 4_000
 """After so much silence a client gives a connection up: two thirds of the session."""
 
@@ -32,6 +35,8 @@ class Faults:
         self.random = random.Random(seed)
         self.busy: set[int] = set()
         self.exclusive = False
+        self.on_lost_data: Callable[[EmbeddedBroker], object] = lambda broker: None
+        """Called when a broker has died and misses some of what was on its disk."""
         self.under_way = 0
         self.zookeeper_latency_ms = ZOOKEEPER_LATENCY_MS
         latencies = random.Random(seed)
@@ -59,6 +64,8 @@ class Faults:
             "elect_leaders": self.elect_leaders,
             "move_directories": self.move_directories,
             "throttle": self.throttle,
+            "kill_all": self.kill_all,
+            "cut_clients": self.cut_clients,
         }
 
     # choosing
@@ -118,7 +125,15 @@ class Faults:
         if broker is not None:
             await self._kill(broker)
 
+    async def kill_all(self) -> None:
+        """Everybody at once; they come back one after another, in any order."""
+        free = [one for one in self.cluster.brokers if self._is_free(one)]
+        await asyncio.gather(*(self._kill(broker) for broker in free))
+
     async def power_failure(self) -> None:
+        await self.lose_data("power failure", lambda broker: broker.power_failure())
+
+    async def lose_data(self, what: str, strike: Callable[[EmbeddedBroker], object]) -> None:
         """Only while all is well, and alone until all is well again: what it takes away, another replica has."""
         self.exclusive = True
         try:
@@ -127,8 +142,9 @@ class Faults:
             broker = self.pick()
             assert broker is not None
             self.busy.add(broker.broker_id)
-            self.history.note(f"power failure of broker-{broker.broker_id}")
-            broker.power_failure()
+            self.history.note(f"{what} of broker-{broker.broker_id}")
+            strike(broker)
+            self.on_lost_data(broker)
             await self.pass_time(0.05, 12.0)
             await self.start(broker)
             self.busy.discard(broker.broker_id)
@@ -207,11 +223,7 @@ class Faults:
 
     def _hosts(self, *, clients: bool) -> list[str]:
         brokers = [broker.host for broker in self.cluster.brokers]
-        return brokers + (
-            [*("producer-0", "producer-1", "consumer", "member-0", "member-1", "member-2"), *TRANSACTIONAL]
-            if clients
-            else []
-        )
+        return [*brokers, *CLIENTS] if clients else brokers
 
     async def isolate(self) -> None:
         """One broker from everybody, ZooKeeper too."""
@@ -233,6 +245,15 @@ class Faults:
     async def one_way(self) -> None:
         source, target = self.random.sample(self._hosts(clients=False), 2)
         await self._cut([(source, target)], f"{source} to {target}")
+
+    async def cut_clients(self) -> None:
+        """Some clients from some brokers, in one direction or in both."""
+        clients = self.random.sample(CLIENTS, self.random.randint(1, 4))
+        brokers = self.random.sample(self._hosts(clients=False), self.random.randint(1, 2))
+        ways = [(client, broker) for client in clients for broker in brokers]
+        back = [(broker, client) for client, broker in ways]
+        which, said = self.random.choice(((ways, "to"), (back, "from"), (ways + back, "and")))
+        await self._cut(which, f"{clients} {said} {brokers}")
 
     async def resets(self) -> None:
         hosts = self._hosts(clients=True)

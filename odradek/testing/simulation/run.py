@@ -40,8 +40,9 @@ FAULT_KINDS = (
     "kill", "kill_controller", "power_failure", "isolate", "isolate_from_brokers", "one_way", "away_from_zookeeper",
     "session_expiry", "zookeeper_restart", "lost_answers", "shutdown", "slow_network", "resets", "suspend",
     "slow_zookeeper", "zookeeper_stands", "wall_clock", "topics", "reassign", "elect_leaders", "move_directories",
-    "throttle", "full_disk", "slow_disk", "failed_directory", "repeat_requests",
+    "throttle", "kill_all", "cut_clients", "full_disk", "slow_disk", "failed_directory", "lost_disk", "repeat_requests",
 )  # fmt: skip
+ALONE = ("power_failure", "lost_disk")
 SETTINGS = {
     "log.dirs": "/data/one,/data/two",
     "min.insync.replicas": "2",
@@ -136,7 +137,8 @@ class Simulation:
         assert tuple(self.faults.kinds) == FAULT_KINDS, list(self.faults.kinds)
         self.inspection = Inspection(self.cluster, self.history, TOPIC)
         min_isr = int(self.cluster.overrides["min.insync.replicas"])
-        self.safety = Safety(self.cluster, self.history, min_isr, lambda: self.faults.exclusive)
+        self.safety = Safety(self.cluster, self.history, min_isr)
+        self.faults.on_lost_data = self.safety.doubt
         self.history.on_acknowledged = self.safety.acknowledged
         self.producers: list[SimulatedProducer] = []
         self.consumer: SimulatedConsumer | None = None
@@ -272,7 +274,7 @@ class Simulation:
             if self.clock.monotonic_ms() > until_ms:
                 return
             kind = self.random.choice(kinds)
-            if not self.faults.exclusive and (kind != "power_failure" or self.faults.under_way == 0):
+            if not self.faults.exclusive and (kind not in ALONE or self.faults.under_way == 0):
                 self.faults.under_way += 1
                 await self.faults.kinds[kind]()
                 self.faults.under_way -= 1

@@ -2,78 +2,107 @@
 what ZooKeeper says.
 
 - An acknowledged record (acks=all) is on at least `min.insync.replicas` replicas when the producer is told.
-- The leader is in the ISR, and the ISR is among the assigned replicas.
-- Every member of the maximal ISR has all that its leader counts as committed.
+- The leader is in the ISR, and the ISR is among the assigned replicas. No election leaves somebody in it who has long
+  been away.
+- Every member of the ISR, as ZooKeeper has it or as the leader has asked for it, has all that its leader counts as
+  committed.
 - Who joins the ISR has the leader's log up to the start of the leader's epoch.
-- Records below a follower's high watermark are those that everybody else has seen there.
+- With fewer in the ISR than `min.insync.replicas` the high watermark stands still.
 
-None of them needs luck to be seen: a fault that breaks one shows at the next look, whether or not somebody would have
-lost a record by it.
+None of them needs luck to be seen: a fault that breaks one shows at the next look, and in the very moment in which
+ZooKeeper takes a new ISR, whether or not somebody would have lost a record by it.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 
 from odradek.broker.replication.partition import Partition
 from odradek.client.records import TopicPartition
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
+from odradek.testing.memory_tree import Change
 from odradek.testing.simulation.history import History
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
 from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, TopicAssignment, state_path, topic_path
+
+Where = tuple[str, int]
+STATE = "/state"
+LONG_AWAY_MS = 6_000.0
+"""A controller that elects has heard by then that a broker is gone."""
 
 
 class Safety:
-    """The promises of one cluster.
+    """The promises of one cluster. `min_isr`: its `min.insync.replicas`."""
 
-    `min_isr`: its `min.insync.replicas`. `suspended()` is true while what one disk held may be missing: after a power
-    failure, until all replicas are in sync again.
-    """
-
-    def __init__(self, cluster: EmbeddedCluster, history: History, min_isr: int, suspended: Callable[[], bool]) -> None:
-        self._cluster, self._history = cluster, history
-        self._min_isr, self._suspended = min_isr, suspended
+    def __init__(self, cluster: EmbeddedCluster, history: History, min_isr: int) -> None:
+        self._cluster, self._history, self._min_isr = cluster, history, min_isr
         self._seen: dict[str, bytes] = {}
-        self._states: dict[tuple[str, int], PartitionState] = {}
-        self._replicas: dict[tuple[str, int], tuple[int, ...]] = {}
-        self._members: dict[tuple[int, int, str, int, int], frozenset[int]] = {}
+        self._states: dict[Where, PartitionState] = {}
+        self._versions: dict[Where, int] = {}
+        self._replicas: dict[Where, tuple[int, ...]] = {}
+        self._stands: dict[tuple[int, int, Where, int], int] = {}
+        """High watermarks of leaders, by their lives, at an ISR (partition epoch) that is too small."""
+        self._doubtful: set[tuple[int, Where]] = set()
+        """Replicas whose disk has lost something, until they are out of the ISR."""
+        self._lost: dict[tuple[int, Where], int] = {}
+        """Where those logs ended."""
+        self._away_since_ms: dict[int, float] = {}
+        cluster.zookeeper.committed = self._changed
+
+    def doubt(self, broker: EmbeddedBroker) -> None:
+        """A broker that has died is going to miss something of what was on its disk."""
+        for where, state in self._states.items():
+            if broker.broker_id in state.isr:
+                self._doubtful.add((broker.broker_id, where))
+            end = broker.log_end(*where)
+            if end is not None:
+                self._lost[(broker.broker_id, where)] = max(end, self._lost.get((broker.broker_id, where), 0))
 
     # acknowledgements
 
     def acknowledged(self, partition: TopicPartition, offset: int) -> None:
         """A producer has been told that its record is at `offset`."""
-        if self._suspended():
-            return
         where = (partition.topic, partition.partition)
         ends = {broker.broker_id: broker.log_end(*where) for broker in self._cluster.brokers}
-        holders = sum(end is not None and end > offset for end in ends.values())
+        holders = sum(
+            max(-1 if end is None else end, self._lost.get((broker, where), -1)) > offset
+            for broker, end in ends.items()
+        )
         if holders < self._min_isr:
             self._history.violated(f"{partition} offset {offset} is acknowledged; log ends by broker: {ends}")
 
-    # looks
+    # ZooKeeper
 
-    def look(self) -> None:
-        """Look at ZooKeeper and at all leaders."""
-        self._look_at_zookeeper()
-        for broker in self._cluster.brokers:
-            if broker.running:
-                for (topic, index), partition in list(broker.server.services.replicas.partitions.items()):
-                    state = self._states.get((topic, index))
-                    if partition.is_leader and state is not None and state.leader_epoch == partition.leader_epoch:
-                        self._look_at_isr(broker, partition)
+    def _changed(self, changes: Sequence[Change]) -> None:
+        """A transaction of ZooKeeper is done."""
+        for change in changes:
+            if change.path.endswith(STATE) and change.path.startswith(TOPICS_PATH):
+                topic, _, index = change.path.removeprefix(TOPICS_PATH + "/").split("/")[:3]
+                self._look_at_assignment(topic)
+                if (topic, int(index)) in self._replicas:
+                    self._look_at_state(topic, int(index))
+            elif change.path.startswith(BROKER_IDS_PATH + "/"):
+                broker_id = int(change.path.rpartition("/")[2])
+                if self._cluster.zookeeper.tree.get(change.path) is None:
+                    self._away_since_ms.setdefault(broker_id, self._cluster.clock.monotonic_ms())
+                else:
+                    self._away_since_ms.pop(broker_id, None)
 
     def _look_at_zookeeper(self) -> None:
-        tree = self._cluster.zookeeper.tree
-        parent = tree.get(TOPICS_PATH)
+        parent = self._cluster.zookeeper.tree.get(TOPICS_PATH)
         topics = sorted(parent.children) if parent is not None else []
-        for gone in {topic for topic, _ in self._states} - set(topics):
+        for gone in {topic for topic, _ in self._replicas} - set(topics):
             self._forget(gone)
         for topic in topics:
-            data = tree.node(topic_path(topic)).data
-            if self._seen.get(topic) != data:
-                self._forget(topic)
-                self._seen[topic] = data
-                for index, held in TopicAssignment.decode(topic, data).partitions.items():
-                    self._replicas[(topic, index)] = tuple(held.replicas)
+            self._look_at_assignment(topic)
         for where in self._replicas:
             self._look_at_state(*where)
+
+    def _look_at_assignment(self, topic: str) -> None:
+        node = self._cluster.zookeeper.tree.get(topic_path(topic))
+        if node is not None and self._seen.get(topic) != node.data:
+            self._forget(topic)
+            self._seen[topic] = node.data
+            for index, held in TopicAssignment.decode(topic, node.data).partitions.items():
+                self._replicas[(topic, index)] = tuple(held.replicas)
 
     def _forget(self, topic: str) -> None:
         for where in [where for where in self._replicas if where[0] == topic]:
@@ -82,39 +111,100 @@ class Safety:
         self._seen.pop(topic, None)
 
     def _look_at_state(self, topic: str, index: int) -> None:
-        node = self._cluster.zookeeper.tree.get(state_path(topic, index))
+        where, path = (topic, index), state_path(topic, index)
+        node = self._cluster.zookeeper.tree.get(path)
         if node is None:
-            self._states.pop((topic, index), None)
+            self._states.pop(where, None)
             return
-        path = state_path(topic, index)
-        if self._seen.get(path) == node.data and (topic, index) in self._states:
+        self._versions[where] = node.version
+        if self._seen.get(path) == node.data and where in self._states:
             return
         self._seen[path] = node.data
-        state = self._states[(topic, index)] = PartitionState.decode(topic, index, node.data)
+        before = self._states.get(where)
+        state = self._states[where] = PartitionState.decode(topic, index, node.data)
         if state.leader >= 0 and state.leader not in state.isr:
             self._history.violated(f"{topic}-{index}: the leader is not in the ISR: {state}")
-        if not set(state.isr) <= set(self._replicas[(topic, index)]):
-            replicas = self._replicas[(topic, index)]
+        if not set(state.isr) <= set(self._replicas[where]):
+            replicas = self._replicas[where]
             self._history.violated(f"{topic}-{index}: ISR {state.isr} is not among the replicas {replicas}")
+        self._doubtful -= {(broker, where) for broker in self._replicas[where] if broker not in state.isr}
+        if before is not None and before.leader_epoch == state.leader_epoch:
+            self._look_at_newcomers(where, state, set(state.isr) - set(before.isr))
+        elif state.leader >= 0:
+            self._look_at_election(where, state)
 
-    def _look_at_isr(self, leader: EmbeddedBroker, partition: Partition) -> None:
-        where = (partition.topic, partition.index)
-        life = (leader.broker_id, leader.lives, *where, partition.leader_epoch)
-        before = self._members.get(life, partition.committed_isr)
-        self._members[life] = partition.committed_isr
-        if self._suspended():
+    def _look_at_newcomers(self, where: Where, state: PartitionState, newcomers: set[int]) -> None:
+        leader = self._leader(where, state)
+        if leader is not None and newcomers:
+            self._look_at_members(leader, newcomers)
+            for member, end in self._ends(leader, newcomers):
+                if end < leader.leader_epoch_start_offset:
+                    self._history.violated(
+                        f"{leader}: broker {member} has joined the ISR with {end}, "
+                        f"the epoch begins at {leader.leader_epoch_start_offset}"
+                    )
+
+    def _look_at_election(self, where: Where, state: PartitionState) -> None:
+        now_ms = self._cluster.clock.monotonic_ms()
+        for member in state.isr:
+            away_ms = now_ms - self._away_since_ms.get(member, now_ms)
+            if away_ms > LONG_AWAY_MS and not self._deleting(where[0]):
+                self._history.violated(
+                    f"{where}: {state} is elected with {member} in the ISR, away for {away_ms:.0f} ms"
+                )
+
+    def _deleting(self, topic: str) -> bool:
+        return self._cluster.zookeeper.tree.get(f"/admin/delete_topics/{topic}") is not None
+
+    # leaders
+
+    def look(self) -> None:
+        """Look at ZooKeeper and at all leaders."""
+        self._look_at_zookeeper()
+        for where, state in self._states.items():
+            leader = self._leader(where, state)
+            if leader is not None:
+                pending = leader.pending_isr.broker_ids if leader.pending_isr is not None else ()
+                self._look_at_members(leader, {*state.isr, *leader.committed_isr, *pending})
+                self._look_at_watermark(leader, state)
+
+    def _leader(self, where: Where, state: PartitionState) -> Partition | None:
+        """The leader as it sees itself, if it knows of this epoch."""
+        if not 0 <= state.leader < len(self._cluster.brokers):
+            return None
+        broker = self._cluster.brokers[state.leader]
+        partitions = broker.server.services.replicas.partitions if broker.running else {}
+        partition = partitions.get(where)
+        if partition is None or not partition.is_leader or partition.leader_epoch != state.leader_epoch:
+            return None
+        return partition
+
+    def _ends(self, leader: Partition, members: Iterable[int]) -> list[tuple[int, int]]:
+        """Of those whose log can be told."""
+        where = (leader.topic, leader.index)
+        known = []
+        for member in sorted(members):
+            if member != leader.local_id and member < len(self._cluster.brokers):
+                end = self._cluster.brokers[member].log_end(*where)
+                if end is not None and (member, where) not in self._doubtful:
+                    known.append((member, end))
+        return known
+
+    def _look_at_members(self, leader: Partition, members: Iterable[int]) -> None:
+        for member, end in self._ends(leader, members):
+            if end < leader.high_watermark:
+                self._history.violated(
+                    f"{leader}: high watermark {leader.high_watermark}, broker {member} in the ISR ends at {end}"
+                )
+
+    def _look_at_watermark(self, leader: Partition, state: PartitionState) -> None:
+        where = (leader.topic, leader.index)
+        too_small = len(state.isr) < min(self._min_isr, len(self._replicas[where]))
+        if not too_small or leader.partition_epoch != self._versions[where]:
             return
-        for member in partition.maximal_isr:
-            if member == leader.broker_id or member >= len(self._cluster.brokers):
-                continue
-            end = self._cluster.brokers[member].log_end(*where)
-            if end is not None and end < partition.high_watermark:
-                self._history.violated(
-                    f"{partition}: high watermark {partition.high_watermark}, broker {member} in the ISR ends at {end}"
-                )
-            joined = member in partition.committed_isr and member not in before
-            if joined and end is not None and end < partition.leader_epoch_start_offset:
-                self._history.violated(
-                    f"{partition}: broker {member} has joined the ISR with {end}, "
-                    f"the epoch begins at {partition.leader_epoch_start_offset}"
-                )
+        life = (leader.local_id, self._cluster.brokers[leader.local_id].lives, where, leader.partition_epoch)
+        stood = self._stands.setdefault(life, leader.high_watermark)
+        if leader.high_watermark > stood:
+            self._history.violated(
+                f"{leader}: high watermark {stood} -> {leader.high_watermark} with an ISR of {len(state.isr)}"
+            )

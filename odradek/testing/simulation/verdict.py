@@ -102,7 +102,9 @@ class Verdict:
         end = partitions[state.leader].log.log_end_offset
         for broker, partition in zip(self._cluster.brokers, partitions, strict=True):
             shown = (partition.leader, partition.leader_epoch, partition.is_leader)
-            if shown != (state.leader, state.leader_epoch, broker.broker_id == state.leader):
+            if shown != (state.leader, state.leader_epoch, broker.broker_id == state.leader) or (
+                partition.is_leader and partition.committed_isr != set(state.isr)
+            ):
                 return f"{broker.host} has {partition}, ZooKeeper {state}"
             if (partition.log.log_end_offset, partition.high_watermark) != (end, end):
                 ends = [(p.log.log_end_offset, p.high_watermark) for p in partitions]
