@@ -26,6 +26,7 @@ from odradek.broker.settings.definition import HIDDEN, BadValue, Effect, Value, 
 from odradek.broker.settings.layers import Layers
 from odradek.broker.settings.listeners import Listeners, resolve_listeners
 from odradek.broker.settings.log_settings import LogManagerSettings, TopicDefaults
+from odradek.broker.settings.logger_settings import LoggerSettings
 from odradek.broker.settings.network_settings import ConnectionSettings, FetcherSettings, ReplicationSettings
 from odradek.broker.settings.properties import BadProperties, parse_properties
 from odradek.broker.settings.quota_settings import QuotaSettings
@@ -62,6 +63,7 @@ class BrokerConfig(
     TransactionSettings,
     AuthorizerSettings,
     QuotaSettings,
+    LoggerSettings,
 ):
     """Sizes in bytes, times in milliseconds unless the name says otherwise. Replaced as a whole when one changes.
 

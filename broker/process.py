@@ -24,7 +24,7 @@ from odradek.world.background import ThreadBackground
 from odradek.world.children import ProcessChildren
 from odradek.world.clock import Clock, LoopClock
 from odradek.world.os_files import OsFiles
-from odradek.world.stderr_log import log_to_stderr
+from odradek.world.process_log import log_as, log_to_stderr
 from odradek.world.tasks import Tasks
 from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
@@ -46,6 +46,13 @@ def run(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("kazoo").setLevel(logging.ERROR)
     try:
         config = load_config(options.file, options.override)
+        log_as(
+            config.layers.given("logger.format"),
+            config.broker_id if config.broker_id >= 0 else None,
+            config.logger_dir,
+            config.logger_max_bytes,
+            config.logger_backups,
+        )
     except (ConfigError, OSError) as error:
         return _fail(error)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)

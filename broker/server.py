@@ -29,6 +29,8 @@ from odradek.broker.log.log_manager import LogManager
 from odradek.broker.monitoring.monitoring import BrokerState, Monitoring
 from odradek.broker.network.connection import Dispatch
 from odradek.broker.network.server import SocketServer
+from odradek.broker.requests import loggers, request_log
+from odradek.broker.requests.request_log import RequestLog
 from odradek.broker.security.credentials import Credentials
 from odradek.broker.services import Services
 from odradek.broker.settings.live_settings import LiveSettings
@@ -138,7 +140,9 @@ class BrokerServer:
         await self._join(store, identity, endpoints)
         await remove_stray_replicas(store, identity.broker_id, logs)
         # Not before: a controller that has not seen us go would have us lead as the broker that we were.
-        self.dispatch = self._assembly.dispatcher.dispatch
+        self.levels_changed()
+        loggers.listeners.add(self)
+        assert self.dispatch is not None
         self._sockets.serve(self.dispatch)
         services.controller.start()
         self._monitoring.serve(services, self._sockets, self._assembly.fetchers, self._assembly.client)
@@ -394,6 +398,13 @@ class BrokerServer:
         self.broken.set()
         self._on_broken()
 
+    def levels_changed(self) -> None:
+        """Put the request log around the dispatcher while its level asks for lines, and take it away again."""
+        assert self._assembly is not None
+        plain = self._assembly.dispatcher.dispatch
+        self.dispatch = RequestLog(self._world.clock).around(plain) if request_log.is_wanted() else plain
+        self._sockets.dispatch = self.dispatch
+
     # ---- stop
 
     async def stop(self) -> None:
@@ -410,6 +421,7 @@ class BrokerServer:
         """Everything that was started, ended; harmless at any point of a start that failed."""
         for timer in self._timers.values():
             timer.cancel()
+        loggers.listeners.discard(self)
         if self._lifecycle is not None:
             self._lifecycle.leave()
         self._monitoring.close()

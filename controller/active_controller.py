@@ -28,7 +28,7 @@ from odradek.world.clock import Clock, Timer
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-state_change = logging.getLogger("state.change")
+state_change = logging.getLogger("state.change.logger")
 """Logger of changes of partitions' leaders and ISRs, one line for each:
 
     1700000000123 controller orders-3 leader 1->2 leader_epoch 4->5 isr 1,2,3->2,3 partition_epoch 9
@@ -187,6 +187,7 @@ class ActiveController:
             after.controller_epoch,
             why,
             " unclean" if unclean else "",
+            extra={"fields": {"partition": str(partition), "rule": why, "unclean": unclean, "state": _facts(after)}},
         )
 
     def log_failure(self, partition: TopicPartition, what: str, reason: str) -> None:

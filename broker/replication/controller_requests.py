@@ -23,7 +23,7 @@ from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.world.clock import Clock
 
-state_change = logging.getLogger("state.change")
+state_change = logging.getLogger("state.change.logger")
 
 NO_BROKER_EPOCH = -1
 EPOCH_DURING_DELETE = -2

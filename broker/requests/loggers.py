@@ -6,7 +6,8 @@ Source: Log4jController and RuntimeLoggerManager of Kafka 3.9.
 """
 
 import logging
-from typing import Final
+from typing import Final, Protocol
+from weakref import WeakSet
 
 from odradek.protocol.errors import ErrorCode, KafkaError
 
@@ -37,7 +38,6 @@ KAFKAS: Final[dict[str, str]] = {
     "kafka.log.UnifiedLog": "odradek.broker.log.log",
     "kafka.network": "odradek.broker.network",
     "kafka.network.RequestChannel$": "odradek.broker.network",
-    "kafka.request.logger": "odradek.broker.requests.dispatch",
     "kafka.server": "odradek.broker.server",
     "kafka.server.DynamicBrokerConfig": "odradek.broker.dynamic_config",
     "kafka.server.KafkaApis": "odradek.broker.requests",
@@ -47,9 +47,22 @@ KAFKAS: Final[dict[str, str]] = {
     "kafka.zookeeper.ZooKeeperClient": "odradek.zookeeper",
     "org.apache.kafka": "odradek",
     "org.apache.zookeeper": "odradek.zookeeper",
-    "state.change.logger": "state.change",
 }
-"""Kafka's loggers by which its log4j.properties and its users set levels, and which of ours each stands for."""
+"""Kafka's loggers by which its log4j.properties and its users set levels, and which of ours each stands for.
+
+`state.change.logger`, `kafka.request.logger` and `kafka.authorizer.logger` have the same names here.
+"""
+
+
+class LevelsChanged(Protocol):
+    """Somebody who does something else by levels than to filter lines."""
+
+    def levels_changed(self) -> None:
+        """Look at them again."""
+
+
+listeners: Final["WeakSet[LevelsChanged]"] = WeakSet()
+"""Told after each change of a level. Weak: a broker that is killed inside a process says good-bye to nobody."""
 
 
 def levels() -> dict[str, str]:
@@ -97,3 +110,5 @@ def check(name: str, level: str | None) -> None:
 def set_level(name: str, level: str | None) -> None:
     """Both must have been checked."""
     _logger(name).setLevel(logging.NOTSET if level is None else LEVELS[level])
+    for listener in tuple(listeners):
+        listener.levels_changed()

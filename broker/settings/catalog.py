@@ -20,6 +20,7 @@ from odradek.broker.settings.coordinator_settings import (
 from odradek.broker.settings.definition import Setting, settings_in
 from odradek.broker.settings.elsewhere import ELSEWHERE
 from odradek.broker.settings.log_settings import OTHER_LOG_SETTINGS, LogManagerSettings, TopicDefaults
+from odradek.broker.settings.logger_settings import LoggerSettings
 from odradek.broker.settings.network_settings import (
     OTHER_NETWORK_SETTINGS,
     ConnectionSettings,
@@ -45,6 +46,7 @@ THEMES: Final[dict[str, tuple[Setting, ...]]] = {
     "Authorization": _theme((AuthorizerSettings,), OTHER_AUTHORIZER_SETTINGS),
     "Client quotas": _theme((QuotaSettings,), ()),
     "Security": SECURITY_SETTINGS,
+    "What a broker writes about itself": _theme((LoggerSettings,), ()),
 }
 """Settings of brokers by the headings of docs/settings.md, in its order."""
 BROKER_SETTINGS: Final[dict[str, Setting]] = {one.name: one for theme in (*THEMES.values(), ELSEWHERE) for one in theme}

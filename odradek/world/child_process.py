@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from odradek.world.files import Files
 from odradek.world.os_files import OsFiles
-from odradek.world.stderr_log import log_to_stderr
+from odradek.world.process_log import log_to_stderr
 
 LOWEST_PRIORITY = 19
 LEAST_PAUSE_SECONDS = 0.01

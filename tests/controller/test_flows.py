@@ -241,7 +241,7 @@ def test_producer_ids_are_handed_out_once(play: Play) -> None:
 
 
 def test_state_changes_are_logged_for_the_timeline(play: Play, caplog: Any) -> None:
-    caplog.set_level("INFO", "state.change")
+    caplog.set_level("INFO", "state.change.logger")
 
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, controllers=[0])
@@ -249,7 +249,7 @@ def test_state_changes_are_logged_for_the_timeline(play: Play, caplog: Any) -> N
         await cluster.active.controlled_shutdown(1, cluster.brokers[1].epoch)
 
     play(scenario)
-    made, moved = [record.getMessage() for record in caplog.records if record.name == "state.change"]
+    made, moved = [record.getMessage() for record in caplog.records if record.name == "state.change.logger"]
     assert made.split(" ", 1)[0].isdigit()
     assert made.split(" ", 1)[1] == (
         "controller t-0 leader -1->1 leader_epoch -1->0 isr ->1,2 partition_epoch 0 controller_epoch 1 NewPartition"

@@ -69,7 +69,9 @@ def test_an_illegal_transition_changes_nothing(play: Play, caplog: Any) -> None:
         assert len(cluster.brokers[1].received) == told
 
     play(scenario)
-    failures = [record.getMessage().split(" ", 1)[1] for record in caplog.records if record.name == "state.change"]
+    failures = [
+        record.getMessage().split(" ", 1)[1] for record in caplog.records if record.name == "state.change.logger"
+    ]
     assert failures == [
         "controller t-0 failed NonExistent: it is Online",
         "controller t-0 failed replica DeletionStarted: the replica on broker 1 is Online",

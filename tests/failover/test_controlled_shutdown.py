@@ -17,7 +17,7 @@ STOPPED = re.compile(r"^(\S+ \S+) INFO .* has stopped", re.MULTILINE)
 def moves_of(cluster: UpCluster, topic: str) -> list[tuple[datetime, int, str, int]]:
     """(time, broker, what, partition) of all state-change logs, in the order of time."""
     of_the_topic = rf"broker (\d+) (leads|follows|stops).* {re.escape(topic)}-(\d+)\b"
-    entry = re.compile(rf"^(\S+ \S+) INFO state.change: {of_the_topic}")
+    entry = re.compile(rf"^(\S+ \S+) INFO state.change.logger: {of_the_topic}")
     found = []
     for broker in range(3):
         for line in cluster.log_file(broker).read_text().splitlines():

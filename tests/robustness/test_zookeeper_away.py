@@ -81,7 +81,7 @@ class Logs:
 
     def lines(self, broker: int) -> list[str]:
         written = self._cluster.log_file(broker).read_bytes()[self._begins[broker] :]
-        return [line for line in written.decode().splitlines() if " state.change: " not in line]
+        return [line for line in written.decode().splitlines() if " state.change.logger: " not in line]
 
     def count(self, broker: int, text: str) -> int:
         return sum(text in line for line in self.lines(broker))

@@ -104,7 +104,7 @@ def test_an_isr_of_one_that_dies_is_waited_for() -> None:
 
 def test_an_unclean_election_loses_what_only_the_dead_one_had_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     """unclean.leader.election.enable=true: the loss is chosen, counted and logged; the replicas agree again."""
-    with caplog.at_level(logging.WARNING, "state.change"):
+    with caplog.at_level(logging.WARNING, "state.change.logger"):
         acknowledged, there, unclean_elections, led = play(unclean=True)
     assert led and there == acknowledged[:5] and unclean_elections == 1
     assert any(record.getMessage().endswith(" unclean") and "t-0" in record.getMessage() for record in caplog.records)

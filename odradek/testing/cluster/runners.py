@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from odradek.testing.cluster.control import AsyncCluster, on_sockets
 from odradek.testing.cluster.options import ClusterError, Options
 from odradek.testing.process_loop import OwnedFuture, SocketLoop
-from odradek.world.stderr_log import log_to_stderr
+from odradek.world.process_log import log_to_stderr
 
 END_S = 10.0
 Arguments = tuple[Any, ...]

@@ -297,7 +297,7 @@ async def _logged(clock: VirtualClock, plan: Plan) -> Report:
     simulation = Simulation(clock, plan)
     handler = _Lines(simulation.history)
     root = logging.getLogger()
-    levels = {name: logging.getLogger(name).level for name in ("odradek", "state.change")}
+    levels = {name: logging.getLogger(name).level for name in ("odradek", "state.change.logger")}
     for name in levels:
         logging.getLogger(name).setLevel(logging.INFO)
     root.addHandler(handler)

@@ -431,7 +431,7 @@ def test_zookeeper_that_is_away_is_an_error_in_the_answer() -> None:
     play(story)
 
 
-@pytest.mark.parametrize("logger", sorted({*loggers.KAFKAS.values()} - {"state.change", "odradek.zookeeper"}))
+@pytest.mark.parametrize("logger", sorted({*loggers.KAFKAS.values()} - {"odradek.zookeeper"}))
 def test_each_of_kafkas_loggers_stands_for_one_of_ours(logger: str) -> None:
     assert find_spec(logger) is not None
 
