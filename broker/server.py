@@ -22,7 +22,6 @@ from odradek.broker.cluster.stray_replicas import remove_stray_replicas
 from odradek.broker.cluster.unclean_restart import missing_replicas, wait_until_out_of_isr
 from odradek.broker.config import BrokerConfig
 from odradek.broker.dynamic_config import DynamicConfig
-from odradek.broker.log.checkpoint_format import Key
 from odradek.broker.log.directories.directory_files import DirectoryOwner, MetaProperties
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
@@ -36,6 +35,7 @@ from odradek.broker.services import Services
 from odradek.broker.settings.live_settings import LiveSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.broker.world import World
+from odradek.protocol.primitives import TopicPartition
 from odradek.security.errors import BadSecuritySetting
 from odradek.security.scram import ScramIdentity
 from odradek.world.clock import Timer
@@ -372,7 +372,7 @@ class BrokerServer:
         partition = self._assembly.services.replicas.partitions.get((replica_log.topic, replica_log.partition))
         return replica_log.log_start_offset if partition is None else partition.high_watermark
 
-    def _directory_failed(self, path: str, cause: OSError, partitions: list[Key]) -> None:
+    def _directory_failed(self, path: str, cause: OSError, partitions: list[TopicPartition]) -> None:
         """Its partitions are offline here; the broker lives on while another directory works."""
         if self._assembly is not None:
             services = self._assembly.services

@@ -11,12 +11,13 @@ from typing import NamedTuple
 from odradek.broker.coordination.topic_storage import TopicStorage
 from odradek.broker.groups.group_effects import AnswerJoin, Note, StartTimer, StopTimer, StoreGroup, TimerKind
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState
-from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable, TopicPartition, expired
+from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable, expired
 from odradek.broker.groups.group_records import Record, batch_of, group_key, group_value, offset_key, offset_value
 from odradek.broker.groups.group_state_machine import GroupStateMachine
 from odradek.broker.metrics.journal import Journal
 from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.primitives import TopicPartition
 from odradek.world.clock import Clock, Timer
 
 _COMMON = {

@@ -23,12 +23,13 @@ from odradek.broker.groups.group_effects import (
     SyncResult,
 )
 from odradek.broker.groups.group_metadata import CONSUMER_PROTOCOL_TYPE, GroupMetadata, GroupState
-from odradek.broker.groups.group_offsets import FetchedOffset, OffsetTable, TopicPartition
+from odradek.broker.groups.group_offsets import FetchedOffset, OffsetTable
 from odradek.broker.groups.group_records import GroupReplay
 from odradek.broker.groups.group_state_machine import check_join
 from odradek.broker.metrics.journal import Journal
 from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.primitives import TopicPartition
 from odradek.world.clock import Clock, Timer
 from odradek.world.time_slices import run_in_slices
 

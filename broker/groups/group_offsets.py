@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 from odradek.broker.groups.group_metadata import CONSUMER_PROTOCOL_TYPE, GroupMetadata, GroupState
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.primitives import TopicPartition
 
 NO_EPOCH = -1
 NO_OFFSET = -1
 NO_EXPIRY = -1
-
-TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member
-from odradek.broker.groups.group_offsets import NO_EXPIRY, CommittedOffset, OffsetTable, TopicPartition
+from odradek.broker.groups.group_offsets import NO_EXPIRY, CommittedOffset, OffsetTable
 from odradek.protocol.control_records import ControlType, control_type
 from odradek.protocol.conversion import has_messages, to_batches
 from odradek.protocol.errors import MalformedMessage
@@ -19,7 +19,7 @@ from odradek.protocol.messages.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from odradek.protocol.primitives import Buffer
+from odradek.protocol.primitives import Buffer, TopicPartition
 from odradek.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader, batches
 from odradek.protocol.records import Columns, decode_records, encode_batch
 from odradek.protocol.versioned import decode_versioned, encode_versioned, version_of

@@ -8,6 +8,7 @@ Source: org.apache.kafka.server.common.CheckpointFile, OffsetCheckpointFile, Lea
 from collections.abc import Iterable, Mapping
 
 from odradek.broker.log.errors import CorruptFile
+from odradek.protocol.primitives import TopicPartition
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -17,9 +18,7 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 
 VERSION = 0
 
-Key = tuple[str, int]
-"""Topic and partition."""
-Offsets = dict[Key, int]
+Offsets = dict[TopicPartition, int]
 
 
 def encode_lines(lines: list[str]) -> bytes:
@@ -27,7 +26,7 @@ def encode_lines(lines: list[str]) -> bytes:
     return "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
 
 
-def offset_line(key: Key, offset: int) -> str:
+def offset_line(key: TopicPartition, offset: int) -> str:
     """The entry of one partition."""
     return f"{key[0]} {key[1]} {offset}"
 
@@ -51,7 +50,7 @@ def _decode(data: bytes, fields: int) -> Iterable[list[str]]:
     return entries
 
 
-def encode_offsets(offsets: Mapping[Key, int]) -> bytes:
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """A checkpoint of offsets by partition."""
     return encode_lines([offset_line(key, offset) for key, offset in offsets.items()])
 

@@ -25,6 +25,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from odradek.protocol.primitives import TopicPartition
 from odradek.world.clock import sleep
 from odradek.world.time_slices import TimeSlice
 
@@ -35,8 +36,6 @@ ANSWER_MS: Final = 5_000.0
 LATEST: Final = -1
 CONSUMER: Final = -1
 VERSION: Final = 5
-
-TopicPartition = tuple[str, int]
 
 
 class End(NamedTuple):

@@ -8,7 +8,6 @@ ReplicaAlterLogDirsThread, each of which copies one partition at a time.
 import logging
 from collections.abc import Mapping
 
-from odradek.broker.log.checkpoint_format import Key
 from odradek.broker.log.directories.directory_files import LONGEST_NAME, future_name
 from odradek.broker.log.errors import DISK_FULL, StorageFailure
 from odradek.broker.log.log_manager import LogManager
@@ -16,6 +15,7 @@ from odradek.broker.replication.log_copy import LogCopy
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import RateLimit
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.primitives import TopicPartition
 from odradek.world.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -29,14 +29,16 @@ THROTTLED_PAUSE_MS = 200.0
 class DirectoryMoves:
     """Moves that wait and moves that run, of the partitions of one broker."""
 
-    def __init__(self, partitions: Mapping[Key, Partition], logs: LogManager, clock: Clock, limit: RateLimit) -> None:
+    def __init__(
+        self, partitions: Mapping[TopicPartition, Partition], logs: LogManager, clock: Clock, limit: RateLimit
+    ) -> None:
         """Take the replica manager's `partitions`, and the `limit` of what is copied per second:
         `replica.alter.log.dirs.io.max.bytes.per.second`."""
         self._partitions, self._logs, self._clock, self._limit = partitions, logs, clock, limit
         self.at_once = len(logs.directories)
         """Number of moves that go on at a time: `num.replica.alter.log.dirs.threads`."""
-        self._waiting: dict[Key, LogCopy] = {}
-        self._running: dict[Key, LogCopy] = {}
+        self._waiting: dict[TopicPartition, LogCopy] = {}
+        self._running: dict[TopicPartition, LogCopy] = {}
 
     # ---- what is wanted
 
@@ -107,10 +109,10 @@ class DirectoryMoves:
             copy = self._running[key] = self._waiting.pop(key)
             self._soon(key, copy)
 
-    def _soon(self, key: Key, copy: LogCopy) -> None:
+    def _soon(self, key: TopicPartition, copy: LogCopy) -> None:
         self._clock.call_soon(lambda: self._turn(key, copy))
 
-    def _turn(self, key: Key, copy: LogCopy) -> None:
+    def _turn(self, key: TopicPartition, copy: LogCopy) -> None:
         if self._running.get(key) is not copy:
             return
         if copy.source.closed or copy.target.closed:
@@ -129,14 +131,14 @@ class DirectoryMoves:
         except KafkaError as error:
             self._trouble(key, copy, error)
 
-    def _promote(self, key: Key) -> None:
+    def _promote(self, key: TopicPartition) -> None:
         """Let the future log take the place of the partition's log."""
         partition = self._partitions[key]
         partition.log = self._logs.promote_future_log(*key)
         logger.info("%s is in %s now", partition, partition.log.log_directory)
         self.forget(*key)
 
-    def _trouble(self, key: Key, copy: LogCopy, error: KafkaError) -> None:
+    def _trouble(self, key: TopicPartition, copy: LogCopy, error: KafkaError) -> None:
         """Try again later when the disk is full; with damage in what is copied only an operator can help."""
         cause = error.__cause__
         if isinstance(cause, OSError) and cause.errno in DISK_FULL:

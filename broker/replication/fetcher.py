@@ -24,7 +24,7 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.primitives import ZERO_UUID, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +42,6 @@ THROTTLED_PAUSE_MS = 200.0
 """Time for which a partition is left out of the fetches before the limit is looked at again."""
 UNDEFINED = -1
 
-PartitionKey = tuple[str, int]
-"""Topic and partition index."""
 Asked = tuple[int, int, int, int, bytes]
 """Fetch offset, last fetched epoch, leader epoch, log start offset, topic id: what a session remembers of a
 partition."""
@@ -93,14 +91,14 @@ class FetcherCore:
         self.broker_epoch = -1
         self.requests = self.bytes_in = 0
         """Fetches answered, and bytes copied by them, since this fetcher began."""
-        self._states: dict[PartitionKey, PartitionFetchState] = {}
+        self._states: dict[TopicPartition, PartitionFetchState] = {}
         self._by_id = True
         """Topics are asked for by their ids; not while one of them has none."""
         self._names: dict[bytes, str] = {}
         """Topics of the session by their ids."""
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
-        self._in_session: dict[PartitionKey, Asked] = {}
-        self._grown: set[PartitionKey] = set()
+        self._in_session: dict[TopicPartition, Asked] = {}
+        self._grown: set[TopicPartition] = set()
         """Partitions that an answer has brought records for: all that changes what is asked for while all is well."""
         self._look_at_all_ms = 0.0
 
@@ -207,7 +205,7 @@ class FetcherCore:
         own = partition.log
         return own.log_end_offset, own.latest_epoch, partition.leader_epoch, own.log_start_offset, partition.topic_id
 
-    def _topics(self, changed: Iterable[tuple[PartitionKey, Asked]]) -> list[FetchTopic]:
+    def _topics(self, changed: Iterable[tuple[TopicPartition, Asked]]) -> list[FetchTopic]:
         topics: dict[str, FetchTopic] = {}
         for (name, index), (offset, epoch, leader_epoch, log_start, topic_id) in changed:
             topic = topics.get(name)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests.transaction_services import known_to
 from odradek.broker.services import Services
-from odradek.broker.transactions.transaction_state import ProducerIdentity, TopicPartition
+from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -22,6 +22,7 @@ from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from odradek.protocol.primitives import TopicPartition
 
 REQUEST = AddPartitionsToTxnRequest
 VERSIONS = (0, 5)

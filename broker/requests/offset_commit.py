@@ -8,7 +8,7 @@ each partition a timestamp, versions 2 to 4 a retention for all of them.
 from collections.abc import Mapping
 
 from odradek.broker.groups.group import CommitRequest
-from odradek.broker.groups.group_offsets import NO_EXPIRY, CommittedOffset, TopicPartition
+from odradek.broker.groups.group_offsets import NO_EXPIRY, CommittedOffset
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.group_services import GroupServices, LaterReply
 from odradek.broker.requests.zookeeper_offsets import is_znode_name, write_offset
@@ -20,6 +20,7 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from odradek.protocol.primitives import TopicPartition
 
 REQUEST = OffsetCommitRequest
 VERSIONS = (0, 9)

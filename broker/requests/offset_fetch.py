@@ -8,7 +8,7 @@ Version 0 reads ZooKeeper, by any broker, and answers UNKNOWN_TOPIC_OR_PARTITION
 
 from collections.abc import Mapping, Sequence
 
-from odradek.broker.groups.group_offsets import NO_OFFSET, FetchedOffset, TopicPartition
+from odradek.broker.groups.group_offsets import NO_OFFSET, FetchedOffset
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.group_services import GroupServices
 from odradek.broker.requests.zookeeper_offsets import is_znode_name, read_offset
@@ -24,6 +24,7 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from odradek.protocol.primitives import TopicPartition
 
 REQUEST = OffsetFetchRequest
 VERSIONS = (0, 9)

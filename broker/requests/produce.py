@@ -19,7 +19,6 @@ from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
 from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, to_batch
 from odradek.broker.services import Services
-from odradek.broker.transactions.transaction_state import TopicPartition
 from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, first_batches
 from odradek.protocol.compression import ZSTD
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -34,7 +33,7 @@ from odradek.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from odradek.protocol.primitives import Records
+from odradek.protocol.primitives import Records, TopicPartition
 from odradek.protocol.record_batch import (
     ATTRIBUTES_AT,
     BATCH_LENGTH_AT,

@@ -8,7 +8,7 @@ would begin a transaction that nobody ends, and no committed offset of those par
 
 from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.broker.groups.group import CommitRequest, InTransaction
-from odradek.broker.groups.group_offsets import CommittedOffset, TopicPartition
+from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.group_services import LaterReply
 from odradek.broker.services import Services
@@ -21,6 +21,7 @@ from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from odradek.protocol.primitives import TopicPartition
 
 REQUEST = TxnOffsetCommitRequest
 VERSIONS = (0, 4)

@@ -24,11 +24,11 @@ from odradek.broker.transactions.transaction_state import (
     PREPARE_COMMIT,
     PREPARED,
     ProducerIdentity,
-    TopicPartition,
     TransactionMetadata,
     TxnState,
 )
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.primitives import TopicPartition
 from odradek.world.clock import Clock, Timer
 from odradek.world.time_slices import run_in_slices
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zlib import crc32
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
-from odradek.broker.transactions.transaction_state import ProducerIdentity, TopicPartition
+from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.protocol.errors import ErrorCode, error_code
 from odradek.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -23,6 +23,7 @@ from odradek.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from odradek.protocol.primitives import TopicPartition
 from odradek.world.clock import Clock
 from odradek.world.tasks import OnDeath, Tasks
 

@@ -5,13 +5,7 @@ Written as Kafka 3.9 writes them without KIP-890's second part: key and value of
 
 from collections.abc import Iterator
 
-from odradek.broker.transactions.transaction_state import (
-    EMPTY,
-    ProducerIdentity,
-    TopicPartition,
-    TransactionMetadata,
-    TxnState,
-)
+from odradek.broker.transactions.transaction_state import EMPTY, ProducerIdentity, TransactionMetadata, TxnState
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.transaction_state import (
     PartitionsSchema,
@@ -19,7 +13,7 @@ from odradek.protocol.messages.transaction_state import (
     TransactionLogValue,
     TransactionStatus,
 )
-from odradek.protocol.primitives import Buffer
+from odradek.protocol.primitives import Buffer, TopicPartition
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import decode_records, encode_batch
 from odradek.protocol.versioned import decode_versioned, encode_versioned, version_of

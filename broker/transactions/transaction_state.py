@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transaction_state import TransactionStatus
-
-TopicPartition = tuple[str, int]
+from odradek.protocol.primitives import TopicPartition
 
 NO_PRODUCER_EPOCH = -1
 NO_TIME_MS = -1

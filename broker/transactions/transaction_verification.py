@@ -16,7 +16,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.producer_state import VerificationGuard
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
-from odradek.broker.transactions.transaction_state import ProducerIdentity, TopicPartition
+from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -25,6 +25,7 @@ from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.primitives import TopicPartition
 from odradek.protocol.record_batch import ATTRIBUTES_AT, HEADER, HEADER_BYTES, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from odradek.broker.log.checkpoint_format import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
-    Key,
     Offsets,
     decode_offsets,
     encode_lines,
@@ -23,11 +22,12 @@ from odradek.broker.log.checkpoint_format import (
 )
 from odradek.broker.log.errors import DISK_FULL, CorruptFile
 from odradek.broker.log.log_environment import Claims, LogEnvironment
+from odradek.protocol.primitives import TopicPartition
 from odradek.world.time_slices import run_in_slices
 
 logger = logging.getLogger(__name__)
 
-Entries = Iterable[tuple[Key, int]]
+Entries = Iterable[tuple[TopicPartition, int]]
 """(topic, partition) and offset, one after the other."""
 
 
@@ -154,7 +154,7 @@ class CheckpointFiles:
             self._without_room.add(name)
             logger.error("%s: no room for %s, the older one stays: %s", self._path, name, error)
 
-    def certain(self, name: str, key: Key) -> int:
+    def certain(self, name: str, key: TopicPartition) -> int:
         """Return the least that a start will find there."""
         return min(offsets.get(key, 0) for offsets in self._possible.get(name, [{}]))
 

@@ -7,7 +7,6 @@ from odradek.broker.log.checkpoint_format import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
-    Key,
     Offsets,
 )
 from odradek.broker.log.directories.failing import LogDirectories
@@ -15,6 +14,7 @@ from odradek.broker.log.directories.live_logs import LiveLogs
 from odradek.broker.log.directories.log_directory import start_offsets
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import Claims
+from odradek.protocol.primitives import TopicPartition
 from odradek.world.clock import Clock
 
 
@@ -43,17 +43,17 @@ class Checkpoints:
                     found[key] = offset
         return found
 
-    def write_high_watermarks(self, offsets: Mapping[Key, int]) -> None:
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write each partition's to the directory of its log, in the background."""
         for directory in self._directories.online():
             path = directory.path
 
-            def entries(path: str = path) -> Iterator[tuple[Key, int]]:
+            def entries(path: str = path) -> Iterator[tuple[TopicPartition, int]]:
                 return ((key, offsets[key]) for key, _ in self._logs_in(path) if key in offsets)
 
             directory.checkpoints.write(HIGH_WATERMARKS, entries)
 
-    def _logs_in(self, path: str) -> Iterator[tuple[Key, Log]]:
+    def _logs_in(self, path: str) -> Iterator[tuple[TopicPartition, Log]]:
         """The logs of a directory, each as long as it is there: the loop is given back between two."""
         here = self._logs.in_directory(path)
         for key, log in list(here.items()):
@@ -83,7 +83,7 @@ class Checkpoints:
         *,
         but_zeros: bool = False,
     ) -> None:
-        def entries() -> Iterator[tuple[Key, int]]:
+        def entries() -> Iterator[tuple[TopicPartition, int]]:
             pairs = ((key, offset_of(log)) for key, log in self._logs_in(path))
             return (pair for pair in pairs if pair[1]) if but_zeros else pairs
 

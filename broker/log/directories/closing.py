@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 
-from odradek.broker.log.checkpoint_format import LOG_START_OFFSETS, RECOVERY_POINTS, Key
+from odradek.broker.log.checkpoint_format import LOG_START_OFFSETS, RECOVERY_POINTS
 from odradek.broker.log.directories.directory_files import (
     CLEAN_SHUTDOWN,
     encode_clean_shutdown,
@@ -14,6 +14,7 @@ from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.local_log import Flush
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
+from odradek.protocol.primitives import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,9 @@ class Closing:
     the other, 2,000 of them took 21 seconds. When the disk fails there is no marker: the next start repairs.
     """
 
-    def __init__(self, environment: LogEnvironment, directory: LogDirectory, logs: Mapping[Key, Log]) -> None:
+    def __init__(
+        self, environment: LogEnvironment, directory: LogDirectory, logs: Mapping[TopicPartition, Log]
+    ) -> None:
         self._environment = environment
         self._directory = directory
         self._logs = dict(logs)

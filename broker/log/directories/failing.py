@@ -15,14 +15,14 @@ Source: LogManager.handleLogDirFailure of Kafka 3.9.
 import logging
 from collections.abc import Callable, Iterable
 
-from odradek.broker.log.checkpoint_format import Key
 from odradek.broker.log.directories.live_logs import LiveLogs
 from odradek.broker.log.directories.log_directory import LogDirectory
 from odradek.broker.log.log import Log
+from odradek.protocol.primitives import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-Failed = Callable[[str, OSError, list[Key]], object]
+Failed = Callable[[str, OSError, list[TopicPartition]], object]
 """Path of a directory, what failed, the partitions whose current log went with it."""
 
 

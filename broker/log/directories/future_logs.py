@@ -12,7 +12,6 @@ import logging
 import posixpath
 from collections.abc import Callable, Iterable
 
-from odradek.broker.log.checkpoint_format import Key
 from odradek.broker.log.directories.directory_files import (
     PARTITION_METADATA,
     encode_partition_metadata,
@@ -31,7 +30,7 @@ from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.segment import DELETED
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.primitives import ZERO_UUID, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ class FutureLogs:
         self._config_of = config_of
         self._abandon = abandon
 
-    def create(self, key: Key, log_directory: str) -> Log:
+    def create(self, key: TopicPartition, log_directory: str) -> Log:
         """An empty one. Raises KafkaError KAFKA_STORAGE_ERROR."""
         assert self._logs.future(key) is None, key
         path = f"{log_directory}/{future_name(*key, self._environment.random.getrandbits(128))}"
@@ -73,7 +72,7 @@ class FutureLogs:
         self._logs.add_future(log)
         return log
 
-    def discard(self, key: Key) -> None:
+    def discard(self, key: TopicPartition) -> None:
         """Give it up. None is no error. Raises StorageFailure."""
         log = self._logs.future(key)
         if log is not None:
@@ -87,7 +86,7 @@ class FutureLogs:
         except OSError as error:
             self._directories.fail(log.log_directory, error)
 
-    def promote(self, key: Key) -> Log:
+    def promote(self, key: TopicPartition) -> Log:
         """The future log, which holds all that the current one does, takes its place. Raises StorageFailure.
 
         The first renaming is durable before the second is begun; that the second is durable too does not matter.

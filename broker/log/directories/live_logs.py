@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-from odradek.broker.log.checkpoint_format import Key
 from odradek.broker.log.log import Log
-from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.primitives import ZERO_UUID, TopicPartition
 
 
 class LiveLogs:
@@ -14,19 +13,19 @@ class LiveLogs:
     """
 
     def __init__(self) -> None:
-        self._logs: dict[Key, Log] = {}
-        self._futures: dict[Key, Log] = {}
-        self._topic_ids: dict[Key, bytes] = {}
-        self._in: dict[str, dict[Key, Log]] = {}
+        self._logs: dict[TopicPartition, Log] = {}
+        self._futures: dict[TopicPartition, Log] = {}
+        self._topic_ids: dict[TopicPartition, bytes] = {}
+        self._in: dict[str, dict[TopicPartition, Log]] = {}
         """Logs of both kinds by directory; no partition is in one twice."""
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: TopicPartition) -> bool:
         return key in self._logs
 
-    def get(self, key: Key) -> Log | None:
+    def get(self, key: TopicPartition) -> Log | None:
         return self._logs.get(key)
 
-    def future(self, key: Key) -> Log | None:
+    def future(self, key: TopicPartition) -> Log | None:
         return self._futures.get(key)
 
     def current(self) -> list[Log]:
@@ -47,7 +46,7 @@ class LiveLogs:
         key = (log.topic, log.partition)
         return self._logs.get(key) is log or self._futures.get(key) is log
 
-    def in_directory(self, path: str) -> dict[Key, Log]:
+    def in_directory(self, path: str) -> dict[TopicPartition, Log]:
         """Return those in that entry of `log.dirs`; not to be changed."""
         return self._in.setdefault(path, {})
 
@@ -55,7 +54,7 @@ class LiveLogs:
         """Sort these directories, those with the fewest logs first (LogManager.nextLogDirs)."""
         return sorted(paths, key=lambda path: len(self.in_directory(path)))
 
-    def topic_id(self, key: Key) -> bytes:
+    def topic_id(self, key: TopicPartition) -> bytes:
         """Zeros when it was never said."""
         return self._topic_ids.get(key, ZERO_UUID)
 
@@ -66,7 +65,7 @@ class LiveLogs:
         if topic_id is not None:
             self._topic_ids[key] = topic_id
 
-    def set_topic_id(self, key: Key, topic_id: bytes) -> None:
+    def set_topic_id(self, key: TopicPartition, topic_id: bytes) -> None:
         self._topic_ids[key] = topic_id
 
     def add_future(self, log: Log) -> None:
@@ -74,7 +73,7 @@ class LiveLogs:
         self._futures[key] = log
         self.in_directory(log.log_directory)[key] = log
 
-    def promote(self, key: Key) -> None:
+    def promote(self, key: TopicPartition) -> None:
         """The future log is the current one from now on."""
         del self.in_directory(self._logs[key].log_directory)[key]
         self._logs[key] = self._futures.pop(key)

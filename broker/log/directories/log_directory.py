@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
-from odradek.broker.log.checkpoint_format import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS, Key, Offsets
+from odradek.broker.log.checkpoint_format import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS, Offsets
 from odradek.broker.log.directories.checkpoint_files import CheckpointFiles
 from odradek.broker.log.directories.directory_files import (
     CLEAN_SHUTDOWN,
@@ -30,6 +30,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.settings.topic_settings import LogConfig
+from odradek.protocol.primitives import TopicPartition
 from odradek.protocol.record_batch import MAX_INT64
 from odradek.world.files import File
 
@@ -185,7 +186,7 @@ def gaps_before(recovery_points: Offsets, cleaned: Offsets, key: tuple[str, int]
     return cleaned.get(key, 0) if recovery_points else MAX_INT64
 
 
-def start_offsets(logs: Mapping[Key, Log]) -> Offsets:
+def start_offsets(logs: Mapping[TopicPartition, Log]) -> Offsets:
     """Return log start offsets, also where the first segment says it: a crash may bring back one that was removed."""
     return {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset}
 

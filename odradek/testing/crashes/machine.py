@@ -8,13 +8,12 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
+from odradek.protocol.primitives import TopicPartition
 from odradek.testing.crashes.history import History
 from odradek.testing.deferred_background import DeferredBackground
 from odradek.testing.inline_children import InlineChildren
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
-
-Key = tuple[str, int]
 
 DIRECTORIES = ("/a", "/b")
 US = DirectoryOwner(1, "cluster")
@@ -42,8 +41,8 @@ class Machine:
         self.logs: LogManager | None = None
         self.failed: list[str] = []
         """Log directories that went offline since the start."""
-        self.histories: dict[Key, History] = {}
-        self.last_logs: dict[Key, Log] = {}
+        self.histories: dict[TopicPartition, History] = {}
+        self.last_logs: dict[TopicPartition, Log] = {}
         """As they were known last; a log of a directory that failed is not among the manager's."""
         self.transcript: list[str] = []
         self.configs = {topic: self._config(topic) for topic in POLICIES}
@@ -108,7 +107,7 @@ class Machine:
         self.see_logs()
         return self.logs
 
-    def log(self, key: Key) -> Log | None:
+    def log(self, key: TopicPartition) -> Log | None:
         """None when the broker has none."""
         return None if self.logs is None else self.logs.get(*key)
 

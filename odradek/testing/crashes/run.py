@@ -4,8 +4,9 @@ import errno
 from typing import NamedTuple
 
 from odradek.broker.log.log import Log
+from odradek.protocol.primitives import TopicPartition
 from odradek.testing.crashes.history import History
-from odradek.testing.crashes.machine import DIRECTORIES, Key, Machine, Violation
+from odradek.testing.crashes.machine import DIRECTORIES, Machine, Violation
 from odradek.testing.crashes.verdict import check, entries_of
 from odradek.testing.crashes.workload import Workload
 from odradek.testing.simulated_files import Fault, MachineStopped
@@ -133,7 +134,7 @@ def _work(machine: Machine) -> bool:
     return False
 
 
-def _stop_and_start(machine: Machine, expected: dict[Key, Expected]) -> None:
+def _stop_and_start(machine: Machine, expected: dict[TopicPartition, Expected]) -> None:
     """Until a start comes to its end."""
     while True:
         power_fails = machine.random.random() < 0.6
@@ -155,7 +156,7 @@ def _stop_and_start(machine: Machine, expected: dict[Key, Expected]) -> None:
         return
 
 
-def _close_and_start(machine: Machine, expected: dict[Key, Expected]) -> None:
+def _close_and_start(machine: Machine, expected: dict[TopicPartition, Expected]) -> None:
     """A clean stop, after which even a power failure takes nothing away and nothing has to be repaired."""
     assert machine.logs is not None
     machine.note("clean close")
@@ -172,7 +173,7 @@ def _close_and_start(machine: Machine, expected: dict[Key, Expected]) -> None:
         expected[key] = expected[key]._replace(acknowledged_end=end, certain_end=end)
 
 
-def _check(machine: Machine, key: Key, history: History, expected: Expected) -> None:
+def _check(machine: Machine, key: TopicPartition, history: History, expected: Expected) -> None:
     """And the history goes on with what is there."""
     if machine.failed:
         raise Violation(f"offline: {machine.failed}")
@@ -188,7 +189,7 @@ def _check(machine: Machine, key: Key, history: History, expected: Expected) -> 
     history.found(log.log_start_offset, log.log_end_offset, entries)
 
 
-def del_history(machine: Machine, key: Key) -> None:
+def del_history(machine: Machine, key: TopicPartition) -> None:
     """The partition never was; if its directory was renamed only, that may come back."""
     gone, fresh = machine.histories[key], History(key[0], machine.histories[key].compacts)
     fresh.former = [gone.entries, *gone.former]

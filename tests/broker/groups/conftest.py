@@ -11,11 +11,12 @@ import pytest
 from odradek.broker.groups.group import CommitRequest
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.groups.group_effects import JoinRequest, JoinResult, SyncRequest, SyncResult
-from odradek.broker.groups.group_offsets import CommittedOffset, TopicPartition
+from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.requests.describe_groups import described
 from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.describe_groups import DescribedGroup
+from odradek.protocol.primitives import TopicPartition
 from odradek.protocol.record_batch import batches, read_header, set_base_offset
 from odradek.protocol.records import decode_records
 from odradek.testing.virtual_clock import ManualClock

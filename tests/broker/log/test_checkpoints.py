@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Iterator
 
-from odradek.broker.log.checkpoint_format import RECOVERY_POINTS, Key, decode_offsets
+from odradek.broker.log.checkpoint_format import RECOVERY_POINTS, decode_offsets
 from odradek.broker.log.directories.checkpoint_files import CheckpointFiles
 from odradek.broker.log.log_environment import Claims, LogEnvironment
+from odradek.protocol.primitives import TopicPartition
 from odradek.testing.log_environments import make_environment
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import ThreadBackground
@@ -24,12 +25,12 @@ class Slow:
         self.files = CheckpointFiles(self.environment, "/data", lambda: False)
         self.points = {("t", partition): 100 + partition for partition in range(4)}
 
-    def entries(self) -> Iterator[tuple[Key, int]]:
+    def entries(self) -> Iterator[tuple[TopicPartition, int]]:
         for key in list(self.points):
             self.clock.stall(SLICE_MS / 2)
             yield key, self.points[key]
 
-    def written(self) -> dict[Key, int] | None:
+    def written(self) -> dict[TopicPartition, int] | None:
         return decode_offsets(self.environment.files.read(PATH)) if self.environment.files.exists(PATH) else None
 
 
