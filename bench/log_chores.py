@@ -22,9 +22,10 @@ from odradek.broker.log.directories.directory_files import DirectoryOwner
 from odradek.broker.log.directories.maintenance import LogMaintenance
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.quotas.rates import RateWindows
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.partition import Partition
-from odradek.broker.replication.throttling import RateLimit, Windows
+from odradek.broker.replication.throttling import RateLimit
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.log_environments import make_batch
@@ -149,7 +150,7 @@ class Bench:
             await asyncio.sleep(0)
         partition = Partition(topic, 0, 0, log)
         moves = DirectoryMoves(
-            {(topic, 0): partition}, self.logs, self.clock, RateLimit(self.clock, Windows(11, 1000.0))
+            {(topic, 0): partition}, self.logs, self.clock, RateLimit(self.clock, RateWindows(11, 1000.0))
         )
         idle = asyncio.Event()
         self.background.run(lambda: None, lambda _: idle.set())

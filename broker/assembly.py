@@ -23,7 +23,7 @@ from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.quotas.client_quotas import ClientQuotas
 from odradek.broker.quotas.connection_rates import ConnectionRates
-from odradek.broker.quotas.rates import Windows
+from odradek.broker.quotas.rates import RateWindows
 from odradek.broker.replication.alter_partition_manager import AlterPartitionManager
 from odradek.broker.replication.controller_requests import ControllerRequests
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
@@ -32,7 +32,6 @@ from odradek.broker.replication.isr import IsrCriteria
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.replication.replica_selection import RACK_AWARE, RackAwareReplicaSelector
 from odradek.broker.replication.throttling import Throttling
-from odradek.broker.replication.throttling import Windows as ReplicationWindows
 from odradek.broker.requests.authorization.table import authorized
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.registry import HANDLERS, SERVED
@@ -165,8 +164,8 @@ def make_sockets(config: BrokerConfig, world: World, tasks: Tasks) -> SocketServ
 
 def _quotas(config: BrokerConfig, world: World) -> ClientQuotas:
     """Nobody has one until ZooKeeper is asked."""
-    windows = Windows(config.quota_window_num, config.quota_window_size_seconds * 1000.0)
-    mutations = Windows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000.0)
+    windows = RateWindows(config.quota_window_num, config.quota_window_size_seconds * 1000.0)
+    mutations = RateWindows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000.0)
     return ClientQuotas(world.clock, windows, mutations)
 
 
@@ -228,10 +227,10 @@ def _replica_manager(
 
 
 def _throttling(config: BrokerConfig, world: World) -> Throttling:
-    replication = ReplicationWindows(
+    replication = RateWindows(
         config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000.0
     )
-    moves = ReplicationWindows(
+    moves = RateWindows(
         config.alter_log_dirs_replication_quota_window_num,
         config.alter_log_dirs_replication_quota_window_size_seconds * 1000.0,
     )

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Final
 
-from odradek.broker.quotas.rates import SampledRate, TokenBucket, Windows
+from odradek.broker.quotas.rates import RateWindows, SampledRate, TokenBucket
 from odradek.world.clock import Clock
 from odradek.zk_schema.znodes.configs import DEFAULT_ENTITY, sanitize
 
@@ -50,7 +50,7 @@ class Budget:
 class ClientQuotas:
     """The quotas of one broker. Loop-thread only."""
 
-    def __init__(self, clock: Clock, windows: Windows, mutation_windows: Windows) -> None:
+    def __init__(self, clock: Clock, windows: RateWindows, mutation_windows: RateWindows) -> None:
         """`windows` of rates, `mutation_windows` of what is created and deleted."""
         self.windows = windows
         self._clock = clock

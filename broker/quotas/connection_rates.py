@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.broker.quotas.rates import SampledRate, Windows
+from odradek.broker.quotas.rates import RateWindows, SampledRate
 from odradek.world.clock import Clock
 from odradek.zk_schema.znodes.configs import DEFAULT_ENTITY, desanitize
 
@@ -22,7 +22,7 @@ REMEMBERED_MAX: Final = 10_000
 class ConnectionRates:
     """The limits of addresses, and what each has used."""
 
-    def __init__(self, clock: Clock, windows: Windows) -> None:
+    def __init__(self, clock: Clock, windows: RateWindows) -> None:
         self._clock, self._windows = clock, windows
         self._limits: dict[str, float] = {}
         self._used: dict[str, SampledRate] = {}

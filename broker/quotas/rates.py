@@ -9,8 +9,9 @@ THROTTLE_MS_MAX: Final = 2**31 - 1
 """What an answer can name; a limit of 0 asks for."""
 
 
-class Windows(NamedTuple):
-    """Over how long a rate is measured: `quota.window.num` and `quota.window.size.seconds`."""
+class RateWindows(NamedTuple):
+    """Windows of time that a rate is measured over: `quota.window.num` and `quota.window.size.seconds`, or those of
+    replication, of directory moves or of the controller."""
 
     number: int
     length_ms: float
@@ -36,7 +37,7 @@ class SampledRate:
 
     __slots__ = ("_samples", "_windows")
 
-    def __init__(self, windows: Windows) -> None:
+    def __init__(self, windows: RateWindows) -> None:
         self._windows = windows
         self._samples: list[_Window] = []
 
@@ -83,7 +84,7 @@ class TokenBucket:
 
     __slots__ = ("_last_ms", "_tokens", "_windows")
 
-    def __init__(self, windows: Windows) -> None:
+    def __init__(self, windows: RateWindows) -> None:
         self._windows = windows
         self._tokens: float | None = None
         self._last_ms = 0.0

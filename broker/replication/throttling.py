@@ -8,8 +8,8 @@ counts. Moves between directories (KIP-113) have a limit of their own. Kafka: Re
 from collections import deque
 from collections.abc import Callable
 from operator import attrgetter
-from typing import NamedTuple
 
+from odradek.broker.quotas.rates import RateWindows
 from odradek.broker.replication.partition import Partition
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.world.clock import Clock
@@ -17,20 +17,13 @@ from odradek.world.clock import Clock
 ALL = ("*",)
 
 
-class Windows(NamedTuple):
-    """Over how long a rate is measured: `replication.quota.window.num` and `.size.seconds`."""
-
-    number: int
-    length_ms: float
-
-
-KAFKAS_WINDOWS = Windows(11, 1000.0)
+KAFKAS_WINDOWS = RateWindows(11, 1000.0)
 
 
 class RateLimit:
     """Bytes per second, over the last windows, of which the youngest is not over yet."""
 
-    def __init__(self, clock: Clock, windows: Windows) -> None:
+    def __init__(self, clock: Clock, windows: RateWindows) -> None:
         self._clock, self._windows = clock, windows
         self.bytes_per_second: int | None = None
         """None: no limit."""
@@ -86,7 +79,9 @@ class Throttle:
 class Throttling:
     """The limits of one broker; none at first."""
 
-    def __init__(self, clock: Clock, replication: Windows = KAFKAS_WINDOWS, moves: Windows = KAFKAS_WINDOWS) -> None:
+    def __init__(
+        self, clock: Clock, replication: RateWindows = KAFKAS_WINDOWS, moves: RateWindows = KAFKAS_WINDOWS
+    ) -> None:
         self.serving = Throttle(RateLimit(clock, replication), attrgetter("leader_replication_throttled_replicas"))
         """Limit of what it gives to followers, by `leader.replication.throttled.rate`."""
         self.following = Throttle(RateLimit(clock, replication), attrgetter("follower_replication_throttled_replicas"))

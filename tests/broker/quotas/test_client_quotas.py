@@ -6,10 +6,10 @@ import pytest
 
 from odradek.broker.quotas.client_quotas import ClientQuotas, QuotaType
 from odradek.broker.quotas.connection_rates import ConnectionRates
-from odradek.broker.quotas.rates import Windows
+from odradek.broker.quotas.rates import RateWindows
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
-WINDOWS = Windows(11, 1000.0)
+WINDOWS = RateWindows(11, 1000.0)
 RATE = "producer_byte_rate"
 ORDER = [
     "users/ann%40x/clients/c1",

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from odradek.broker.quotas.rates import THROTTLE_MS_MAX, SampledRate, TokenBucket, Windows
+from odradek.broker.quotas.rates import THROTTLE_MS_MAX, RateWindows, SampledRate, TokenBucket
 
-WINDOWS = Windows(11, 1000.0)
+WINDOWS = RateWindows(11, 1000.0)
 
 
 def test_the_first_windows_count_as_if_they_were_over() -> None:

@@ -2,10 +2,11 @@
 
 import pytest
 
+from odradek.broker.quotas.rates import RateWindows
 from odradek.broker.replication.fetch_reading import FetchParameters, read_partitions
 from odradek.broker.replication.fetch_sessions import CachedPartition, OpenedFetch
 from odradek.broker.replication.partition import Partition, PartitionView
-from odradek.broker.replication.throttling import RateLimit, Throttle, Throttling, Windows
+from odradek.broker.replication.throttling import RateLimit, Throttle, Throttling
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition
@@ -18,7 +19,7 @@ LEADER, IN_SYNC, BEHIND, CONSUMER = 0, 1, 2, -1
 
 def test_a_rate_is_that_of_the_last_windows() -> None:
     clock = ManualClock()
-    limit = RateLimit(clock, Windows(3, 1000.0))
+    limit = RateLimit(clock, RateWindows(3, 1000.0))
     limit.count(5_000)
     limit.bytes_per_second = 100
     assert not limit.exceeded, "what was copied without a limit does not count"
@@ -49,7 +50,7 @@ def test_a_throttle_applies_to_the_replicas_that_the_topic_names(named: tuple[st
     clock = ManualClock()
     config = LogConfig(leader_replication_throttled_replicas=named)
     partition = Partition("t", 3, LEADER, open_test_log(make_environment(), config))
-    limit = RateLimit(clock, Windows(11, 1000.0))
+    limit = RateLimit(clock, RateWindows(11, 1000.0))
     throttle = Throttle(limit, lambda config: config.leader_replication_throttled_replicas)
     limit.bytes_per_second = 10
     assert throttle.applies_to(partition) is applies and not throttle.holds_back(partition)

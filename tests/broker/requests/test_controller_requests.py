@@ -13,7 +13,7 @@ from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.config import BrokerConfig, Given, build_config
 from odradek.broker.network.outcomes import RequestContext
 from odradek.broker.quotas.client_quotas import ClientQuotas
-from odradek.broker.quotas.rates import Windows
+from odradek.broker.quotas.rates import RateWindows
 from odradek.broker.requests import (
     allocate_producer_ids,
     alter_partition,
@@ -138,7 +138,7 @@ async def start(clock: VirtualClock, brokers: int = 3, *, active: bool = True, *
     given = {"zookeeper.connect": "zk:2181", "num.partitions": "2", "default.replication.factor": "2"}
     given |= {name.replace("_", "."): text for name, text in settings.items()}
     config = build_config([Given(name, text, "test") for name, text in given.items()])
-    quotas = ClientQuotas(clock, Windows(11, 1000.0), Windows(11, 1000.0))
+    quotas = ClientQuotas(clock, RateWindows(11, 1000.0), RateWindows(11, 1000.0))
     return Broker(config, clock, random.Random(2), store, metadata, controller, channels, quotas)
 
 
