@@ -26,7 +26,7 @@ from odradek.broker.log.directories.directory_files import DirectoryOwner, MetaP
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.monitoring.monitoring import BrokerState, Monitoring
-from odradek.broker.network.connection import Dispatch
+from odradek.broker.network.outcomes import Dispatch
 from odradek.broker.network.server import SocketServer
 from odradek.broker.requests import loggers, request_log
 from odradek.broker.requests.request_log import RequestLog

@@ -19,7 +19,7 @@ from odradek.broker.metrics.request_metrics import MEASURE_EVERY_S, RequestWatch
 from odradek.broker.network.boundary import Boundary
 from odradek.broker.network.buffers import Output, ReceiveBuffer
 from odradek.broker.network.limits import READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX, UNSENT_BYTES_MAX
-from odradek.broker.network.outcomes import Answer, Client, Deferred, Reply, Silent, Wait
+from odradek.broker.network.outcomes import Client, Deferred, Dispatch, Reply, Silent, Wait
 from odradek.broker.purgatory.purgatory import DelayedOperation, Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel, WheelTimer
 from odradek.protocol.fields import Message
@@ -29,12 +29,6 @@ from odradek.world.clock import Clock
 from odradek.world.network import Endpoint
 
 logger = logging.getLogger(__name__)
-
-
-class Dispatch(Protocol):
-    """Handles one request of a connection."""
-
-    def __call__(self, frame: memoryview, client: Client, /) -> Answer: ...
 
 
 class Host(Protocol):

@@ -3,14 +3,12 @@
 import ssl
 from collections.abc import Callable
 
-from odradek.broker.network.outcomes import Answer, Client
+from odradek.broker.network.outcomes import Client, Dispatch
 from odradek.broker.network.sasl_gate import SaslGate
 from odradek.broker.security.listener_security import ListenerSecurity
 from odradek.security.tls_endpoint import TlsEndpoint, new_staging
 from odradek.world.clock import Clock
 from odradek.world.network import Endpoint
-
-Dispatch = Callable[[memoryview, Client], Answer]
 
 
 class Entrance:

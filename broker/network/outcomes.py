@@ -121,3 +121,9 @@ class Deferred(Protocol):
 
 Answer = list[Part] | Deferred | None
 """A frame to send, something that is not that simple, or nothing to send."""
+
+
+class Dispatch(Protocol):
+    """Handles one request of a connection."""
+
+    def __call__(self, frame: memoryview, client: Client, /) -> Answer: ...

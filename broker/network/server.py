@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.broker.metrics.request_metrics import Sampling
 from odradek.broker.network.buffers import ReceiveBuffer
-from odradek.broker.network.connection import Connection, Dispatch
+from odradek.broker.network.connection import Connection
 from odradek.broker.network.limits import (
     AUTHENTICATION_MS_MAX,
     BUFFER_REVIEW_MS,
     RECEIVE_BUFFER_BYTES,
     UNAUTHENTICATED_MAX,
 )
-from odradek.broker.network.outcomes import Answer, Client
+from odradek.broker.network.outcomes import Answer, Client, Dispatch
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.quotas.connection_rates import ConnectionRates

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from odradek.broker.cluster.peer import BrokerUnreachable, Peer
-from odradek.broker.network.connection import Dispatch
-from odradek.broker.network.outcomes import Answer, Client
+from odradek.broker.network.outcomes import Answer, Client, Dispatch
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.server import StartFailure
 from odradek.protocol.errors import KafkaError, error_code

@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from struct import Struct
 
-from odradek.broker.network.connection import Dispatch
-from odradek.broker.network.outcomes import Answer, Client, Deferred, Outcome
+from odradek.broker.network.outcomes import Answer, Client, Deferred, Dispatch, Outcome
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import API_NAMES
 from odradek.protocol.primitives import Part
