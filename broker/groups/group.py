@@ -89,7 +89,7 @@ class CoordinatorContext:
     journal: Journal | None = None
 
 
-class Group:
+class CoordinatedGroup:
     """A group with its timers and appends. `partition`: the partition of `__consumer_offsets` it lives in."""
 
     def __init__(

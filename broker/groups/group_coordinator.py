@@ -12,7 +12,7 @@ from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.broker.coordination.owned_partitions import OwnedPartitions
 from odradek.broker.coordination.partition_count import LONGEST_TEXT, partition_for
 from odradek.broker.coordination.topic_storage import TopicStorage
-from odradek.broker.groups.group import CommitAnswer, CommitRequest, CoordinatorContext, Group
+from odradek.broker.groups.group import CommitAnswer, CommitRequest, CoordinatedGroup, CoordinatorContext
 from odradek.broker.groups.group_effects import (
     UNKNOWN_MEMBER,
     JoinCallback,
@@ -61,8 +61,8 @@ class GroupCoordinator:
         self._partitions = OwnedPartitions(
             CONSUMER_OFFSETS, clock, storage, config.offsets_load_buffer_size, GroupReplay, self._install
         )
-        self._groups: dict[str, Group] = {}
-        self._open_transactions: dict[tuple[int, int], set[Group]] = {}
+        self._groups: dict[str, CoordinatedGroup] = {}
+        self._open_transactions: dict[tuple[int, int], set[CoordinatedGroup]] = {}
         """Groups with commits in an open transaction, by partition and producer id."""
         self._active = False
         self._expiry_timer: Timer | None = None
@@ -264,13 +264,13 @@ class GroupCoordinator:
 
         return ended
 
-    def _note_open_transaction(self, group: Group, producer_id: int) -> None:
+    def _note_open_transaction(self, group: CoordinatedGroup, producer_id: int) -> None:
         self._open_transactions.setdefault((group.partition, producer_id), set()).add(group)
 
     # administration
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[CoordinatedGroup]:
         """All groups that are loaded here, in a copy."""
         return list(self._groups.values())
 
@@ -315,8 +315,8 @@ class GroupCoordinator:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return self._partitions.check(self.partition_for(group_id))
 
-    def _create(self, group_id: str) -> Group:
-        group = Group(
+    def _create(self, group_id: str) -> CoordinatedGroup:
+        group = CoordinatedGroup(
             GroupMetadata(group_id, state_since_ms=self._clock.now_ms()),
             OffsetTable(),
             self.partition_for(group_id),
@@ -327,18 +327,18 @@ class GroupCoordinator:
 
     def _install(self, partition: int, loaded: tuple[GroupMetadata, OffsetTable]) -> None:
         metadata, offsets = loaded
-        group = Group(metadata, offsets, partition, self._context)
+        group = CoordinatedGroup(metadata, offsets, partition, self._context)
         self._groups[metadata.group_id] = group
         for producer_id in offsets.open_producers:
             self._note_open_transaction(group, producer_id)
         group.state_machine.loaded(self._clock.now_ms())
         group.run_effects()
 
-    def _unload(self, group: Group) -> None:
+    def _unload(self, group: CoordinatedGroup) -> None:
         del self._groups[group.metadata.group_id]
         group.die(ErrorCode.NOT_COORDINATOR)
 
-    def _drop_if_dead(self, group: Group) -> None:
+    def _drop_if_dead(self, group: CoordinatedGroup) -> None:
         if group.metadata.state is GroupState.DEAD:
             self._groups.pop(group.metadata.group_id, None)
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from odradek.broker.cluster.broker_client import BrokerClient
-from odradek.broker.groups.group import Group
+from odradek.broker.groups.group import CoordinatedGroup
 from odradek.broker.monitoring.metric import Labels, Samples
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -132,7 +132,7 @@ class ConsumerLag:
     def _note(self, partition: TopicPartition, offset: int) -> None:
         self._ends.setdefault(partition, PartitionEnds()).note(self._services.clock.perf_counter(), offset)
 
-    def _groups(self) -> list[Group]:
+    def _groups(self) -> list[CoordinatedGroup]:
         return self._services.groups.groups
 
     # what is told
