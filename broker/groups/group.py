@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from odradek.broker.coordination.topic_storage import TopicStorage
+from odradek.broker.groups.append_errors import commit_error, group_error
 from odradek.broker.groups.group_effects import AnswerJoin, Note, StartTimer, StopTimer, StoreGroup, TimerKind
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable, expired
@@ -19,39 +20,6 @@ from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.primitives import TopicPartition
 from odradek.world.clock import Clock, Timer
-
-_COMMON = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-}
-
-_COMMIT = _COMMON | {
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-}
-
-_GROUP = _COMMON | {
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-
-
-def commit_error(error: ErrorCode) -> ErrorCode:
-    """For OffsetCommit; an error without a line is passed on as it is."""
-    return _COMMIT.get(error, error)
-
-
-def group_error(error: ErrorCode) -> ErrorCode:
-    """For SyncGroup and JoinGroup, whose answers wait for the group's metadata."""
-    return _GROUP.get(error, error)
-
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +93,7 @@ class CoordinatedGroup:
                 self._store(effect)
             elif isinstance(effect, AnswerJoin):
                 effect.callback(effect.result)
-            else:
+            else:  # AnswerSync: apart from AnswerJoin for the types' sake alone
                 effect.callback(effect.result)
 
     def die(self, error: ErrorCode) -> None:

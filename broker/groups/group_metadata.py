@@ -5,26 +5,19 @@ expiry of offsets (KIP-211) and OffsetDelete need the topics that a consumer is 
 versions of ConsumerProtocolSubscription; whatever follows them is not looked at.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from odradek.broker.groups.group_effects import (
     NO_LEADER,
-    AnswerJoin,
-    AnswerSync,
-    Effect,
     JoinCallback,
     JoinedMember,
     JoinResult,
-    Note,
     Protocols,
-    StartTimer,
-    StopTimer,
     SyncCallback,
     SyncResult,
-    TimerKind,
 )
 from odradek.protocol.codec import decoder
 from odradek.protocol.errors import ErrorCode, MalformedMessage
@@ -271,44 +264,3 @@ class GroupMetadata:
     def sync_result(self, member: Member) -> SyncResult:
         """Make the answer to a member that may have its assignment."""
         return SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol_name, member.assignment)
-
-
-class Outbox:
-    """The effects of one group, in the order in which they must happen, and the ways they are usually made."""
-
-    def __init__(self) -> None:
-        self.effects: deque[Effect] = deque()
-
-    def add(self, effect: Effect) -> None:
-        """The shell carries it out after all earlier ones."""
-        self.effects.append(effect)
-
-    def note(self, change: str, **facts: str | int | None) -> None:
-        """Have the journal say that this has happened."""
-        self.effects.append(Note(change, facts))
-
-    def refuse_join(self, callback: JoinCallback, member_id: str, error: ErrorCode) -> None:
-        """Answer a JoinGroup that did not become part of the group."""
-        self.effects.append(AnswerJoin(callback, JoinResult(error, member_id)))
-
-    def answer_join(self, member: Member, result: JoinResult) -> None:
-        """Answer the member's JoinGroup if one waits."""
-        if member.join_callback is not None:
-            self.effects.append(AnswerJoin(member.join_callback, result))
-            member.join_callback = None
-
-    def answer_sync(self, member: Member, result: SyncResult) -> bool:
-        """Answer the member's SyncGroup; False when none waits."""
-        if member.sync_callback is None:
-            return False
-        self.effects.append(AnswerSync(member.sync_callback, result))
-        member.sync_callback = None
-        return True
-
-    def restart_session(self, member: Member) -> None:
-        """The member was heard of, or was just answered: its session begins anew."""
-        self.effects.append(StartTimer(TimerKind.SESSION, member.member_id, member.session_timeout_ms))
-
-    def stop_session(self, member_id: str) -> None:
-        """Nobody of that id is expected any more."""
-        self.effects.append(StopTimer(TimerKind.SESSION, member_id))

@@ -27,7 +27,8 @@ from odradek.broker.groups.group_effects import (
     TimerKind,
     Write,
 )
-from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member, Outbox
+from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member
+from odradek.broker.groups.outbox import Outbox
 from odradek.broker.groups.rebalance import Rebalance
 from odradek.broker.groups.static_members import StaticMembers
 from odradek.broker.settings.coordinator_settings import GroupSettings

@@ -16,7 +16,8 @@ from odradek.broker.groups.group_effects import (
     SyncResult,
     TimerKind,
 )
-from odradek.broker.groups.group_metadata import VALID_PREVIOUS, GroupMetadata, GroupState, Member, Outbox
+from odradek.broker.groups.group_metadata import VALID_PREVIOUS, GroupMetadata, GroupState, Member
+from odradek.broker.groups.outbox import Outbox
 from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
 

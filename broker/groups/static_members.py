@@ -15,7 +15,8 @@ from odradek.broker.groups.group_effects import (
     StoreGroup,
     SyncResult,
 )
-from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member, Outbox
+from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member
+from odradek.broker.groups.outbox import Outbox
 from odradek.broker.groups.rebalance import Rebalance
 from odradek.protocol.errors import ErrorCode
 
