@@ -11,8 +11,7 @@ import logging
 from struct import Struct
 from typing import Any, Final
 
-from odradek.broker.network.connection import Dispatch
-from odradek.broker.network.outcomes import Answer, Client, Deferred, Outcome
+from odradek.broker.network.outcomes import Answer, Client, Deferred, Dispatch, Outcome
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import API_NAMES
 from odradek.protocol.primitives import Part
