@@ -28,12 +28,15 @@ from odradek.world.process_log import log_as, log_to_stderr
 from odradek.world.tasks import Tasks
 from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.link import OPEN
 from odradek.zk_schema.store import Store, StoreError
 
 log = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_SECONDS = 5e-5
 """Another Python thread (kazoo's) may hold the interpreter no longer than this while the loop wants it."""
+LINK_SETTINGS = ("zookeeper.ssl.client.enable", "zookeeper.set.acl", "zookeeper.sasl.jaas.config")
+"""Where one of them is set, ZooKeeper is not simply spoken to."""
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -139,11 +142,18 @@ async def _has_started(server: BrokerServer, signals: _Signals) -> bool:
 
 def _zookeeper(clock: Clock) -> Callable[[BrokerConfig], Store]:
     def client(config: BrokerConfig) -> Store:
+        """Raises BadSecuritySetting. What TLS needs is imported where something is set."""
+        link = OPEN
+        if any(config.value(name) for name in LINK_SETTINGS):
+            from odradek.broker.security.zookeeper_link import read_link
+
+            link = read_link(config.value)
         return KazooStore(
             config.zookeeper_connect,
             clock,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             requests_at_once=config.zookeeper_max_in_flight_requests,
+            link=link,
         )
 
     return client

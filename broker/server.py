@@ -42,7 +42,7 @@ from odradek.world.clock import Timer
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
-from odradek.zk_schema.store import ConnectionLost, Store
+from odradek.zk_schema.store import ConnectionLost, NotAuthorized, Store
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 from odradek.zk_schema.znodes.configs import IPS, USERS, desanitize
 from odradek.zk_schema.znodes.json_data import BadZnode
@@ -223,10 +223,17 @@ class BrokerServer:
         return endpoints
 
     async def _reach_zookeeper(self) -> Store:
-        store = self._store = self._world.zookeeper(self.config)
         try:
+            store = self._store = self._world.zookeeper(self.config)
             await store.start(self.config.zookeeper_connection_timeout_ms)
             await create_topmost_paths(store)
+        except BadSecuritySetting as error:
+            raise StartFailure(str(error)) from None
+        except NotAuthorized as error:
+            raise StartFailure(
+                f"ZooKeeper's access lists do not let this broker make {error.path}: they are another's "
+                "(zookeeper.sasl.jaas.config, zookeeper.ssl.keystore.location)"
+            ) from error
         except ConnectionLost as error:
             waited = self.config.zookeeper_connection_timeout_ms
             raise StartFailure(

@@ -103,36 +103,38 @@ class ControllerSettings(InterBrokerListener):
 
 
 OTHER_CLUSTER_SETTINGS: Final = read_table("""
-zookeeper.set.acl boolean false any high read-only refused
-    Whether znodes are created with access lists for the broker's identity only. | access lists of znodes are not built
-zookeeper.ssl.client.enable boolean false any medium read-only refused
-    Whether ZooKeeper is spoken to through TLS. | TLS towards ZooKeeper is not built
-zookeeper.clientCnxnSocket string - any medium read-only none
-    Class name of the Java client's socket, for TLS.
-zookeeper.ssl.keystore.location string - any medium read-only none
+zookeeper.set.acl boolean false any high read-only works
+    Whether znodes are created with access lists for the broker's identity only.
+zookeeper.sasl.jaas.config password - any medium read-only works
+    Login at ZooKeeper, DigestLoginModule with username and password. Not a setting of Kafka's, whose JAAS file has it.
+zookeeper.ssl.client.enable boolean false any medium read-only works
+    Whether ZooKeeper is spoken to through TLS.
+zookeeper.clientCnxnSocket string - any medium read-only works
+    Class name of the Java client's socket, which Kafka needs for TLS and we do not.
+zookeeper.ssl.keystore.location string - any medium read-only works
     Key store for a certificate of our own towards ZooKeeper.
-zookeeper.ssl.keystore.password password - any medium read-only none
+zookeeper.ssl.keystore.password password - any medium read-only works
     Password of that key store.
-zookeeper.ssl.keystore.type string - any medium read-only none
+zookeeper.ssl.keystore.type string - any medium read-only works
     Type of that key store; found by the file's name when not set.
-zookeeper.ssl.truststore.location string - any medium read-only none
+zookeeper.ssl.truststore.location string - any medium read-only works
     Trust store that ZooKeeper's certificate is checked with.
-zookeeper.ssl.truststore.password password - any medium read-only none
+zookeeper.ssl.truststore.password password - any medium read-only works
     Password of that trust store.
-zookeeper.ssl.truststore.type string - any medium read-only none
+zookeeper.ssl.truststore.type string - any medium read-only works
     Type of that trust store; found by the file's name when not set.
-zookeeper.ssl.protocol string TLSv1.2 any low read-only none
+zookeeper.ssl.protocol string TLSv1.2 any low read-only works
     TLS version offered to ZooKeeper.
-zookeeper.ssl.enabled.protocols list - any low read-only none
-    TLS versions allowed towards ZooKeeper; the one of zookeeper.ssl.protocol when not set.
-zookeeper.ssl.cipher.suites list - any low read-only none
+zookeeper.ssl.enabled.protocols list - any low read-only works
+    TLS versions allowed towards ZooKeeper; when not set the one of zookeeper.ssl.protocol, and TLSv1.3.
+zookeeper.ssl.cipher.suites list - any low read-only works
     Cipher suites allowed towards ZooKeeper.
-zookeeper.ssl.endpoint.identification.algorithm string HTTPS any low read-only none
+zookeeper.ssl.endpoint.identification.algorithm string HTTPS any low read-only works
     HTTPS checks ZooKeeper's host name against its certificate; empty does not.
-zookeeper.ssl.crl.enable boolean false any low read-only none
-    Whether revocation lists are looked at for ZooKeeper's certificate.
-zookeeper.ssl.ocsp.enable boolean false any low read-only none
-    Whether revocation is asked for online for ZooKeeper's certificate.
+zookeeper.ssl.crl.enable boolean false any low read-only refused
+    Whether revocation lists are looked at for ZooKeeper's certificate. | revocation is not looked at
+zookeeper.ssl.ocsp.enable boolean false any low read-only refused
+    Whether revocation is asked for online for ZooKeeper's certificate. | revocation is not looked at
 num.io.threads int 8 >=1 high cluster-wide none
     Threads that handle requests. | one loop does it all
 early.start.listeners string - any high read-only none

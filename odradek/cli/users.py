@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from odradek.cli.options import Json, new_app
+from odradek.cli.options import Json, ZooKeeperFile, new_app, zookeeper_link
 from odradek.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def add(
     mechanism: Mechanism = None,
     iterations: Annotated[int, typer.Option(min=4096, max=16384)] = 4096,
     zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER,
+    zk_tls_config_file: ZooKeeperFile = None,
 ) -> None:
     """Give a user a password, in place of one from before."""
     from odradek.security.scram import SALT_BYTES, encode_credential, new_credential
@@ -52,24 +53,31 @@ def add(
     async def change(store: "Store") -> None:
         await _change(store, name, lambda settings: settings | made)
 
-    _with_zookeeper(zookeeper, change)
+    _with_zookeeper(zookeeper, zk_tls_config_file, change)
 
 
 @users.command()
-def delete(name: str, mechanism: Mechanism = None, zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER) -> None:
+def delete(
+    name: str,
+    mechanism: Mechanism = None,
+    zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER,
+    zk_tls_config_file: ZooKeeperFile = None,
+) -> None:
     """Take a user's credentials away; other settings of the user stay."""
     gone = _mechanisms(mechanism)
 
     async def change(store: "Store") -> None:
         await _change(store, name, lambda settings: {key: text for key, text in settings.items() if key not in gone})
 
-    _with_zookeeper(zookeeper, change)
+    _with_zookeeper(zookeeper, zk_tls_config_file, change)
 
 
 @users.command("list")
-def list_(zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER, json: Json = False) -> None:
+def list_(
+    zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER, zk_tls_config_file: ZooKeeperFile = None, json: Json = False
+) -> None:
     """Who may log in, and how."""
-    found = _with_zookeeper(zookeeper, _all)
+    found = _with_zookeeper(zookeeper, zk_tls_config_file, _all)
     if json:
         print_json([{"user": user, "mechanisms": mechanisms} for user, mechanisms in found])
     else:
@@ -129,13 +137,14 @@ def _mechanisms(given: list[str] | None) -> list[str]:
     return chosen
 
 
-def _with_zookeeper(address: str, work: Callable[["Store"], Awaitable[Result]]) -> Result:
+def _with_zookeeper(address: str, file: Path | None, work: Callable[["Store"], Awaitable[Result]]) -> Result:
     from odradek.world.clock import LoopClock
     from odradek.zk_schema.kazoo_store import KazooStore
     from odradek.zk_schema.store import ConnectionLost
 
     async def run() -> Result:
-        store = KazooStore(address, LoopClock(asyncio.get_running_loop()), session_timeout_ms=TIMEOUT_MS)
+        clock = LoopClock(asyncio.get_running_loop())
+        store = KazooStore(address, clock, session_timeout_ms=TIMEOUT_MS, link=zookeeper_link(file))
         try:
             await store.start(TIMEOUT_MS)
             return await work(store)

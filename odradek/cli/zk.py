@@ -5,11 +5,12 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odradek.cli.options import Json, new_app
+from odradek.cli.options import Json, ZooKeeperFile, new_app, zookeeper_link
 from odradek.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ ZooKeeper = Annotated[str, typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT
 def ls(
     path: Annotated[str, typer.Argument()] = "/",
     zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER,
+    zk_tls_config_file: ZooKeeperFile = None,
     as_json: Json = False,
 ) -> None:
     """The names below a path, sorted; numbers by their value."""
@@ -40,13 +42,14 @@ def ls(
         for name in names:
             print(name)
 
-    raise typer.Exit(_with_store(zookeeper, read))
+    raise typer.Exit(_with_store(zookeeper, zk_tls_config_file, read))
 
 
 @zk.command("get")
 def get(
     path: Annotated[str, typer.Argument()],
     zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER,
+    zk_tls_config_file: ZooKeeperFile = None,
     as_json: Json = False,
 ) -> None:
     """A znode's data, JSON laid out, and what ZooKeeper knows of it."""
@@ -61,7 +64,7 @@ def get(
         print(content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False))
         print_table(("field", "value"), list(_described(stat).items()))
 
-    raise typer.Exit(_with_store(zookeeper, read))
+    raise typer.Exit(_with_store(zookeeper, zk_tls_config_file, read))
 
 
 def decoded(data: bytes) -> Any:
@@ -96,7 +99,7 @@ def _moment(moment_ms: int) -> str:
     return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def _with_store(connect: str, read: Callable[["Store"], Awaitable[None]]) -> int:
+def _with_store(connect: str, file: Path | None, read: Callable[["Store"], Awaitable[None]]) -> int:
     """Connect, read, disconnect; the exit code."""
     from odradek.world.clock import LoopClock
     from odradek.zk_schema.kazoo_store import KazooStore
@@ -104,7 +107,9 @@ def _with_store(connect: str, read: Callable[["Store"], Awaitable[None]]) -> int
 
     async def run() -> int:
         clock = LoopClock(asyncio.get_running_loop())
-        store = KazooStore(connect, clock, session_timeout_ms=SESSION_TIMEOUT_MS, make_chroot=False)
+        store = KazooStore(
+            connect, clock, session_timeout_ms=SESSION_TIMEOUT_MS, make_chroot=False, link=zookeeper_link(file)
+        )
         try:
             await store.start(CONNECT_TIMEOUT_MS)
         except ConnectionLost:

@@ -1,6 +1,7 @@
 """The embedded ZooKeeper: one Apache ZooKeeper 3.9 server for one machine, in a Java process of its own."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from odradek.local.java import NoZooKeeper, find_jars, find_java
@@ -46,10 +47,22 @@ JVM_FLAGS = (
 
 
 class EmbeddedZooKeeper:
-    """Data in `directory/zookeeper`, settings in `directory/config`, log in `directory/logs/zookeeper.log`."""
+    """Data in `directory/zookeeper`, settings in `directory/config`, log in `directory/logs/zookeeper.log`.
 
-    def __init__(self, directory: Path, port: int, host: str = "127.0.0.1") -> None:
+    `settings` and `java_flags` come after our own.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        port: int,
+        host: str = "127.0.0.1",
+        settings: Mapping[str, str] | None = None,
+        java_flags: Sequence[str] = (),
+    ) -> None:
         self.directory = directory.resolve()
+        self._more = "".join(f"{name}={text}\n" for name, text in (settings or {}).items())
+        self._java_flags = java_flags
         self.host = host
         self.port = port
         self.child: Child | None = None
@@ -114,6 +127,7 @@ class EmbeddedZooKeeper:
         data.mkdir(parents=True, exist_ok=True)
         settings = self.directory / "config" / "zookeeper.properties"
         settings.parent.mkdir(parents=True, exist_ok=True)
-        settings.write_text(SETTINGS.format(tick_time_ms=TICK_TIME_MS, data=data, port=self.port, host=self.host))
+        own = SETTINGS.format(tick_time_ms=TICK_TIME_MS, data=data, port=self.port, host=self.host)
+        settings.write_text(own + self._more)
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return [java, *JVM_FLAGS, "-cp", ":".join(jars), main, str(settings)]
+        return [java, *JVM_FLAGS, *self._java_flags, "-cp", ":".join(jars), main, str(settings)]

@@ -7,6 +7,7 @@ import pytest
 
 from odradek.broker.config import BrokerConfig
 from odradek.broker.settings.catalog import BROKER_SETTINGS, THEMES, TOPIC_SETTINGS, broker_synonyms, nearest_name
+from odradek.broker.settings.cluster_settings import OTHER_CLUSTER_SETTINGS
 from odradek.broker.settings.definition import BadValue, Effect, java_double, setting_name
 from odradek.broker.settings.elsewhere import ELSEWHERE
 from odradek.broker.settings.page import render
@@ -22,9 +23,10 @@ WITHOUT_ATTRIBUTE = {
     "listener.security.protocol.map",
     "security.inter.broker.protocol",
     "inter.broker.protocol.version",
-    *(one.name for one in SECURITY_SETTINGS if one.effect is Effect.WORKS),
+    *(one.name for one in (*SECURITY_SETTINGS, *OTHER_CLUSTER_SETTINGS) if one.effect is Effect.WORKS),
 }
-"""They are in the attribute of another setting, take one value alone, or are another thing at each listener."""
+"""They are in the attribute of another setting, take one value alone, are another thing at each listener, or are read
+once, for the link to ZooKeeper."""
 
 
 def test_the_page_of_settings_is_current() -> None:

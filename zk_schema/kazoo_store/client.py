@@ -13,8 +13,10 @@ from typing import Any
 
 import kazoo
 from kazoo.client import KazooClient
+from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from odradek.zk_schema.kazoo_store.handler import LoopHandler
+from odradek.zk_schema.link import OPEN, Link, is_open, is_sensitive
 from odradek.zk_schema.store import StoreError
 
 RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
@@ -64,20 +66,42 @@ class SessionTimeout:
 
 
 def new_client(
-    hosts: str, timeout: SessionTimeout, handler: LoopHandler, listener: Callable[[str, int | None], None]
+    hosts: str,
+    timeout: SessionTimeout,
+    handler: LoopHandler,
+    listener: Callable[[str, int | None], None],
+    link: Link = OPEN,
 ) -> Any:
     """Make a KazooClient that is not started. `listener`, called in kazoo's thread: its state, and the session's id.
 
     Raises UnknownKazoo.
     """
     client = KazooClient(
-        hosts=hosts, timeout=timeout.ms / 1000.0, handler=handler, connection_retry=dict(RECONNECT), logger=_log
+        hosts=hosts,
+        timeout=timeout.ms / 1000.0,
+        handler=handler,
+        connection_retry=dict(RECONNECT),
+        logger=_log,
+        sasl_options=_sasl_options(link),
     )
     check_private_parts(client)
     client.add_listener(lambda state: listener(state, client._session_id))
     connection = client._connection
     connection._invoke = _shaking_hands(connection._invoke, timeout)
     return client
+
+
+def _sasl_options(link: Link) -> dict[str, str] | None:
+    if not link.user:
+        return None
+    return {"mechanism": "DIGEST-MD5", "username": link.user, "password": link.password}
+
+
+def acl_of(link: Link, path: str) -> list[Any] | None:
+    """The access list to make a znode with; None where everybody may do everything (Kafka's ZkData.defaultAcls)."""
+    if not link.set_acl or is_open(path):
+        return None
+    return [*CREATOR_ALL_ACL] if is_sensitive(path) else [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
 
 
 def check_private_parts(client: Any) -> None:

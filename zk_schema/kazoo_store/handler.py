@@ -5,9 +5,11 @@ in another. Here both go through one queue, filled by kazoo's connection thread 
 """
 
 import asyncio
+import logging
 import math
 import select
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -17,6 +19,8 @@ from typing import Any, ClassVar
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import int_struct, long_struct, write_string
+
+log = logging.getLogger("odradek.zookeeper")
 
 DRAIN_MAX = 500
 """Pieces of work done in one turn of the loop."""
@@ -61,13 +65,17 @@ class LoopQueue:
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's handler without its two worker threads. Also notes when the server was last heard.
 
-    `connect_seconds`: how long a server may take to accept a TCP connection.
+    `connect_seconds`: how long a server may take to accept a TCP connection; `tls`: encrypts it, unless None.
     """
 
     name = "odradek_loop_handler"
 
-    def __init__(self, queue: LoopQueue, connect_seconds: Callable[[], float]) -> None:
+    def __init__(
+        self, queue: LoopQueue, connect_seconds: Callable[[], float], tls: ssl.SSLContext | None = None
+    ) -> None:
         super().__init__()
+        self._tls = tls
+        self._tls_trouble = ""
         self._connect_seconds = connect_seconds
         self.callback_queue = self.completion_queue = queue
         self._wake_up_sockets: set[socket.socket] = set()
@@ -90,12 +98,22 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self._wake_up_sockets = set(pair)
         return pair
 
-    def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> socket.socket:
+    def create_connection(self, *args: Any, timeout: float, hostname: str = "", **kwargs: Any) -> socket.socket:
         """In kazoo's connection thread. Raises OSError, TimeoutError among them."""
         connection: socket.socket = super().create_connection(
             *args, timeout=min(timeout, self._connect_seconds()), **kwargs
         )
-        return connection
+        if self._tls is None:
+            return connection
+        try:  # kazoo's own TLS reads files in PEM alone
+            return self._tls.wrap_socket(connection, server_hostname=hostname)
+        except OSError as error:
+            connection.close()
+            reason = str(getattr(error, "verify_message", error))
+            if reason != self._tls_trouble:  # it is tried for ever
+                log.error("no TLS with ZooKeeper at %s: %s", hostname, reason)
+            self._tls_trouble = reason
+            raise
 
     def select(
         self,
@@ -106,6 +124,9 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
     ) -> tuple[list[socket.socket], list[socket.socket], list[socket.socket]]:
         """In kazoo's connection thread: waits for its sockets. Several times for each request, so it must be quick:
         kazoo's own makes and closes an epoll descriptor each time."""
+        pending: list[socket.socket] = [one for one in readable if isinstance(one, ssl.SSLSocket) and one.pending()]
+        if pending:  # decrypted already: the socket itself tells nothing of it
+            return pending, [], []
         poll = select.poll()
         for one in readable:
             poll.register(one, select.POLLIN)

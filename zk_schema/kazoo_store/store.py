@@ -24,7 +24,7 @@ from kazoo.protocol.states import KazooState, WatchedEvent
 from odradek.world.clock import Clock, Timer
 from odradek.world.durations import Durations
 from odradek.world.tasks import OnDeath, Tasks
-from odradek.zk_schema.kazoo_store.client import SessionTimeout, new_client
+from odradek.zk_schema.kazoo_store.client import SessionTimeout, acl_of, new_client
 from odradek.zk_schema.kazoo_store.handler import LoopHandler, LoopQueue
 from odradek.zk_schema.kazoo_store.values import (
     KINDS,
@@ -35,6 +35,7 @@ from odradek.zk_schema.kazoo_store.values import (
     stat_of,
     store_error,
 )
+from odradek.zk_schema.link import OPEN, Link
 from odradek.zk_schema.store import (
     ANY_VERSION,
     Check,
@@ -68,7 +69,8 @@ class KazooStore:
     """A client whose session is renewed for ever until `close()`.
 
     `connect` is as in `zookeeper.connect`: `host:port,host:port/chroot`; the chroot is made when it is missing,
-    unless not `make_chroot`. `requests_at_once` may be on their way to ZooKeeper; others wait for their turn.
+    unless not `make_chroot`. `requests_at_once` may be on their way to ZooKeeper; others wait for their turn. `link`:
+    TLS, a login, and access lists of znodes that are made.
     """
 
     def __init__(
@@ -79,7 +81,9 @@ class KazooStore:
         session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
         make_chroot: bool = True,
         requests_at_once: int = REQUESTS_AT_ONCE,
+        link: Link = OPEN,
     ) -> None:
+        self._link = link
         self._hosts, self._chroot = split_connect(connect)
         self._clock = clock
         self._timeout = SessionTimeout(session_timeout_ms)
@@ -137,12 +141,13 @@ class KazooStore:
 
     def _new_client(self) -> Any:
         queue, timeout, servers = LoopQueue(self._loop), self._timeout, self._hosts.count(",") + 1
-        self._handler = LoopHandler(queue, connect_seconds=lambda: timeout.for_a_connection(servers))
+        self._handler = LoopHandler(queue, lambda: timeout.for_a_connection(servers), self._link.tls)
         return new_client(
             self._hosts,
             timeout,
             self._handler,
             lambda state, session_id: queue.put(partial(self._on_state, state, session_id)),
+            self._link,
         )
 
     def _give_up_starting(self) -> None:
@@ -199,7 +204,8 @@ class KazooStore:
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
     ) -> str:
-        ask = partial(self._client.create_async, self._full(path), data, ephemeral=ephemeral, sequence=sequential)
+        full, acl = self._full(path), acl_of(self._link, path)
+        ask = partial(self._client.create_async, full, data, acl, ephemeral=ephemeral, sequence=sequential)
         try:
             made = await self._ask(path, ask)
         except NoNode as error:
@@ -223,7 +229,8 @@ class KazooStore:
             path = self._full(operation.path)
             match operation:
                 case Create():
-                    transaction.create(path, operation.data, None, operation.ephemeral, operation.sequential)
+                    acl = acl_of(self._link, operation.path)
+                    transaction.create(path, operation.data, acl, operation.ephemeral, operation.sequential)
                 case SetData():
                     transaction.set_data(path, operation.data, operation.version)
                 case Delete():
@@ -319,7 +326,7 @@ class KazooStore:
         """Make all its parts at once: whichever exists already says so, and that is as good."""
         names = self._chroot.strip("/").split("/")
         paths = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
-        answers = [self._client.create_async(path) for path in paths]
+        answers = [self._client.create_async(path, acl=acl_of(self._link, path)) for path in paths]
         answers[-1].rawlink(partial(self._on_chroot, session_id))
 
     def _on_chroot(self, session_id: int, result: Any) -> None:

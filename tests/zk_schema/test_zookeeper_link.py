@@ -1,0 +1,206 @@
+"""A ZooKeeper that speaks TLS and knows its clients by SASL, and znodes that belong to brokers alone."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+from kazoo.client import KazooClient
+
+from odradek.broker.security.zookeeper_link import link_of_file
+from odradek.local.ports import free_ports
+from odradek.local.zookeeper import EmbeddedZooKeeper
+from odradek.security.authority import Authority
+from odradek.security.errors import BadSecuritySetting
+from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.world.clock import LoopClock
+from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.kazoo_store.client import acl_of
+from odradek.zk_schema.link import OPEN, Link, is_open, is_sensitive
+from odradek.zk_schema.startup import create_topmost_paths
+from odradek.zk_schema.store import ConnectionLost, Create, NotAuthorized
+
+START_MS = 20_000
+LOGIN = 'org.apache.zookeeper.server.auth.DigestLoginModule required username="broker" password="secret";'
+
+
+class Secured:
+    """The server, and files for its clients."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        authority = Authority("ZooKeeper's CA")
+        self.ca = self._write("ca.pem", authority.certificate.public_bytes(Encoding.PEM))
+        self.strange_ca = self._write("strange.pem", Authority("Another").certificate.public_bytes(Encoding.PEM))
+        pair = authority.issue("zookeeper", hosts=["localhost", "127.0.0.1"])
+        key_store = self._write("server.pem", pair.key_pem() + pair.chain_pem())
+        pair = authority.issue("broker")
+        self.client = self._write("client.pem", pair.key_pem() + pair.chain_pem())
+        jaas = self._write(
+            "jaas.conf",
+            b'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_broker="secret"; };',
+        )
+        port, self.tls_port = free_ports(2)
+        settings = {
+            "secureClientPort": str(self.tls_port),
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.keyStore.location": key_store,
+            "ssl.trustStore.location": self.ca,
+            "ssl.clientAuth": "want",
+            "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        }
+        flags = [f"-Djava.security.auth.login.config={jaas}"]
+        self.server = EmbeddedZooKeeper(directory, port, settings=settings, java_flags=flags)
+
+    def _write(self, name: str, data: bytes) -> str:
+        path = self.directory / name
+        path.write_bytes(data)
+        return str(path)
+
+    def link(self, **changes: str) -> Link:
+        """Settings, `_` for `.`, as a tool's file has them."""
+        given = {
+            "zookeeper_ssl_client_enable": "true",
+            "zookeeper_ssl_truststore_location": self.ca,
+            "zookeeper_sasl_jaas_config": LOGIN,
+            "zookeeper_set_acl": "true",
+            **changes,
+        }
+        lines = [f"{name.replace('_', '.')}={text}" for name, text in given.items()]
+        return link_of_file(self._write("link.properties", "\n".join(lines).encode()))
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    made = Secured(tmp_path_factory.mktemp("secured"))
+    with asyncio.Runner() as runner:
+        runner.run(made.server.start())
+        yield made
+        runner.run(made.server.stop())
+
+
+def play(work: Callable[[LoopClock], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        await work(LoopClock(asyncio.get_running_loop()))
+
+    asyncio.run(main())
+
+
+def acls(secured: Secured, chroot: str, paths: list[str]) -> dict[str, set[tuple[str, int]]]:
+    """Who may do what with znodes, which the broker alone may read of them all."""
+    options = {"mechanism": "DIGEST-MD5", "username": "broker", "password": "secret"}
+    client = KazooClient(secured.server.connect + chroot, sasl_options=options)
+    client.start(PATIENCE_SECONDS)
+    try:
+        return {
+            path: {(f"{one.id.scheme}:{one.id.id}", one.perms) for one in client.get_acls(path)[0]} for path in paths
+        }
+    finally:
+        client.stop()
+        client.close()
+
+
+READ, ALL = 1, 31
+EVERYBODY = {("world:anyone", ALL)}
+OURS = {("sasl:broker", ALL)}
+READABLE = OURS | {("world:anyone", READ)}
+
+
+@pytest.mark.zookeeper
+def test_znodes_are_the_brokers_and_secrets_cannot_be_read(secured: Secured) -> None:
+    async def work(clock: LoopClock) -> None:
+        store = KazooStore(f"localhost:{secured.tls_port}/a/chroot", clock, link=secured.link())
+        await store.start(START_MS)
+        await create_topmost_paths(store)
+        await store.create("/config/users/alice", b"{}")
+        await store.multi([Create("/brokers/topics/t", b"x" * 200_000), Create("/config/brokers/0")])
+        assert len((await store.get("/brokers/topics/t"))[0]) == 200_000
+        found = await asyncio.gather(*(store.get("/brokers/topics/t") for _ in range(20)))
+        assert {len(data) for data, _ in found} == {200_000}
+        stranger = KazooStore(f"{secured.server.connect}/a/chroot", clock)
+        await stranger.start(START_MS)
+        assert (await stranger.get("/brokers/topics/t"))[0]
+        with pytest.raises(NotAuthorized):
+            await stranger.create("/brokers/ids/1")
+        with pytest.raises(NotAuthorized):
+            await stranger.set("/brokers/topics/t", b"")
+        with pytest.raises(NotAuthorized):
+            await stranger.get("/config/users/alice")
+        await stranger.create("/consumers/g")
+        await stranger.close()
+        await store.close()
+
+    play(work)
+    paths = ["", "/consumers", "/brokers/ids", "/brokers/topics/t", "/config/users", "/config/users/alice",
+             "/config/brokers/0", "/config/topics"]  # fmt: skip
+    found = acls(secured, "/a/chroot", [path or "/" for path in paths])
+    assert found == {
+        "/": READABLE, "/consumers": EVERYBODY, "/brokers/ids": READABLE, "/brokers/topics/t": READABLE,
+        "/config/users": OURS, "/config/users/alice": OURS, "/config/brokers/0": OURS, "/config/topics": READABLE,
+    }  # fmt: skip
+
+
+@pytest.mark.zookeeper
+def test_a_certificate_is_a_name_too(secured: Secured) -> None:
+    async def work(clock: LoopClock) -> None:
+        link = secured.link(zookeeper_sasl_jaas_config="", zookeeper_ssl_keystore_location=secured.client)
+        store = KazooStore(f"127.0.0.1:{secured.tls_port}/by-certificate", clock, link=link)
+        await store.start(START_MS)
+        await store.create("/mine")
+        await store.close()
+
+    play(work)
+    assert acls(secured, "/by-certificate", ["/mine"]) == {"/mine": {("x509:CN=broker", ALL), ("world:anyone", READ)}}
+
+
+@pytest.mark.zookeeper
+def test_a_server_that_is_not_believed_and_a_wrong_password(secured: Secured) -> None:
+    async def work(clock: LoopClock) -> None:
+        for connect, link in (
+            (f"localhost:{secured.tls_port}", secured.link(zookeeper_ssl_truststore_location=secured.strange_ca)),
+            (f"127.0.0.2:{secured.tls_port}", secured.link()),
+        ):
+            store = KazooStore(connect, clock, link=link)
+            with pytest.raises(ConnectionLost):
+                await store.start(1500)
+        wrong = replace(secured.link(), password="wrong")
+        store = KazooStore(f"localhost:{secured.tls_port}/nobody", clock, link=wrong)
+        with pytest.raises(ConnectionLost):
+            await store.start(1500)
+
+    play(work)
+
+
+def test_paths_with_secrets_and_the_one_that_is_everybodys() -> None:
+    """As ZkData.sensitivePath and ZkData.defaultAcls of Kafka 3.9 say."""
+    sensitive = ["/config/users", "/config/users/alice", "/config/brokers/0", "/delegation_token/tokens/x"]
+    assert all(map(is_sensitive, sensitive))
+    others = [
+        "/config",
+        "/config/topics/t",
+        "/delegation_token",
+        "/kafka-acl/Topic/t",
+        "/brokers/ids/0",
+        "/consumers/g",
+    ]
+    assert not any(map(is_sensitive, others))
+    assert is_open("/consumers") and not is_open("/consumers/g")
+    assert acl_of(OPEN, "/config/users") is None
+
+
+def test_access_lists_need_a_name_and_logins_a_module(tmp_path: Path) -> None:
+    for lines, said in (
+        ("zookeeper.set.acl=true", "ZooKeeper must know whose the znodes are"),
+        ("zookeeper.sasl.jaas.config=com.sun.Krb5LoginModule required;", "login module com.sun.Krb5LoginModule"),
+        ('zookeeper.sasl.jaas.config=x.DigestLoginModule required username="u";', "username and password are needed"),
+    ):
+        (tmp_path / "file").write_text(lines)
+        with pytest.raises(BadSecuritySetting, match=said):
+            link_of_file(str(tmp_path / "file"))
+    (tmp_path / "file").write_text("zookeeper.connect=somewhere")
+    assert link_of_file(str(tmp_path / "file")) is OPEN
+    (tmp_path / "file").write_text(f"zookeeper.sasl.jaas.config={LOGIN}")
+    assert "secret" not in repr(link_of_file(str(tmp_path / "file")))
