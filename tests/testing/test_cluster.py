@@ -137,6 +137,11 @@ def test_bad_use_gets_one_line() -> None:
         (lambda: Cluster(brokers=0), "at least one"),
         (lambda: Cluster(port=65_535), "ports are"),
         (lambda: Cluster(log="cluster.log"), "log is for process=True"),
+        (lambda: Cluster(brokers="3"), "brokers='3': how many, a number"),  # type: ignore[arg-type]
+        (lambda: Cluster(topics=["orders"]), "partitions by name"),  # type: ignore[arg-type]
+        (lambda: Cluster(settings={"listeners": "PLAINTEXT://:9092"}), "listeners is the cluster's own"),
+        (lambda: Cluster(settings={"log.retention.ms": "soon"}).start(), "log.retention.ms=soon: Not a number"),
+        (lambda: Cluster(data="/dev/null").start(), "broker 0 cannot start: log directory"),
     ]
     for use, said in uses:
         with pytest.raises(ClusterError, match=said):

@@ -285,11 +285,18 @@ def test_faults_are_gone_when_they_are_over(cluster: Cluster, new_topic: NewTopi
 # -- bad use -----------------------------------------------------------------------------------------------------------
 
 BAD_USES: list[tuple[Callable[[Cluster], object], str]] = [
-    (lambda cluster: cluster.respond("Prodce", "NONE"), r"no API 'Prodce'; did you mean Produce\?"),
+    (lambda cluster: cluster.respond("Prodce", 6), r"no API 'Prodce'; did you mean Produce\?"),
     (lambda cluster: cluster.respond("Fetch", "NOT_LEADER"), r"no error 'NOT_LEADER'; did you mean \w+\?"),
     (lambda cluster: cluster.respond("Fetch", 9999), "no error '9999'|no error 9999"),
     (lambda cluster: cluster.respond("Produce", 6, partition=0), "of which topic"),
     (lambda cluster: cluster.hold("Produce", times=0), "at least once"),
+    (lambda cluster: cluster.respond("Produce", "NONE"), "NONE is no error"),
+    (lambda cluster: cluster.respond("Heartbeat", 6, topic="orders"), "requests of Heartbeat name no topic"),
+    (lambda cluster: cluster.delay("Produce", 1, after=-1), "let through first"),
+    (lambda cluster: cluster.clear(5), "5 is no fault"),  # type: ignore[arg-type]
+    (lambda cluster: cluster.partition(0, 0), "0 and itself"),
+    (lambda cluster: cluster.create_topic("t", assignment={0: [7]}), "there is no broker 7"),
+    (lambda cluster: cluster.kill("1"), "there is no broker '1'"),  # type: ignore[arg-type]
     (lambda cluster: cluster.kill(7), "there is no broker 7: this cluster has 0 to 2"),
     (lambda cluster: cluster.move_leader("nowhere", 0, to=1), "there is no topic 'nowhere'"),
     (lambda cluster: cluster.partition(0, "everybody"), "'clients' or 'zookeeper'"),

@@ -1,5 +1,6 @@
 """Faults by protocol: what clients are answered, and when."""
 
+from odradek.protocol.errors import ErrorCode
 from odradek.testing.cluster.core import ClusterCore
 from odradek.testing.cluster.options import ClusterError
 from odradek.testing.cluster.protocol_faults import (
@@ -37,6 +38,8 @@ class AnswerFaults(ClusterCore):
     ) -> Fault:
         """Answer with an error, by Kafka's name or number, and do nothing of what is asked."""
         code = error_named(error)
+        if code is ErrorCode.NONE:
+            raise ClusterError("NONE is no error: delay, drop_answer and hold leave the answer as it is")
         aim = Aim(topic, partition)
         return self._add(Refuse, f"{code.name} to", api, aim, client, times, after, code=code)
 

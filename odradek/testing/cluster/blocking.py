@@ -70,6 +70,8 @@ class Cluster:
         """
         if log is not None and not process:
             raise ClusterError("log is for process=True: else what brokers log goes to Python's logging")
+        if not isinstance(topics or {}, Mapping):
+            raise ClusterError(f"topics={topics!r}: partitions by name, as in {{'orders': 3}}")
         options = Options(
             brokers,
             setting_texts(settings),

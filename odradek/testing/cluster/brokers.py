@@ -115,6 +115,8 @@ class BrokerFaults(ClusterCore):
 
         What is sent is held back, as TCP does, and arrives after `heal`. `one_way`: only from `a` to `b`.
         """
+        if a == b:
+            raise ClusterError(f"partition of {a!r} and itself")
         self.note("test", f"cuts {_named(a)} off {'everybody' if b is None else _named(b)}")
         others = [b] if b is not None else [n for n in range(self.options.brokers) if n != a] + [OUTSIDE, ZOOKEEPER]
         for other in others:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from odradek.broker.cluster.peer import BrokerUnreachable, Peer
+from odradek.broker.config import ConfigError
+from odradek.broker.log.failure import UnusableDirectory
 from odradek.broker.network.outcomes import Answer, Client, Dispatch
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.server import StartFailure
@@ -105,8 +107,10 @@ class ClusterCore:
         """Begin a life of it. Raises ClusterError, ProcessKilled."""
         try:
             await broker.start()
-        except (StartFailure, StoreError) as failure:
+        except (StartFailure, StoreError, UnusableDirectory) as failure:
             raise ClusterError(f"broker {broker.broker_id} cannot start: {failure}") from failure
+        except ConfigError as error:
+            raise ClusterError(str(error)) from error
         broker.server.services.metadata.subscribe(self.conditions.changed)
         self._arrange(broker)
 
@@ -235,6 +239,8 @@ class ClusterCore:
         `replicas`: of each partition, three or as many as there are brokers unless it is given. `assignment`: brokers
         by partition, the preferred leader first. Raises KafkaError, ClusterError.
         """
+        for broker_id in {number for brokers in (assignment or {}).values() for number in brokers}:
+            self.broker(broker_id)  # Kafka's controller would wait for it
         assigned = [
             CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
             for index, brokers in (assignment or {}).items()
@@ -284,9 +290,9 @@ class ClusterCore:
 
     def broker(self, broker_id: int) -> EmbeddedBroker:
         """Raises ClusterError where there is none of that id."""
-        if not 0 <= broker_id < len(self.embedded.brokers):
+        if not isinstance(broker_id, int) or not 0 <= broker_id < len(self.embedded.brokers):
             raise ClusterError(
-                f"there is no broker {broker_id}: this cluster has 0 to {len(self.embedded.brokers) - 1}"
+                f"there is no broker {broker_id!r}: this cluster has 0 to {len(self.embedded.brokers) - 1}"
             )
         return self.embedded.brokers[broker_id]
 

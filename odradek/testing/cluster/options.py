@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+OWN_SETTINGS = frozenset({"broker.id", "listeners", "zookeeper.connect"})
+
 
 class ClusterError(Exception):
     """A cluster was asked for what it cannot do; one line that says what it can."""
@@ -29,6 +31,10 @@ class Options:
     """Where a process of its own writes what brokers log; None: its standard error gets the warnings."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.brokers, int):
+            raise ClusterError(f"brokers={self.brokers!r}: how many, a number")
+        for name in OWN_SETTINGS & self.settings.keys():
+            raise ClusterError(f"{name} is the cluster's own to say: `brokers` and `port` tell how many and where")
         if self.brokers < 1:
             raise ClusterError(f"a cluster of {self.brokers} brokers; it has at least one")
         if self.port and not 0 < self.port <= 65_536 - self.brokers:

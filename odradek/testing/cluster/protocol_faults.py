@@ -21,7 +21,7 @@ from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest
 from odradek.protocol.messages.metadata import MetadataResponse
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.testing.cluster.options import ClusterError
-from odradek.testing.cluster.refusals import Aim, can_refuse, merge, refusal, split
+from odradek.testing.cluster.refusals import Aim, can_refuse, merge, refusal, split, topics_field
 from odradek.testing.socket_network import SocketNetwork
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.world.clock import sleep
@@ -52,9 +52,9 @@ class Fault:
 def api_key(name: str) -> int:
     """The key of an API by its name. Raises ClusterError with the nearest name."""
     served = {API_NAMES[key].lower(): key for key in HANDLERS}
-    key = served.get(name.lower())
+    key = served.get(str(name).lower())
     if key is None:
-        raise ClusterError(f"no API {name!r}{nearest(name, [API_NAMES[key] for key in HANDLERS])}")
+        raise ClusterError(f"no API {name!r}{nearest(str(name), [API_NAMES[key] for key in HANDLERS])}")
     return key
 
 
@@ -282,6 +282,11 @@ class ProtocolFaults:
             raise ClusterError(f"partition={aim.partition} of which topic?")
         if kind is Refuse and not can_refuse(message_classes(key).response, HANDLERS[key].VERSIONS[1]):
             raise ClusterError(f"an answer to {API_NAMES[key]} has no place for an error")
+        requests = message_classes(key).request
+        if aim.topic is not None and not any(topics_field(requests, v) for v in range(HANDLERS[key].VERSIONS[1] + 1)):
+            raise ClusterError(f"topic={aim.topic!r}: requests of {API_NAMES[key]} name no topic")
+        if after < 0:
+            raise ClusterError(f"after={after}: so many requests are let through first")
         if times is not None and times < 1:
             raise ClusterError(f"times={times}: a fault strikes at least once; None: until it is cleared")
         self._number += 1
@@ -294,6 +299,8 @@ class ProtocolFaults:
 
     def get(self, fault: Fault) -> ActiveFault:
         """Raises ClusterError for a fault of another cluster."""
+        if not isinstance(fault, Fault):
+            raise ClusterError(f"{fault!r} is no fault: what respond, delay, drop_answer, … have returned is one")
         found = self._all.get(fault.number)
         if found is None:
             raise ClusterError(f"this cluster has no fault {fault.number} ({fault})")

@@ -92,9 +92,9 @@ def _counterpart(request: Any, line: Field, version: int) -> Iterable[Any]:
     return getattr(request, max(lists, key=likeness).name) or ()
 
 
-def topics_field(request: Any, version: int) -> Field | None:
-    """The list of topics in a request, where it has one."""
-    for line in structs_of(type(request), version):
+def topics_field(request: type[Struct], version: int) -> Field | None:
+    """The list of topics in the requests of a class, where they have one."""
+    for line in structs_of(request, version):
         names = {one.name for one in element_of(line).FIELDS if version in one.versions}
         if names & {*TOPIC_NAMES, "topic_id"} and "timestamp_type" not in names:
             return line
@@ -127,7 +127,7 @@ def index_of(partition: Any) -> int | None:
 
 def split(request: Any, version: int, aim: Aim, names: dict[bytes, str]) -> tuple[Any, Any] | None:
     """The request in two: what the aim is for, and the rest, either of which may be None; None when nothing is hit."""
-    line = topics_field(request, version)
+    line = topics_field(type(request), version)
     if line is None or not getattr(request, line.name):
         return (request, None) if aim == Aim() else None
     hit, rest = [], []
