@@ -1,7 +1,6 @@
 """What a test sees of a cluster: records with what became of them, requests, and what happened when."""
 
 from dataclasses import dataclass
-from html import escape
 
 LANE_HEIGHT, LEFT, WIDTH = 26, 130, 1000
 COLOURS = {"test": "#c0392b", "zookeeper": "#2471a3"}
@@ -90,6 +89,8 @@ class Timeline:
 
     def svg(self) -> str:
         """A drawing with a lane for each who; a mark shows its text when it is pointed at."""
+        from html import escape  # here: it is slow to import, and few draw
+
         lanes = sorted({moment.who for moment in self.moments}, key=lambda who: (who not in COLOURS, who))
         last_ms = max((moment.at_ms for moment in self.moments), default=0.0) or 1.0
         height = LANE_HEIGHT * (len(lanes) + 1)
