@@ -8,7 +8,7 @@ from typing import Any
 
 from odradek.broker.cluster.peer import BrokerUnreachable, Peer
 from odradek.broker.config import ConfigError
-from odradek.broker.log.failure import UnusableDirectory
+from odradek.broker.log.errors import UnusableDirectory
 from odradek.broker.network.outcomes import Answer, Client, Dispatch
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.server import StartFailure
