@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from odradek.cli.console import check_installed
 from odradek.cli.options import Json, settings
 
 if TYPE_CHECKING:
+    from odradek.console.life import RunningConsole
     from odradek.local.cluster import BrokerStatus, ClusterPlan, LocalCluster
     from odradek.local.report import Report
     from odradek.local.secure import SecureFiles
@@ -25,6 +27,7 @@ USUAL_PORT, USUAL_METRICS_PORT = 9092, 7071
 READY = re.compile(r'^(ready |{"event": *"ready")', re.MULTILINE)
 """Begins what a cluster says when it is ready, as text and as JSON."""
 LOOK_SECONDS = 0.05
+HOST, ADMIN = "127.0.0.1", "admin"
 
 
 def up(
@@ -53,6 +56,10 @@ def up(
         bool,
         typer.Option("--detach", "-d", help="return when it is ready; `odradek stop` ends it"),
     ] = False,
+    console: Annotated[
+        bool, typer.Option("--console", help="a web page that shows the cluster, and can kill and freeze its brokers")
+    ] = False,
+    console_port: Annotated[int, typer.Option(min=0, max=PORT_MAX, help="of that page; 0: a free one")] = 9090,
     as_json: Json = False,
 ) -> None:
     """Start ZooKeeper and brokers, say `ready` when the cluster serves, and shut it down on SIGINT or SIGTERM."""
@@ -71,8 +78,11 @@ def up(
         zookeeper=zookeeper,
         overrides=settings(override, "--override"),
         secure=_secure_files(data, brokers) if secure else None,
-        metrics_port=_metrics_port(port, brokers) if metrics_port is None else metrics_port,
+        metrics_port=_metrics_port(port, brokers, console) if metrics_port is None else metrics_port,
+        console_port=console_port if console else None,
     )
+    if console:
+        check_installed()
     try:
         for remark in plan.remarks():
             print(f"odradek up: warning: {remark}", file=sys.stderr)
@@ -89,7 +99,7 @@ def run_detached(arguments: Sequence[str], logs: Path) -> int:
     """
     logs.mkdir(parents=True, exist_ok=True)
     path = logs / "up.log"
-    with path.open("ab") as log:
+    with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as log:  # it may hold a token
         begins = log.tell()
         command = [sys.executable, "-m", "odradek", *arguments]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
@@ -103,19 +113,19 @@ def run_detached(arguments: Sequence[str], logs: Path) -> int:
     return code or 0
 
 
-def _metrics_port(port: int, brokers: int) -> int:
-    """Where nobody says it: the usual ones of a cluster on the usual ports, if they are free; else none."""
-    from odradek.local.broker_files import HOST
-    from odradek.local.ports import PortInUse, check_port_free
+def _metrics_port(port: int, brokers: int, console: bool) -> int:
+    """Where nobody says it: the usual ones of a cluster on the usual ports, if they are free; else none, or, for a
+    console that wants to read journals, some that are free."""
+    from odradek.local.ports import PortInUse, check_port_free, free_port_range
 
-    if port != USUAL_PORT:
-        return 0
     try:
-        for number in range(brokers):
+        for number in range(brokers if port == USUAL_PORT else 0):
             check_port_free(HOST, USUAL_METRICS_PORT + number, "metrics")
     except PortInUse:
-        return 0
-    return USUAL_METRICS_PORT
+        usual = 0
+    else:
+        usual = USUAL_METRICS_PORT if port == USUAL_PORT else 0
+    return usual or (free_port_range(brokers) if console else 0)
 
 
 def _secure_files(data: Path, brokers: int) -> "SecureFiles":
@@ -137,6 +147,7 @@ class _Up:
 
     def __init__(self, plan: "ClusterPlan", report: "Report") -> None:
         self._plan = plan
+        self._console: RunningConsole | None = None
         self._report = report
         self._asked_to_stop = asyncio.Event()
         self._shown: Sequence[BrokerStatus] = ()
@@ -153,6 +164,8 @@ class _Up:
         try:
             code = await self._until_stopped()
         finally:
+            if self._console is not None:
+                await self._console.close()
             await self._cluster.stop()
         if code == 0:
             self._report.say({"event": "stopped"})
@@ -185,9 +198,11 @@ class _Up:
         """Why the cluster did not start; None when it is ready."""
         from odradek.local.cluster import ClusterFailure
         from odradek.local.java import NoZooKeeper
-        from odradek.local.ports import PortInUse
+        from odradek.local.ports import PortInUse, check_port_free
 
         try:
+            if self._plan.console_port:
+                check_port_free(HOST, self._plan.console_port, "the console")
             await self._cluster.start()
         except (ClusterFailure, NoZooKeeper, PortInUse) as failure:
             return failure
@@ -196,8 +211,22 @@ class _Up:
         ready: dict[str, Any] = {"event": "ready", "bootstrap": plan.bootstrap, "zookeeper": plan.zookeeper_connect}
         if plan.secure is not None:
             ready["clients"] = str(plan.secure.directory)
+        if plan.console_port is not None:
+            self._console = await self._open_console(plan.console_port)
+            ready["console"] = self._console.url
         self._report.say(ready)
         return None
+
+    async def _open_console(self, port: int) -> "RunningConsole":
+        from odradek.console.life import ConsolePlan, RunningConsole
+        from odradek.local.in_hand import BrokersInHand
+        from odradek.world.clock import LoopClock
+
+        secure = self._plan.secure
+        settings = {} if secure is None else secure.client_settings(ADMIN)
+        plan = ConsolePlan(self._plan.bootstrap, settings, HOST, port)
+        console = RunningConsole(plan, LoopClock(asyncio.get_running_loop()), BrokersInHand(self._cluster))
+        return await console.start()
 
     def _show(self) -> None:
         """Something has changed."""

@@ -6,12 +6,15 @@ from typing import Protocol
 from odradek.console.snapshot import BrokerProcess
 
 KILL, STOP, START, SUSPEND, RESUME = "kill", "stop", "start", "suspend", "resume"
+ISOLATE, REJOIN = "isolate", "rejoin"
 SAID = {
     KILL: "was killed (SIGKILL): it said nothing to anybody",
     STOP: "was asked to stop (SIGTERM): it hands its partitions over first",
     START: "was started again",
     SUSPEND: "was frozen (SIGSTOP): its connections stay open, and nothing comes back",
     RESUME: "goes on after it was frozen (SIGCONT)",
+    ISOLATE: "was cut off from ZooKeeper: it lives, and hears no more who leads",
+    REJOIN: "reaches ZooKeeper again",
 }
 """For the time line."""
 

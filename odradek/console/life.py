@@ -72,7 +72,10 @@ class RunningConsole:
         """For a browser; the token is behind the `#`, which no browser sends to anybody."""
 
     async def __aenter__(self) -> Self:
-        """Raises OSError when the port is taken."""
+        return await self.start()
+
+    async def start(self) -> Self:
+        """Begin; `close` ends it. Raises OSError when the port is taken."""
         clock, admin = self._clock, self._admin
         await admin.start()
         self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
@@ -87,7 +90,7 @@ class RunningConsole:
                 plan.host, plan.port, plan.token, [plan.host, *plan.allowed_hosts], private=plan.private
             )
         except BaseException:
-            await self._close()
+            await self.close()
             raise
         host = f"[{plan.host}]" if ":" in plan.host else plan.host
         self.url = f"http://{host}:{port}/#token={plan.token}"
@@ -97,9 +100,10 @@ class RunningConsole:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._close()
+        await self.close()
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
+        """Listen no more, and close all clients."""
         self._tasks.close()
         await self._console.close()
         await self._session.close()

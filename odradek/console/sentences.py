@@ -1,26 +1,26 @@
 """What happened, in words: from the journals of brokers, and from the difference between two looks at the cluster."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from odradek.client.metadata import PartitionInfo
 from odradek.console.snapshot import NO_BROKER, Snapshot
 
 JOURNAL, OBSERVED, PAGE = "journal", "observed", "page"
 OUTSIDE = "seen from outside, in the metadata: no journal says why"
+CAUGHT_UP = "the leader saw a follower catch up"
+FELL_BEHIND = "the leader saw a follower fall behind for replica.lag.time.max.ms"
+SAME_TIME_MS = 1_500
 PARTS_MAX = 40
 """Partitions of one happening that are named; of the others their number is said."""
 
 RULES: Mapping[str, str] = {
     "NewPartition": "a new partition is led by its first live replica",
-    "OfflinePartition": "the leader was gone: the first live replica in the ISR leads (where unclean election is on: "
-    "the first live one at all)",
+    "OfflinePartition": "the leader was gone: the first live replica of the ISR leads",
     "ReassignPartition": "a reassignment, step by step",
     "PreferredReplica": "the preferred replica, first in the assignment, is back in the ISR",
     "ControlledShutdown": "the leader is shutting down and has handed over first",
-    "AlterPartition": "the leader asked for it: a follower has caught up, or has not kept up for "
-    "replica.lag.time.max.ms",
 }
 EVENTS: Mapping[str, str] = {
     "BrokersChanged": "the brokers registered in ZooKeeper changed",
@@ -37,20 +37,22 @@ EVENTS: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class Happening:
-    """An entry of the time line. Many partitions that changed by one event are one entry."""
+    """An entry of the time line. Several partitions to which the same happened at once are one entry."""
 
     at_ms: int
     kind: str
-    """election, isr, topic, broker, controller, session, failure, action"""
+    """election, isr, truncation, topic, broker, controller, session, failure, action"""
     title: str
     reason: str
     source: str
     """journal, observed, page"""
     broker: int | None = None
     """Whose journal it is from."""
+    many: str = ""
+    """Title with room for a number, where several may be one entry."""
     count: int = 1
     parts: list[str] = field(default_factory=list)
-    """One line for each partition, the first PARTS_MAX of them."""
+    """The titles of those that are one entry, the first PARTS_MAX of them."""
     keys: set[tuple[Any, ...]] = field(default_factory=set)
     """What changed, to recognise it in another source. Stays in the server."""
 
@@ -58,6 +60,26 @@ class Happening:
         """As the page gets it."""
         names = ("at_ms", "kind", "title", "reason", "source", "broker", "count", "parts")
         return {"number": number} | {name: getattr(self, name) for name in names}
+
+
+def grouped(happenings: Iterable[Happening]) -> list[Happening]:
+    """Join what happened to several partitions within SAME_TIME_MS for the same reason."""
+    found: list[Happening] = []
+    last: dict[tuple[str, str, str, int | None], Happening] = {}
+    for one in happenings:
+        group = (one.many, one.reason, one.source, one.broker)
+        first = last.get(group)
+        if not one.many or first is None or one.at_ms - first.at_ms > SAME_TIME_MS:
+            found.append(one)
+            last[group] = one
+            continue
+        first.parts = first.parts or [first.title]
+        first.count += one.count
+        first.title = first.many.format(f"{first.count:,}")
+        first.keys |= one.keys
+        if len(first.parts) < PARTS_MAX:
+            first.parts.append(one.title)
+    return found
 
 
 def change_key(partition: str, leader: int, leader_epoch: int, isr: Iterable[int]) -> tuple[Any, ...]:
@@ -70,21 +92,7 @@ def change_key(partition: str, leader: int, leader_epoch: int, isr: Iterable[int
 
 def from_journal(broker: int, entries: Iterable[Mapping[str, Any]]) -> list[Happening]:
     """Return what new entries of a broker's journal amount to, in order. Unknown shapes are left out."""
-    found: list[Happening] = []
-    open_one: tuple[Any, ...] | None = None
-    for entry in entries:
-        happening = _happening(broker, entry)
-        if happening is None:
-            continue
-        group = (entry.get("event_number"), happening.kind, happening.reason)
-        if happening.kind in _TITLES and group == open_one and entry.get("event_number") is not None:
-            _join(found[-1], happening)
-        else:
-            found.append(happening)
-            open_one = group
-    for one in found:
-        _entitle(one)
-    return found
+    return grouped(one for entry in entries if (one := _happening(broker, entry)) is not None)
 
 
 def _happening(broker: int, entry: Mapping[str, Any]) -> Happening | None:
@@ -92,40 +100,38 @@ def _happening(broker: int, entry: Mapping[str, Any]) -> Happening | None:
     if read is None:
         return None
     try:
-        kind, title, reason, key = read(entry)
-        happening = Happening(int(entry["at_ms"]), kind, title, reason, JOURNAL, broker)
+        happening = read(entry)
+        happening.at_ms = int(entry["at_ms"])
     except (KeyError, TypeError, ValueError):
         return None
-    if key is not None:
-        happening.keys = {key}
-    if kind in _TITLES:
-        happening.parts = [title]
+    happening.source, happening.broker = JOURNAL, broker
     return happening
 
 
-Read = tuple[str, str, str, tuple[Any, ...] | None]
+def _said(kind: str, title: str, reason: str = "", *keys: tuple[Any, ...]) -> Happening:
+    return Happening(0, kind, title, reason, JOURNAL, keys=set(keys))
 
 
-def _partition_entry(entry: Mapping[str, Any]) -> Read:
-    subject, before, after = str(entry["subject"]), entry["before"], entry["after"]
-    leader, isr = int(after["leader"]), [int(one) for one in after["isr"]]
-    kind, title = _change(
-        subject,
-        None if before is None else (int(before["leader"]), [int(one) for one in before["isr"]]),
-        (leader, isr),
-        elected=before is None or before["leader_epoch"] != after["leader_epoch"],
-    )
-    title += f", epoch {after['leader_epoch']}"
-    reason = _rule(str(entry["rule"])) + _event(entry)
+def _partition_entry(entry: Mapping[str, Any]) -> Happening:
+    subject, before, after = str(entry["subject"]), entry["before"], _state(entry["after"])
+    was = None if before is None else _state(before)
+    change = _change(subject, was, after)
+    change.reason = _rule(str(entry["rule"]), was, after) + _event(entry)
     if entry.get("unclean"):
-        reason = "UNCLEAN, records may be lost: " + reason
-    return kind, title, reason, change_key(subject, leader, int(after["leader_epoch"]), isr)
+        change.reason = "UNCLEAN, records may be lost: " + change.reason
+    return change
 
 
-def _rule(rule: str) -> str:
+def _state(facts: Mapping[str, Any]) -> "PartitionState":
+    return PartitionState(int(facts["leader"]), int(facts["leader_epoch"]), tuple(int(one) for one in facts["isr"]))
+
+
+def _rule(rule: str, before: "PartitionState | None" = None, after: "PartitionState | None" = None) -> str:
     name, _, broker = rule.partition(" ")
     if name == "OfflineReplica" and broker:
         return f"broker {broker} is not there: its replica leaves the ISR"
+    if name == "AlterPartition" and before is not None and after is not None:
+        return CAUGHT_UP if len(after.isr) > len(before.isr) else FELL_BEHIND
     return RULES.get(rule, rule)
 
 
@@ -136,7 +142,10 @@ def _event(entry: Mapping[str, Any]) -> str:
     return f" ({EVENTS.get(event, event)})"
 
 
-def _broker_entry(entry: Mapping[str, Any]) -> Read:
+def _broker_entry(entry: Mapping[str, Any]) -> Happening:
+    if entry["change"] == "shutting down":
+        reason = f"it led {entry['led']}; of these nobody else can lead {entry['still_led']}"
+        return _said("broker", f"broker {entry['subject']} is shutting down and hands its partitions over", reason)
     said = {
         "came": "is registered in ZooKeeper",
         "went": "is not registered any more: its session has ended",
@@ -144,19 +153,21 @@ def _broker_entry(entry: Mapping[str, Any]) -> Read:
         "updated": "has registered with other addresses",
     }
     change = str(entry["change"])
-    key = ("broker", int(entry["subject"]), change != "went")
-    return "broker", f"broker {entry['subject']} {said.get(change, change)}", "the controller has seen it", key
+    title = f"broker {entry['subject']} {said.get(change, change)}"
+    return _said("broker", title, "the controller has seen it", ("broker", int(entry["subject"]), change != "went"))
 
 
-def _controller_entry(entry: Mapping[str, Any]) -> Read:
+def _controller_entry(entry: Mapping[str, Any]) -> Happening:
     if entry["change"] == "elected":
         title = f"broker {entry['subject']} is the controller, epoch {entry['epoch']}"
         key = ("controller", int(entry["subject"]))
-        return "controller", title, "/controller was free, and it was the first to take it", key
-    return "controller", f"broker {entry['subject']} is not the controller any more", str(entry.get("reason", "")), None
+        return _said("controller", title, "/controller was free, and it was the first to take it", key)
+    return _said(
+        "controller", f"broker {entry['subject']} is not the controller any more", str(entry.get("reason", ""))
+    )
 
 
-def _session_entry(entry: Mapping[str, Any]) -> Read:
+def _session_entry(entry: Mapping[str, Any]) -> Happening:
     said = {
         "registered": ("registered itself in ZooKeeper", ""),
         "away": ("does not reach ZooKeeper", "it goes on with what it knows until its session ends"),
@@ -165,19 +176,41 @@ def _session_entry(entry: Mapping[str, Any]) -> Read:
     }
     change = str(entry["change"])
     title, reason = said.get(change, (change, ""))
-    return "session", f"broker {entry['subject']} {title}", reason, None
+    return _said("session", f"broker {entry['subject']} {title}", reason)
 
 
-def _failure_entry(entry: Mapping[str, Any]) -> Read:
-    return "failure", f"{entry['subject']} stays as it was: {entry['reason']}", _rule(str(entry["rule"])), None
+def _lag_entry(entry: Mapping[str, Any]) -> Happening:
+    slow = ", ".join(str(one["broker"]) for one in entry["lagging"])
+    happening = _said(
+        "isr", f"{entry['subject']}: broker {slow} has not kept up for {entry['limit_ms']} ms", FELL_BEHIND
+    )
+    happening.many = "followers of {} partitions have not kept up"
+    return happening
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], Read]] = {
+def _truncation_entry(entry: Mapping[str, Any]) -> Happening:
+    title = (
+        f"{entry['subject']} is cut from {entry['log_end_offset']} to {entry['to']} to follow broker {entry['leader']}"
+    )
+    lost = int(entry["below_high_watermark"])
+    reason = f"{lost} of the records cut were acknowledged" if lost else "what is cut was not acknowledged"
+    happening = _said("truncation", title, reason)
+    happening.many = "{} partitions are cut to follow another leader"
+    return happening
+
+
+def _failure_entry(entry: Mapping[str, Any]) -> Happening:
+    return _said("failure", f"{entry['subject']} stays as it was: {entry['reason']}", _rule(str(entry["rule"])))
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], Happening]] = {
     "partition": _partition_entry,
     "broker": _broker_entry,
     "controller": _controller_entry,
     "session": _session_entry,
     "failure": _failure_entry,
+    "isr": _lag_entry,
+    "truncation": _truncation_entry,
 }
 
 
@@ -210,67 +243,67 @@ def _observed_topics(before: Snapshot, after: Snapshot) -> Iterator[Happening]:
         yield Happening(after.at_ms, "topic", title, OUTSIDE, OBSERVED, keys=keys)
 
 
-def _observed_partitions(before: Snapshot, after: Snapshot) -> list[Happening]:
-    found: dict[tuple[str, str], Happening] = {}
+def _observed_partitions(before: Snapshot, after: Snapshot) -> Iterator[Happening]:
     for name, topic in after.topics.items():
         known = before.topics.get(name)
         if known is None or known is topic or known.topic_id != topic.topic_id:
             continue
         for old, new in zip(known.partitions, topic.partitions, strict=False):
-            if (old.leader, old.leader_epoch, set(old.isr)) == (new.leader, new.leader_epoch, set(new.isr)):
-                continue
-            happening = _observed_partition(f"{name}-{new.partition}", old, new, before, after)
-            group = (happening.kind, happening.reason)
-            if group in found:
-                _join(found[group], happening)
-            else:
-                found[group] = happening
-    for one in found.values():
-        _entitle(one)
-    return list(found.values())
+            was, now = _told(old), _told(new)
+            if (was.leader, was.epoch, set(was.isr)) != (now.leader, now.epoch, set(now.isr)):
+                change = _change(f"{name}-{new.partition}", was, now)
+                change.at_ms, change.source = after.at_ms, OBSERVED
+                change.reason = _seen_reason(change.kind, old, new, before.nodes.keys() - after.nodes.keys())
+                yield change
 
 
-def _observed_partition(
-    subject: str, old: PartitionInfo, new: PartitionInfo, before: Snapshot, after: Snapshot
-) -> Happening:
-    elected = old.leader != new.leader or old.leader_epoch != new.leader_epoch
-    kind, title = _change(subject, (old.leader, old.isr), (new.leader, new.isr), elected=elected)
-    title += f", epoch {new.leader_epoch}" if new.leader_epoch >= 0 else ""
-    gone = before.nodes.keys() - after.nodes.keys()
-    if kind == "election" and old.leader in gone:
-        reason = f"broker {old.leader}, which led, is not registered any more"
-    elif kind == "election" and new.leader == new.replicas[0]:
-        reason = "the preferred replica leads again"
-    elif kind == "isr":
-        reason = "a follower has caught up" if len(new.isr) > len(old.isr) else "a follower has not kept up, or is away"
-    else:
-        reason = OUTSIDE
-    key = change_key(subject, new.leader, new.leader_epoch, new.isr)
-    return Happening(after.at_ms, kind, title, reason, OBSERVED, parts=[title], keys={key})
+def _told(partition: PartitionInfo) -> "PartitionState":
+    return PartitionState(partition.leader, partition.leader_epoch, partition.isr)
+
+
+def _seen_reason(kind: str, old: PartitionInfo, new: PartitionInfo, gone: Collection[int]) -> str:
+    if kind == "isr":
+        return "a follower has caught up" if len(new.isr) > len(old.isr) else "a follower has not kept up, or is away"
+    if old.leader in gone:
+        return f"broker {old.leader}, which led, is not registered any more"
+    if new.replicas and new.leader == new.replicas[0] != old.leader:
+        return "the preferred replica leads again"
+    return OUTSIDE
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def _change(
-    subject: str,
-    before: tuple[int, Sequence[int]] | None,
-    after: tuple[int, Sequence[int]],
-    *,
-    elected: bool,
-) -> tuple[str, str]:
-    """Kind and title of a change of leader, or of the ISR alone."""
-    leader, isr = after
+class PartitionState(NamedTuple):
+    """What is said of a partition."""
+
+    leader: int
+    epoch: int
+    isr: tuple[int, ...]
+
+
+def _change(subject: str, before: PartitionState | None, after: PartitionState) -> Happening:
+    """A change in words, without its reason."""
+    kind, isr = "election", f"ISR {_ids(after.isr)}"
     if before is None:
-        return "topic", f"{subject} is new: broker {leader} leads, ISR {_ids(isr)}"
-    if leader == NO_BROKER:
-        return "election", f"{subject} has no leader (it was {before[0]}), ISR {_ids(isr)}"
-    if leader != before[0]:
-        was = "nobody" if before[0] == NO_BROKER else str(before[0])
-        return "election", f"{subject} leader {was} → {leader}, ISR {_ids(isr)}"
-    if set(isr) == set(before[1]) and elected:
-        return "election", f"{subject} leader {leader} again, ISR {_ids(isr)}"
-    return "isr", f"{subject} ISR {_ids(before[1])} → {_ids(isr)}"
+        kind, many = "topic", "{} partitions are new"
+        title = f"{subject} is new: broker {after.leader} leads, {isr}"
+    elif after.leader == NO_BROKER:
+        many = "{} partitions have no leader"
+        title = f"{subject} has no leader (it was {before.leader}), {isr}"
+    elif after.leader != before.leader:
+        many = "{} partitions have a new leader"
+        was = "nobody" if before.leader == NO_BROKER else str(before.leader)
+        title = f"{subject} leader {was} → {after.leader}, {isr}"
+    elif set(after.isr) == set(before.isr):
+        many = "{} partitions are led anew"
+        title = f"{subject} leader {after.leader} again, {isr}"
+    else:
+        verb = "grown" if len(after.isr) > len(before.isr) else "shrunk"
+        kind, many = "isr", f"the ISR of {{}} partitions has {verb}"
+        title = f"{subject} ISR {_ids(before.isr)} → {_ids(after.isr)}"
+    epoch = f", epoch {after.epoch}" if after.epoch >= 0 else ""
+    return Happening(0, kind, title + epoch, "", JOURNAL, many=many, keys={change_key(subject, *after)})
 
 
 def _ids(brokers: Iterable[int]) -> str:
@@ -279,21 +312,3 @@ def _ids(brokers: Iterable[int]) -> str:
 
 def _partitions(count: int) -> str:
     return "1 partition" if count == 1 else f"{count:,} partitions"
-
-
-def _join(first: Happening, other: Happening) -> None:
-    first.count += other.count
-    first.keys |= other.keys
-    if len(first.parts) < PARTS_MAX:
-        first.parts += other.parts
-
-
-_TITLES = {"election": "{} with a new leader", "isr": "{} with another ISR", "topic": "{} created"}
-
-
-def _entitle(happening: Happening) -> None:
-    """Give one that stands for several a title of its own."""
-    if happening.count > 1:
-        happening.title = _TITLES[happening.kind].format(_partitions(happening.count))
-    else:
-        happening.parts = []

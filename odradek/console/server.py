@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from odradek.client.errors import ClientError
 from odradek.console.actions import SAID, ActionRefusedError, Brokers
 from odradek.console.guard import HEADERS, Guard
 from odradek.console.observer import Observer
@@ -125,8 +124,8 @@ class Console:
                 return _json(await ask(request.query))
             except BadQuestionError as error:
                 return _json({"error": str(error)}, 400)
-            except (KafkaError, ClientError) as error:
-                return _json({"error": str(error)}, 502)
+            except KafkaError as error:
+                return _json({"error": str(error)})  # the cluster's answer, and no failure of this side
 
         return handle
 

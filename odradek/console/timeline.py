@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
 
-from odradek.console.sentences import OBSERVED, Happening
+from odradek.console.sentences import OBSERVED, Happening, grouped
 
 HAPPENINGS_MAX: Final = 1_000
 KEYS_MAX: Final = 50_000
@@ -36,9 +36,11 @@ class Timeline:
         """Let go of what no journal has told in time."""
         ready = [one for one in self._held if now_ms - one.at_ms >= PATIENCE_MS]
         self._held = [one for one in self._held if now_ms - one.at_ms < PATIENCE_MS]
-        for one in ready:
-            if not all(self._told_ms.get(key, -SAME_MS) >= one.at_ms - SAME_MS for key in one.keys):
-                self._number(one)
+        for one in grouped(one for one in ready if not self._is_told(one)):
+            self._number(one)
+
+    def _is_told(self, happening: Happening) -> bool:
+        return all(self._told_ms.get(key, -SAME_MS) >= happening.at_ms - SAME_MS for key in happening.keys)
 
     def _number(self, happening: Happening) -> None:
         self.last_number += 1

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from odradek.broker.cluster.peer import BrokerUnreachable, Peer
 from odradek.local.broker_files import HOST, SESSION_TIMEOUT_MS, BrokerFile
 from odradek.local.ports import check_port_free
 from odradek.local.processes import Child, read_pid
+from odradek.local.relay import Relay
 from odradek.local.view import NO_CONTROLLER, ClusterView, Watcher, look
 from odradek.local.zookeeper import NAME, EmbeddedZooKeeper
 from odradek.protocol.errors import MalformedMessage
@@ -44,6 +45,7 @@ BROKER_GRACE_SECONDS = 30.0
 BROKER_COMMAND = (sys.executable, "-m", "odradek.broker")
 UP_PID = "up.pid"
 STARTING, REGISTERED, STOPPING = "starting", "registered", "stopping"
+FROZEN, CUT_OFF = "frozen", "cut off from ZooKeeper"
 
 
 class ClusterFailure(Exception):  # noqa: N818 (a sentence for a person)
@@ -67,6 +69,8 @@ class ClusterPlan:
     """What makes the cluster a secure one."""
     metrics_port: int = 0
     """Of broker 0; the others have the next ones. 0: none of them has one."""
+    console_port: int | None = None
+    """Of a web page, from which the brokers' way to the embedded ZooKeeper can be cut. 0: a free one; None: no page."""
 
     @property
     def zookeeper_connect(self) -> str:
@@ -113,7 +117,7 @@ class BrokerStatus:
     address: str
     pid: int
     state: str
-    """`starting`, `registered`, `not registered`, `stopping`, or how its process ended. For people."""
+    """`starting`, `registered`, `not registered`, `stopping`, `frozen`, `cut off …`, or how it ended. For people."""
     controller: bool
 
 
@@ -127,6 +131,8 @@ class LocalCluster:
         self.zookeeper: EmbeddedZooKeeper | None = None
         self.ready = False
         self._stopping = False
+        self.relays: dict[int, Relay] = {}
+        """Each broker's way to ZooKeeper, where it can be cut."""
         self._files = {broker.broker_id: broker for broker in plan.broker_files()}
         self._changed = changed
         self._something_changed = asyncio.Event()
@@ -188,12 +194,23 @@ class LocalCluster:
             await self.plan.secure.write_to(self._store, LoopClock(asyncio.get_running_loop()))
 
     async def _launch_brokers(self) -> None:
+        if self.plan.console_port is not None and self.plan.zookeeper is None:
+            await self._take_in_hand()
         for broker in self._files.values():
             broker.write()
-            command = [*self.plan.broker_command, str(broker.path)]
-            child = await Child.start(broker.name, command, self.directory)
-            self.brokers[broker.broker_id] = child
-            self.tasks.spawn(f"end-of-{broker.name}", partial(self._await_end, broker.broker_id, child), OnDeath.REPORT)
+            await self.launch(broker.broker_id)
+
+    async def _take_in_hand(self) -> None:
+        for number, file in self._files.items():
+            relay = self.relays[number] = Relay((HOST, self.plan.zookeeper_port), self.tasks)
+            self._files[number] = replace(file, zookeeper=f"{HOST}:{await relay.listen()}")
+
+    async def launch(self, broker_id: int) -> None:
+        """Start a broker, which must not run, from the file that it has."""
+        broker = self._files[broker_id]
+        child = await Child.start(broker.name, [*self.plan.broker_command, str(broker.path)], self.directory)
+        self.brokers[broker_id] = child
+        self.tasks.spawn(f"end-of-{broker.name}", partial(self._await_end, broker_id, child), OnDeath.REPORT)
 
     def _check_nothing_runs(self) -> None:
         up_pid = read_pid(self._up_pid)
@@ -211,7 +228,7 @@ class LocalCluster:
     async def _await_end(self, broker_id: int, child: Child) -> None:
         await child.wait()
         self._epochs_at_end[broker_id] = self._epoch(broker_id)
-        self._tell()
+        self.tell()
 
     def _epoch(self, broker_id: int) -> int | None:
         """Of the registration that ZooKeeper has; None when it has none."""
@@ -223,9 +240,10 @@ class LocalCluster:
 
     def _see(self, view: ClusterView) -> None:
         self.view = view
-        self._tell()
+        self.tell()
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Say that something has changed."""
         self._something_changed.set()
         self._changed()
 
@@ -237,6 +255,10 @@ class LocalCluster:
         epoch = self._epoch(broker_id)
         if child.alive and self._stopping:
             state = STOPPING
+        elif child.alive and child.suspended:
+            state = FROZEN
+        elif child.alive and broker_id in self.relays and self.relays[broker_id].is_cut:
+            state = CUT_OFF
         elif child.alive and epoch is None:
             state = "not registered" if self.ready else STARTING
         elif child.alive:
@@ -332,10 +354,14 @@ class LocalCluster:
     async def stop(self) -> None:
         """Brokers first, in a controlled way and all at once, then ZooKeeper. Harmless at any time."""
         self._stopping = True
-        self._tell()
+        self.tell()
+        for relay in self.relays.values():
+            relay.mend()
         await asyncio.gather(*(child.stop(BROKER_GRACE_SECONDS) for child in self.brokers.values()))
         self.tasks.close()
         await self._store.close()
+        for relay in self.relays.values():
+            relay.close()
         if self.zookeeper is not None:
             await self.zookeeper.stop()
         if read_pid(self._up_pid) in (None, os.getpid()):

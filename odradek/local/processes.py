@@ -18,6 +18,7 @@ class Child:
         self.pid = process.pid
         self.pid_file = pid_file
         self.log_file = log_file
+        self.suspended = False
 
     @classmethod
     async def start(cls, name: str, command: Sequence[str], directory: Path) -> "Child":
@@ -51,8 +52,7 @@ class Child:
 
     async def stop(self, grace_seconds: float = KILL_AFTER_SECONDS) -> bool:
         """SIGTERM, and SIGKILL for the whole group when that is not enough. False when it had to be killed."""
-        if self.alive:
-            self._signal(signal.SIGTERM)
+        self.ask_to_stop()
         try:
             async with asyncio.timeout(grace_seconds):
                 await self.wait()
@@ -61,6 +61,24 @@ class Child:
             await self.wait()
             return False
         return True
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM, and wait for nothing. A process that was suspended goes on, or it would never hear of it."""
+        if self.alive:
+            self.resume()
+            self._signal(signal.SIGTERM)
+
+    def suspend(self) -> None:
+        """SIGSTOP: it does nothing any more, and nobody is told."""
+        if self.alive:
+            self._signal(signal.SIGSTOP)
+            self.suspended = True
+
+    def resume(self) -> None:
+        """SIGCONT, when it was suspended."""
+        if self.suspended:
+            self._signal(signal.SIGCONT)
+            self.suspended = False
 
     def kill(self) -> None:
         """Ask nothing, wait for nothing."""

@@ -26,7 +26,8 @@ def sentence(event: dict[str, Any]) -> str:
     match event["event"]:
         case "ready":
             clients = f" clients={event['clients']}" if "clients" in event else ""
-            return f"ready bootstrap={event['bootstrap']} zookeeper={event['zookeeper']}{clients}"
+            console = f" console={event['console']}" if "console" in event else ""
+            return f"ready bootstrap={event['bootstrap']} zookeeper={event['zookeeper']}{clients}{console}"
         case "controller":
             return "no controller" if event["broker"] is None else f"controller is broker {event['broker']}"
         case "stopped":

@@ -34,6 +34,7 @@ PROGRAMS: Mapping[str, tuple[str, Callable[[], bool]]] = {
     "node": ("the package nodejs", _command("node")),
     "npm": ("the package npm", _command("npm")),
     "kcat": ("the package kcat", _command("kcat")),
+    "chromium": ("the package chromium", _command("chromium")),
     "docker": ("a Docker engine that answers, with Compose v2", _docker_answers),
 }
 """By name: how one gets it, and whether it is here."""

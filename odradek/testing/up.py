@@ -21,13 +21,21 @@ class UpCluster:
     """A cluster in `directory`, on free ports of 127.0.0.1. Entering waits for `ready`."""
 
     def __init__(
-        self, directory: Path, brokers: int = 3, overrides: Sequence[str] = (), *, secure: bool = False
+        self,
+        directory: Path,
+        brokers: int = 3,
+        overrides: Sequence[str] = (),
+        *,
+        secure: bool = False,
+        console: bool = False,
     ) -> None:
         self.directory, self.brokers = directory, brokers
         self.port = free_port_range(brokers + 1)
         self.zookeeper_port = self.port + brokers
         self._overrides = overrides
-        self._secure = secure
+        self._secure, self._console = secure, console
+        self.console = ""
+        """The address of its page, with the token."""
         self._up: subprocess.Popen[str] | None = None
         self._own: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -43,6 +51,7 @@ class UpCluster:
         command = [sys.executable, "-m", "odradek", "up", "--brokers", str(self.brokers), "--port", str(self.port)]
         command += ["--zookeeper-port", str(self.zookeeper_port), "--data", str(self.directory)]
         command += ["--secure"] * self._secure
+        command += ["--console", "--console-port=0"] * self._console
         for override in self._overrides:
             command += ["--override", override]
         # In sessions of their own: Ctrl-C in the terminal is for whoever uses this, who then stops them in order.
@@ -50,7 +59,7 @@ class UpCluster:
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
         )
         try:
-            self._wait_ready(self._up)
+            self.console = self._wait_ready(self._up).partition(" console=")[2].strip()
         except BaseException:
             self._up.terminate()
             self._up.communicate(timeout=PATIENCE_SECONDS)
@@ -58,13 +67,13 @@ class UpCluster:
         return self
 
     @staticmethod
-    def _wait_ready(up: subprocess.Popen[str]) -> None:
+    def _wait_ready(up: subprocess.Popen[str]) -> str:
         assert up.stdout is not None
         said = []
         for line in up.stdout:
             said.append(line)
             if line.startswith("ready"):
-                return
+                return line
         raise RuntimeError("odradek up has ended before it was ready:\n" + "".join(said))
 
     def __exit__(

@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from odradek.console.sentences import (
+    CAUGHT_UP,
+    FELL_BEHIND,
     JOURNAL,
     OBSERVED,
     PARTS_MAX,
+    SAME_TIME_MS,
     Happening,
     from_journal,
     observed,
@@ -52,14 +55,24 @@ def test_an_unclean_election_says_so_first() -> None:
 
 def test_many_partitions_of_one_event_are_one_entry() -> None:
     (one,) = from_journal(0, [election(number, f"flights-{number}") for number in range(PARTS_MAX + 5)])
-    assert one.title == f"{PARTS_MAX + 5} partitions with a new leader"
+    assert one.title == f"{PARTS_MAX + 5} partitions have a new leader"
     assert one.count == PARTS_MAX + 5 and len(one.parts) == PARTS_MAX
     assert one.parts[1] == "flights-1 leader 1 → 2, ISR 0,2, epoch 4"
 
 
-def test_the_next_event_is_an_entry_of_its_own() -> None:
-    later = election(2, "flights-1") | {"event_number": 10}
+def test_what_happens_later_is_an_entry_of_its_own() -> None:
+    later = election(2, "flights-1") | {"at_ms": 1_001 + SAME_TIME_MS + 1}
     assert [one.count for one in from_journal(0, [election(1, "flights-0"), later])] == [1, 1]
+
+
+def test_an_isr_that_grows_and_one_that_shrinks_are_two_things() -> None:
+    grown = entry(rule="AlterPartition", before=change(1, [1], 3), after=change(1, [1, 2], 3))
+    shrunk = entry(rule="AlterPartition", before=change(1, [1, 2], 3), after=change(1, [1], 3))
+    found = from_journal(0, [grown, shrunk, grown, shrunk, shrunk])
+    assert [(one.title, one.reason) for one in found] == [
+        ("the ISR of 2 partitions has grown", CAUGHT_UP),
+        ("the ISR of 3 partitions has shrunk", FELL_BEHIND),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -67,6 +80,15 @@ def test_the_next_event_is_an_entry_of_its_own() -> None:
     [
         (entry(kind="broker", subject="1", change="went", former_epoch=5), "its session has ended"),
         (entry(kind="broker", subject="1", change="bounced", epoch=6), "another life"),
+        (entry(kind="broker", subject="1", change="shutting down", led=4, still_led=1), "hands its partitions over"),
+        (
+            entry(kind="isr", rule="replica.lag.time.max.ms", limit_ms=30_000, lagging=[{"broker": 2}]),
+            "flights-0: broker 2 has not kept up for 30000 ms",
+        ),
+        (
+            entry(kind="truncation", leader=2, log_end_offset=9, to=5, below_high_watermark=0),
+            "flights-0 is cut from 9 to 5 to follow broker 2",
+        ),
         (entry(kind="controller", subject="2", change="elected", epoch=4), "broker 2 is the controller, epoch 4"),
         (entry(kind="controller", subject="2", change="resigned", reason="it failed"), "not the controller any more"),
         (entry(kind="session", subject="1", change="expired", led=4), "has lost its ZooKeeper session"),
@@ -146,6 +168,18 @@ def test_what_no_journal_tells_is_told_after_a_while() -> None:
     assert titles(timeline) == []
     timeline.settle(1_500 + PATIENCE_MS)
     assert [source for source, _ in titles(timeline)] == [OBSERVED]
+
+
+def test_of_many_partitions_only_those_are_told_again_that_no_journal_has() -> None:
+    timeline = Timeline()
+    both = snapshot(partition(0, 2, (0, 2), epoch=4), partition(1, 2, (0, 2), epoch=4))
+    timeline.add(observed(snapshot(partition(0, 1, (0, 1, 2)), partition(1, 1, (0, 1, 2))), both), 1_500)
+    timeline.add(from_journal(0, [election(1, "flights-0")]), 2_000)
+    timeline.settle(1_500 + PATIENCE_MS)
+    assert [(source, title.partition(" ")[0]) for source, title in titles(timeline)] == [
+        (JOURNAL, "flights-0"),
+        (OBSERVED, "flights-1"),
+    ]
 
 
 def test_the_same_change_much_later_is_another() -> None:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from odradek.console.actions import ActionRefusedError
 from odradek.local.cluster import ClusterFailure, ClusterPlan, LocalCluster
+from odradek.local.in_hand import BrokersInHand
 from odradek.local.ports import PortInUse, free_ports
 from odradek.local.processes import read_pid
 from odradek.local.zookeeper import EmbeddedZooKeeper
@@ -108,6 +110,51 @@ def test_starts_reports_a_death_and_stops_in_order(tmp_path: Path) -> None:
         assert cluster.zookeeper is not None
         assert cluster.zookeeper.child is not None
         assert not cluster.zookeeper.child.alive
+
+    play(tmp_path, scenario)
+
+
+def test_brokers_in_hand_are_cut_off_killed_and_started_again(tmp_path: Path) -> None:
+    async def scenario(setting: Setting) -> None:
+        changed = asyncio.Event()
+        cluster = setting.cluster(changed.set, console_port=0)
+        in_hand = BrokersInHand(cluster)
+
+        async def until(wanted: str) -> None:
+            while (found := in_hand.processes()[1]).state != wanted:
+                changed.clear()
+                await changed.wait()
+            actions.append((wanted, list(found.actions)))
+
+        actions: list[tuple[str, list[str]]] = []
+        await cluster.start()
+        epoch = cluster.view.registered[1].czxid
+        await in_hand.act(1, "isolate")
+        await until("cut off from ZooKeeper")
+        while 1 in cluster.view.registered:
+            changed.clear()
+            await changed.wait()
+        await in_hand.act(1, "rejoin")
+        await in_hand.act(1, "suspend")
+        await until("frozen")
+        await in_hand.act(1, "resume")
+        await in_hand.act(1, "kill")
+        await until("was killed by SIGKILL")
+        with pytest.raises(ActionRefusedError, match="broker 1 was killed by SIGKILL: 'kill' cannot be done"):
+            await in_hand.act(1, "kill")
+        with pytest.raises(ActionRefusedError, match="no broker 9"):
+            await in_hand.act(9, "kill")
+        await in_hand.act(1, "start")
+        await until("registered")
+        assert cluster.view.registered[1].czxid > epoch
+        assert actions == [
+            ("cut off from ZooKeeper", ["kill", "stop", "suspend", "rejoin"]),
+            ("frozen", ["resume", "kill"]),
+            ("was killed by SIGKILL", ["start"]),
+            ("registered", ["kill", "stop", "suspend", "isolate"]),
+        ]
+        await in_hand.act(1, "stop")
+        await until("exited with code 0")
 
     play(tmp_path, scenario)
 

@@ -5,6 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from odradek.local.ports import free_ports
@@ -15,10 +16,10 @@ SAY_AND_WAIT = "import signal, sys; print('ready', flush=True); sys.stderr.write
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready')\nwhile True: signal.pause()"
 
 
-async def start(directory: Path, program: str) -> Child:
-    """A child that has said `ready`."""
+async def start(directory: Path, program: str, said: str = "ready") -> Child:
+    """A child that has said `ready`, or what else it is to say."""
     child = await Child.start("it", [sys.executable, "-u", "-c", program], directory)
-    while "ready" not in child.log_file.read_text():
+    while said not in child.log_file.read_text():
         assert child.alive
         await asyncio.sleep(0.005)
     return child
@@ -26,7 +27,7 @@ async def start(directory: Path, program: str) -> Child:
 
 def test_files_and_a_calm_end(tmp_path: Path) -> None:
     async def scenario() -> None:
-        child = await start(tmp_path, SAY_AND_WAIT.format(words="last words"))
+        child = await start(tmp_path, SAY_AND_WAIT.format(words="last words"), "last words")
         assert read_pid(tmp_path / "run" / "it.pid") == child.pid
         assert child.describe_end() == "is running"
         assert await child.stop()
@@ -80,5 +81,23 @@ def test_who_is_no_zookeeper_is_not_ready() -> None:
             for writer in held:
                 writer.close()
                 await writer.wait_closed()
+
+    asyncio.run(scenario())
+
+
+def test_a_suspended_child_does_nothing_until_it_is_resumed_and_can_be_stopped(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        child = await start(tmp_path, SAY_AND_WAIT.format(words=""))
+        process = psutil.Process(child.pid)
+        child.suspend()
+        while process.status() != psutil.STATUS_STOPPED:
+            await asyncio.sleep(0.005)
+        child.resume()
+        while process.status() == psutil.STATUS_STOPPED:
+            await asyncio.sleep(0.005)
+        child.suspend()
+        assert await child.stop(), "who is suspended does not hear SIGTERM: it is resumed first"
+        child.suspend()
+        assert not child.suspended
 
     asyncio.run(scenario())

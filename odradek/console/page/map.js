@@ -9,6 +9,7 @@ import { entry } from "./timeline.js";
 const ROW = 28;
 const RECENT = 14;
 const LABELS = { kill: "Kill", stop: "Stop", start: "Start", suspend: "Freeze", resume: "Thaw", isolate: "Cut off", rejoin: "Reconnect" };
+const SLOTS = [["kill"], ["stop", "start"], ["suspend", "resume"], ["isolate", "rejoin"]];
 const HINTS = {
   kill: "SIGKILL: nobody is told",
   stop: "SIGTERM: it hands its partitions over first",
@@ -58,7 +59,9 @@ export class MapView {
     if (!state) { fillOnce(this.headline, "none", () => "Looking for the cluster …"); return; }
     fillOnce(this.headline, sentence(state), () => sentence(state));
     fillOnce(this.figures, JSON.stringify([state.cluster, state.figures, state.topics.length]), () => figures(state));
+    const slot = document.activeElement?.dataset?.slot;
     fillOnce(this.heads, JSON.stringify([state.brokers, state.controller]), () => state.brokers.map((broker) => this.head(broker, state)));
+    if (slot && !document.activeElement?.dataset?.slot) [...this.heads.querySelectorAll("[data-slot]")].find((one) => one.dataset.slot === slot)?.focus();
     this.brokers = new Map(state.brokers.map((broker, at) => [broker.id, { ...broker, at }]));
     this.loom.style.setProperty("--brokers", Math.max(1, state.brokers.length));
     this.loom.dataset.many = state.brokers.length > 6;
@@ -74,7 +77,8 @@ export class MapView {
   items(state) {
     const wanted = this.filter.toLowerCase();
     const items = [];
-    for (const topic of state.topics) {
+    const ordered = [...state.topics.filter((topic) => !topic.internal), ...state.topics.filter((topic) => topic.internal)];
+    for (const topic of ordered) {
       if (wanted ? !topic.name.toLowerCase().includes(wanted) : topic.internal && !this.onlyTrouble && !troubled(topic, this.brokers)) continue;
       const partitions = [];
       topic.partitions.forEach((row, at) => {
@@ -99,12 +103,14 @@ export class MapView {
       h("p.address", `leads ${number(broker.leads)} of ${number(broker.replicas)}`),
       broker.lagging ? h("p.address.warn", `${number(broker.lagging)} not in sync`) : null,
       local && local.state !== "registered" ? h("p.address.warn", local.state) : null,
-      local && token() ? h("p.acts", local.actions.map((action) => this.button(broker.id, action))) : null);
+      local && token() ? h("p.acts", SLOTS.map((slot) => this.button(broker.id, slot, local.actions))) : null);
   }
 
-  button(broker, action) {
-    const button = h(`button.act.${action}`, { type: "button", title: HINTS[action], "aria-label": `${LABELS[action]} broker ${broker}`, "data-action": action },
-      LABELS[action] || action);
+  /** Each button keeps its place, whatever it does at the moment: what moved under a finger would be pressed. */
+  button(broker, slot, actions) {
+    const action = slot.find((one) => actions.includes(one)) || slot[0];
+    const button = h(`button.act.${action}`, { type: "button", title: HINTS[action], "aria-label": `${LABELS[action]} broker ${broker}`,
+      "data-action": action, disabled: !actions.includes(action), "data-slot": `${broker} ${slot[0]}` }, LABELS[action]);
     button.addEventListener("click", async () => {
       button.disabled = true;
       try {
@@ -113,7 +119,7 @@ export class MapView {
       } catch (error) {
         fill(this.said, error.message);
       }
-      button.disabled = false;
+      if (button.isConnected) button.disabled = false;
     });
     return button;
   }

@@ -29,7 +29,7 @@ export async function act(broker, action) {
 
 async function result(answer) {
   const value = await answer.json().catch(() => ({ error: `HTTP ${answer.status}` }));
-  if (!answer.ok) throw new Error(value.error || `HTTP ${answer.status}`);
+  if (!answer.ok || value.error) throw new Error(value.error || `HTTP ${answer.status}`);
   return value;
 }
 

@@ -3,8 +3,8 @@
 import { fill, h } from "./dom.js";
 import { clock, many, moment, number } from "./words.js";
 
-const GLYPHS = { election: "♛", isr: "◎", broker: "▣", controller: "★", session: "⌁", topic: "+", failure: "!", action: "☞" };
-const NAMES = { election: "elections", isr: "ISR", broker: "brokers", controller: "controller", session: "sessions", topic: "topics", failure: "failures", action: "this page" };
+const GLYPHS = { election: "♛", isr: "◎", broker: "▣", controller: "★", session: "⌁", topic: "+", failure: "!", truncation: "✂", action: "☞" };
+const NAMES = { election: "elections", isr: "ISR", broker: "brokers", controller: "controller", session: "sessions", topic: "topics", failure: "failures", truncation: "truncations", action: "this page" };
 const SHOWN_MAX = 300;
 
 /** A happening as a list item. */

@@ -1,0 +1,59 @@
+"""What the console of `up --console` may do to its brokers: kill, stop, start, freeze, cut off from ZooKeeper."""
+
+from collections.abc import Sequence
+
+from odradek.console import actions
+from odradek.console.actions import ActionRefusedError
+from odradek.console.snapshot import BrokerProcess
+from odradek.local.cluster import REGISTERED, LocalCluster
+
+
+class BrokersInHand:
+    """The brokers that a cluster of this process has started."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+
+    def processes(self) -> Sequence[BrokerProcess]:
+        """All of them, with what can be done to each."""
+        return [
+            BrokerProcess(one.broker_id, one.pid, one.state, self._actions(one.broker_id, one.state))
+            for one in self._cluster.statuses()
+        ]
+
+    def _actions(self, broker_id: int, state: str) -> list[str]:
+        child = self._cluster.brokers[broker_id]
+        if not child.alive:
+            return [] if state.startswith(REGISTERED) else [actions.START]
+        if child.suspended:
+            return [actions.RESUME, actions.KILL]
+        relay = self._cluster.relays.get(broker_id)
+        ways = [] if relay is None else [actions.REJOIN if relay.is_cut else actions.ISOLATE]
+        return [actions.KILL, actions.STOP, actions.SUSPEND, *ways]
+
+    async def act(self, broker_id: int, action: str) -> None:
+        """Do it, and return when it is done; a stop is only asked for. Raises ActionRefusedError."""
+        cluster = self._cluster
+        found = {one.broker_id: one for one in self.processes()}.get(broker_id)
+        if found is None:
+            raise ActionRefusedError(f"there is no broker {broker_id} here")
+        if action not in found.actions:
+            raise ActionRefusedError(f"broker {broker_id} {found.state}: {action[:20]!r} cannot be done to it now")
+        child = cluster.brokers[broker_id]
+        match action:
+            case actions.START:
+                await cluster.launch(broker_id)
+            case actions.KILL:
+                child.kill()
+                await child.wait()
+            case actions.STOP:
+                child.ask_to_stop()
+            case actions.SUSPEND:
+                child.suspend()
+            case actions.RESUME:
+                child.resume()
+            case actions.ISOLATE:
+                cluster.relays[broker_id].cut()
+            case actions.REJOIN:
+                cluster.relays[broker_id].mend()
+        cluster.tell()
