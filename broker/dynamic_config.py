@@ -5,11 +5,8 @@ Whoever changes settings writes the znode of the topic or broker first and then 
 ZkConfigManager).
 """
 
-import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping
 
 from odradek.broker.config import BrokerConfig
 from odradek.broker.settings.catalog import TOPIC_SETTINGS, known_setting
@@ -18,17 +15,13 @@ from odradek.broker.settings.layers import KEEP_EVERYTHING, put_instead, readabl
 from odradek.broker.settings.topic_overrides import log_config
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.world.clock import Clock
-from odradek.world.tasks import OnDeath, Tasks
-from odradek.zk_schema.lost_answers import repeated
+from odradek.world.tasks import Tasks
+from odradek.zk_schema.change_nodes import ChangeFollower, ChangeNodes, read_each
 from odradek.zk_schema.store import (
-    Connected,
     ConnectionLost,
-    NodeExists,
     NoNode,
     SessionExpired,
     Store,
-    StoreEvent,
-    WatchFired,
 )
 from odradek.zk_schema.znodes.configs import (
     BROKERS,
@@ -38,26 +31,17 @@ from odradek.zk_schema.znodes.configs import (
     USERS,
     broker_config_path,
     decode_config,
-    encode_config,
     entity_path,
     entity_type_path,
     topic_config_path,
 )
 from odradek.zk_schema.znodes.json_data import BadZnode
 from odradek.zk_schema.znodes.notifications import (
-    CHANGE_EXPIRATION_MS,
-    CONFIG_CHANGE_PREFIX,
     CONFIG_CHANGES_PATH,
     ConfigChange,
-    sequence_number,
 )
 
 log = logging.getLogger(__name__)
-
-READ_AT_ONCE: Final = 500
-"""Topics whose settings are asked for together."""
-
-Result = TypeVar("Result")
 
 
 class DynamicConfig:
@@ -83,8 +67,6 @@ class DynamicConfig:
         self.config = config
         self._broker_id = broker_id
         self._store = store
-        self._clock = clock
-        self._tasks = tasks
         self._broker_changed = broker_changed
         self._topic_changed = topic_changed
         self._entity_changed = entity_changed
@@ -93,11 +75,10 @@ class DynamicConfig:
         self._topics: dict[str, dict[str, str]] = {}
         self._in_force: dict[str, dict[str, str]] = {}
         """The part of `_topics` that counts: without the values that cannot be read."""
-        self._seen = -1
-        self._due = asyncio.Event()
-        self._read_everything = False
-        self._follows = False
-        self._task: asyncio.Task[None] | None = None
+        self._changes = ChangeNodes(store, clock, CONFIG_CHANGES_PATH)
+        self._follower = ChangeFollower(
+            store, tasks, (CONFIG_CHANGES_PATH,), self._load, self._read_changed, "dynamic settings"
+        )
 
     def topic_overrides(self, topic: str) -> dict[str, str]:
         """Return what is set for this topic itself."""
@@ -122,48 +103,15 @@ class DynamicConfig:
 
         To be called before logs are opened, which need their settings.
         """
-        self._store.subscribe(self._on_event)
-        await repeated(self._store, self._load)
-        self._task = self._tasks.spawn("dynamic settings", self._follow, OnDeath.RESTART)
+        await self._follower.start()
 
     def stop(self) -> None:
         """Follow no more."""
-        if self._task is not None:
-            self._task.cancel()
-
-    def _on_event(self, event: StoreEvent) -> None:
-        if isinstance(event, WatchFired) and event.path == CONFIG_CHANGES_PATH:
-            self._due.set()
-        elif isinstance(event, Connected):
-            self._read_everything = True
-            self._due.set()
-
-    async def _follow(self) -> None:
-        if self._follows:  # and has died: nobody knows what it had read
-            self._read_everything = True
-            self._due.set()
-        self._follows = True
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            try:
-                if self._read_everything:
-                    self._read_everything = False
-                    await self._load()
-                else:
-                    await self._read_changes()
-            except (ConnectionLost, SessionExpired) as error:
-                self._read_everything = True  # the next Connected begins again
-                log.warning("settings cannot be read: %s", error)
-            except Exception:
-                self._read_everything = True
-                self._due.set()
-                raise
+        self._follower.stop()
 
     async def _load(self) -> None:
         """Watch for changes first and read second, so that none falls between."""
-        names = await self._watch_changes()
-        self._seen = max((sequence_number(name) for name in names), default=self._seen)
+        await self._changes.begin()
         await self._read_broker()
         try:
             topics = await self._store.children(entity_type_path(TOPICS))
@@ -172,38 +120,17 @@ class DynamicConfig:
         await self._read_topics(sorted({*topics, *self._topics}))
         await self._read_entities({*await self._known_entities(), *self._entities})
 
-    async def _watch_changes(self) -> list[str]:
-        try:
-            return await self._store.children(CONFIG_CHANGES_PATH, watch=True)
-        except NoNode:
-            with contextlib.suppress(NodeExists):
-                await self._store.create(CONFIG_CHANGES_PATH, parents=True)
-            return await self._store.children(CONFIG_CHANGES_PATH, watch=True)
-
-    async def _read_changes(self) -> None:
-        names = sorted(await self._watch_changes(), key=sequence_number)
+    async def _read_changed(self) -> None:
         entities: dict[str, None] = {}
-        for name in names:
-            if sequence_number(name) > self._seen:
-                self._seen = sequence_number(name)
-                entity = await self._entity_of(f"{CONFIG_CHANGES_PATH}/{name}")
-                if entity is not None:
-                    entities[entity] = None
-        topics = [entity.partition("/")[2] for entity in entities if entity.startswith(f"{TOPICS}/")]
-        await self._read_topics(topics)
+        for told in await self._changes.news():
+            try:
+                entities[ConfigChange.decode(told.data).entity] = None
+            except BadZnode as error:
+                log.error("a change of settings is passed over: %s", error)
+        await self._read_topics(entity.partition("/")[2] for entity in entities if entity.startswith(f"{TOPICS}/"))
         await self._read_entities([one for one in entities if one.partition("/")[0] in (USERS, CLIENTS, IPS)])
         if any(entity.startswith(f"{BROKERS}/") for entity in entities):
             await self._read_broker()
-        await self._delete_old(names)
-
-    async def _entity_of(self, path: str) -> str | None:
-        try:
-            return ConfigChange.decode((await self._store.get(path))[0]).entity
-        except NoNode:
-            return None  # somebody found it old enough to delete: whoever wrote it did so long ago
-        except BadZnode as error:
-            log.error("a change of settings is passed over: %s", error)
-            return None
 
     async def _settings(self, path: str) -> dict[str, str] | None:
         """Read a znode's settings; None when they cannot be understood: what was before stays."""
@@ -253,15 +180,11 @@ class DynamicConfig:
         return sorted(self.config.layers.dynamic_default), sorted(self.config.layers.dynamic_broker)
 
     async def _read_topics(self, topics: Iterable[str]) -> None:
-        left = list(topics)
-        while left:
-            some, left = left[:READ_AT_ONCE], left[READ_AT_ONCE:]
-            found = await asyncio.gather(*(self._settings(topic_config_path(topic)) for topic in some))
-            for topic, settings in zip(some, found, strict=True):
-                if settings is None:
-                    self._in_force.setdefault(topic, dict(KEEP_EVERYTHING))
-                elif settings != self._topics.get(topic, {}) or (topic in self._in_force and topic not in self._topics):
-                    self._set_topic(topic, settings)
+        async for topic, settings in read_each(topics, lambda topic: self._settings(topic_config_path(topic))):
+            if settings is None:
+                self._in_force.setdefault(topic, dict(KEEP_EVERYTHING))
+            elif settings != self._topics.get(topic, {}) or (topic in self._in_force and topic not in self._topics):
+                self._set_topic(topic, settings)
 
     async def _known_entities(self) -> list[str]:
         """All users, clients, clients of users, and addresses that ZooKeeper has settings of."""
@@ -269,12 +192,9 @@ class DynamicConfig:
         for kind in (USERS, CLIENTS, IPS):
             found += [f"{kind}/{name}" for name in await self._children(kind)]
         users = [one for one in found if one.startswith(f"{USERS}/")]
-        for user, clients in zip(users, await self._each(users, self._clients_of), strict=True):
+        async for user, clients in read_each(users, lambda user: self._children(f"{user}/{CLIENTS}")):
             found += [f"{user}/{CLIENTS}/{client}" for client in clients]
         return found
-
-    async def _clients_of(self, user: str) -> list[str]:
-        return await self._children(f"{user}/{CLIENTS}")
 
     async def _children(self, entity: str) -> list[str]:
         try:
@@ -283,21 +203,12 @@ class DynamicConfig:
             return []
 
     async def _read_entities(self, entities: Iterable[str]) -> None:
-        """Settings of users, clients and addresses, handed on to those who obey them."""
-        wanted = list(entities)
-        found = await self._each(wanted, lambda entity: self._settings(entity_path(entity)))
-        for entity, settings in zip(wanted, found, strict=True):
+        """Read settings of users, clients and addresses, and hand them on to those who obey them."""
+        async for entity, settings in read_each(entities, lambda entity: self._settings(entity_path(entity))):
             if settings is None or (not settings and entity not in self._entities):
                 continue
             (self._entities.add if settings else self._entities.discard)(entity)
             self._entity_changed(entity, settings)
-
-    async def _each(self, entities: Sequence[str], read: Callable[[str], Awaitable[Result]]) -> list[Result]:
-        """Ask for some hundreds at once."""
-        found: list[Result] = []
-        for at in range(0, len(entities), READ_AT_ONCE):
-            found += await asyncio.gather(*(read(entity) for entity in entities[at : at + READ_AT_ONCE]))
-        return found
 
     def _set_topic(self, topic: str, settings: dict[str, str]) -> None:
         in_force, wrong = readable(settings, self._in_force.get(topic, {}), TOPIC_SETTINGS.get)
@@ -311,42 +222,6 @@ class DynamicConfig:
         log.info("settings of topic %s: %s", topic, settings)
         self._topic_changed(topic)
 
-    async def _delete_old(self, names: Iterable[str]) -> None:
-        """Changes are kept for a while for brokers that are slow, then deleted by whoever sees them."""
-        now_ms = self._clock.now_ms()
-        for name in names:
-            path = f"{CONFIG_CHANGES_PATH}/{name}"
-            try:
-                _, stat = await self._store.get(path)
-                if stat.created_ms + CHANGE_EXPIRATION_MS >= now_ms:
-                    return  # they are in order: the others are younger
-                await self._store.delete(path)
-            except NoNode:
-                continue
-
 
 def _instead(text: str | None) -> str:
     return "it counts as not set" if text is None else f"{text or 'neither delete nor compact'} counts instead"
-
-
-async def change_entity(store: Store, entity: str, settings: Mapping[str, str]) -> None:
-    """Write an entity's settings, then the change that tells the brokers: Kafka's order (AdminZkClient)."""
-    path, data = entity_path(entity), encode_config(settings)
-    try:
-        await store.set(path, data)
-    except NoNode:
-        try:
-            await store.create(path, data, parents=True)
-        except NodeExists:
-            await store.set(path, data)
-    await store.create(CONFIG_CHANGE_PREFIX, ConfigChange(entity).encode(), sequential=True, parents=True)
-
-
-async def stored_settings(store: Store, entity: str) -> dict[str, str]:
-    """Read what ZooKeeper has of an entity. Raises BadZnode."""
-    path = entity_path(entity)
-    try:
-        data, _ = await store.get(path)
-    except NoNode:
-        return {}
-    return decode_config(path, data)

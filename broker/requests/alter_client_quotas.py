@@ -8,7 +8,6 @@ Source: ZkAdminManager.alterClientQuotas of Kafka 3.9.
 
 import ipaddress
 
-from odradek.broker.dynamic_config import change_entity, stored_settings
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.quota_entities import IP, QUOTA_TYPES, USER, path_of
 from odradek.broker.services import Services
@@ -21,6 +20,7 @@ from odradek.protocol.messages.alter_client_quotas import (
     ResponseEntityData,
     ResponseEntryData,
 )
+from odradek.zk_schema.entity_settings import change_entity, stored_settings
 from odradek.zk_schema.store import Store, StoreError
 from odradek.zk_schema.znodes.json_data import BadZnode
 

@@ -7,7 +7,6 @@ Source: ZkAdminManager.alterUserScramCredentials of Kafka 3.9.
 
 from collections import Counter
 
-from odradek.broker.dynamic_config import change_entity, stored_settings
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.describe_user_scram_credentials import NUMBERS
 from odradek.broker.services import Services
@@ -20,6 +19,7 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from odradek.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS, credential_of, encode_credential
+from odradek.zk_schema.entity_settings import change_entity, stored_settings
 from odradek.zk_schema.store import StoreError
 from odradek.zk_schema.znodes.configs import USERS, sanitize
 from odradek.zk_schema.znodes.json_data import BadZnode

@@ -7,13 +7,13 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, Protocol, TypeVar
 
-from odradek.broker.dynamic_config import change_entity, stored_settings
 from odradek.broker.services import Services
 from odradek.broker.settings.catalog import LISTENER_PREFIX, known_setting
 from odradek.broker.settings.checks import check_live_change
 from odradek.broker.settings.definition import BadValue, UpdateMode
 from odradek.broker.settings.topic_overrides import validate_topic_config
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.zk_schema.entity_settings import change_entity, stored_settings
 from odradek.zk_schema.store import StoreError
 from odradek.zk_schema.znodes.configs import BROKERS, DEFAULT_ENTITY, TOPICS
 from odradek.zk_schema.znodes.json_data import BadZnode

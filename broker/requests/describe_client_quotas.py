@@ -9,7 +9,6 @@ Source: ZkAdminManager.describeClientQuotas of Kafka 3.9.
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.broker.dynamic_config import stored_settings
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.quota_entities import IP, KINDS, QUOTA_TYPES, Entity, path_of
 from odradek.broker.services import Services
@@ -22,6 +21,7 @@ from odradek.protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from odradek.zk_schema.entity_settings import stored_settings
 from odradek.zk_schema.store import NoNode, Store, StoreError
 from odradek.zk_schema.znodes.configs import CLIENTS, DEFAULT_ENTITY, IPS, USERS, desanitize, entity_path
 from odradek.zk_schema.znodes.json_data import BadZnode

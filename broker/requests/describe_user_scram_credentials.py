@@ -7,7 +7,6 @@ themselves is told. Source: ZkAdminManager.describeUserScramCredentials of Kafka
 
 from collections import Counter
 
-from odradek.broker.dynamic_config import stored_settings
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -18,6 +17,7 @@ from odradek.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from odradek.security.scram import MECHANISMS, decode_credential
+from odradek.zk_schema.entity_settings import stored_settings
 from odradek.zk_schema.store import NoNode
 from odradek.zk_schema.znodes.configs import USERS, desanitize, entity_type_path, sanitize
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Set
 from typing import Final, NamedTuple
 
 from odradek.broker.security.acls import Acl
-from odradek.broker.security.change_nodes import ChangeNodes, tell
 from odradek.world.clock import Clock, sleep
+from odradek.zk_schema.change_nodes import ChangeNodes, tell
 from odradek.zk_schema.lost_answers import create_if_missing, repeated
 from odradek.zk_schema.store import BadVersion, ConnectionLost, NodeExists, NoNode, Store
 from odradek.zk_schema.znodes.acls import (

@@ -13,17 +13,15 @@ from functools import lru_cache
 from typing import Final
 
 from odradek.broker.security.acl_rules import AclRules
-from odradek.broker.security.acl_store import Acls, AclStore, TooManyAttempts
+from odradek.broker.security.acl_store import CHANGES, Acls, AclStore, TooManyAttempts
 from odradek.broker.security.acls import Acl, AclBinding, AclFilter, AclOperation, is_resource_name
 from odradek.broker.security.principal import KafkaPrincipal
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.clock import Clock
-from odradek.world.tasks import OnDeath, Tasks
-from odradek.zk_schema.lost_answers import repeated
-from odradek.zk_schema.store import Connected, ConnectionLost, SessionExpired, Store, StoreError, StoreEvent, WatchFired
+from odradek.world.tasks import Tasks
+from odradek.zk_schema.change_nodes import ChangeFollower, read_each
+from odradek.zk_schema.store import Store, StoreError
 from odradek.zk_schema.znodes.acls import (
-    ACL_CHANGES_PATH,
-    EXTENDED_ACL_CHANGES_PATH,
     ResourcePattern,
     ResourceType,
 )
@@ -33,7 +31,6 @@ log = logging.getLogger(__name__)
 audit = logging.getLogger("kafka.authorizer.logger")
 
 TRACE: Final = 5
-READ_AT_ONCE: Final = 500
 
 
 class AclAuthorizer:
@@ -41,22 +38,17 @@ class AclAuthorizer:
 
     def __init__(self, store: Store, clock: Clock, tasks: Tasks, rules: AclRules) -> None:
         self._store = AclStore(store, clock)
-        self._tasks = tasks
         self._rules = rules
         self._in_turn = asyncio.Lock()
         """The copy is brought up to date by one at a time, so that nothing older comes last."""
-        self._due = asyncio.Event()
-        self._read_everything = False
+        self._follower = ChangeFollower(store, tasks, CHANGES, self._load, self._read_changed, "access lists")
 
     async def start(self) -> None:
         """Read all lists, then follow their changes. Raises BadZnode for a list that cannot be understood: nobody knows
         whom it denies something."""
-        zookeeper = self._store.zookeeper
-        zookeeper.subscribe(self._on_event)
         await self._store.create_paths()
-        for error in await repeated(zookeeper, self._load):
+        for error in await self._follower.start():
             raise error
-        self._tasks.spawn("access lists", self._follow, OnDeath.RESTART)
 
     # ---- questions
 
@@ -154,31 +146,6 @@ class AclAuthorizer:
 
     # ---- the copy
 
-    def _on_event(self, event: StoreEvent) -> None:
-        if isinstance(event, WatchFired) and event.path in (ACL_CHANGES_PATH, EXTENDED_ACL_CHANGES_PATH):
-            self._due.set()
-        elif isinstance(event, Connected):
-            self._read_everything = True
-            self._due.set()
-
-    async def _follow(self) -> None:
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            try:
-                if self._read_everything:
-                    self._read_everything = False
-                    await self._load()
-                else:
-                    await self._read_changed()
-            except (ConnectionLost, SessionExpired) as error:
-                self._read_everything = True  # the next Connected begins again
-                log.warning("access lists cannot be read: %s", error)
-            except Exception:
-                self._read_everything = True
-                self._due.set()
-                raise
-
     async def _load(self) -> list[BadZnode]:
         """Read everything; the lists that cannot be understood stay as they were, and are answered."""
         async with self._in_turn:
@@ -195,14 +162,12 @@ class AclAuthorizer:
 
     async def _read(self, patterns: Sequence[ResourcePattern]) -> list[BadZnode]:
         errors = []
-        for at in range(0, len(patterns), READ_AT_ONCE):
-            some = patterns[at : at + READ_AT_ONCE]
-            for pattern, found in zip(some, await asyncio.gather(*map(self._store.read_or_fault, some)), strict=True):
-                if isinstance(found, BadZnode):
-                    log.error("an access list stays as it was, the one in ZooKeeper cannot be understood: %s", found)
-                    errors.append(found)
-                else:
-                    self._rules.set_list(pattern, found.acls)
+        async for pattern, found in read_each(patterns, self._store.read_or_fault):
+            if isinstance(found, BadZnode):
+                log.error("an access list stays as it was, the one in ZooKeeper cannot be understood: %s", found)
+                errors.append(found)
+            else:
+                self._rules.set_list(pattern, found.acls)
         return errors
 
 

@@ -17,21 +17,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from odradek.broker.security.change_nodes import ChangeNodes, tell
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.security.scram import LEAST_ITERATIONS, SALT_BYTES, ScramCredential, ScramIdentity, new_credential
 from odradek.world.clock import Clock, sleep
 from odradek.world.tasks import OnDeath, Tasks
+from odradek.zk_schema.change_nodes import ChangeFollower, ChangeNodes, read_each, tell
 from odradek.zk_schema.lost_answers import create_if_missing, repeated
 from odradek.zk_schema.store import (
     BadVersion,
-    Connected,
     ConnectionLost,
     NoNode,
     SessionExpired,
     Store,
-    StoreEvent,
-    WatchFired,
 )
 from odradek.zk_schema.znodes.json_data import BadZnode, uuid_text
 from odradek.zk_schema.znodes.tokens import (
@@ -44,7 +41,6 @@ from odradek.zk_schema.znodes.tokens import (
 
 log = logging.getLogger(__name__)
 
-READ_AT_ONCE: Final = 500
 UPDATE_ATTEMPTS_MAX: Final = 10
 
 
@@ -84,8 +80,9 @@ class DelegationTokens:
         """By mechanism and token, of those that somebody has tried to log in with."""
         self._in_turn = asyncio.Lock()
         """The copy is changed by one at a time, so that nothing older comes last."""
-        self._due = asyncio.Event()
-        self._read_everything = False
+        self._follower = ChangeFollower(
+            store, tasks, (TOKEN_CHANGES_PATH,), self._load, self._read_changed, "delegation tokens"
+        )
 
     @property
     def enabled(self) -> bool:
@@ -96,10 +93,8 @@ class DelegationTokens:
         """Read all tokens, then follow their changes; the controller removes those that have expired."""
         if not self.enabled:
             return
-        self._store.subscribe(self._on_event)
         await asyncio.gather(*(create_if_missing(self._store, path) for path in (TOKEN_CHANGES_PATH, TOKENS_PATH)))
-        await repeated(self._store, self._load)
-        self._tasks.spawn("delegation tokens", self._follow, OnDeath.RESTART)
+        await self._follower.start()
         self._tasks.spawn("expired delegation tokens", lambda: self._expire(is_controller), OnDeath.RESTART)
 
     # ---- questions
@@ -244,31 +239,6 @@ class DelegationTokens:
             log.error("a delegation token is passed over: %s", error)
             return None
 
-    def _on_event(self, event: StoreEvent) -> None:
-        if isinstance(event, WatchFired) and event.path == TOKEN_CHANGES_PATH:
-            self._due.set()
-        elif isinstance(event, Connected):
-            self._read_everything = True
-            self._due.set()
-
-    async def _follow(self) -> None:
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            try:
-                if self._read_everything:
-                    self._read_everything = False
-                    await self._load()
-                else:
-                    await self._read_changed()
-            except (ConnectionLost, SessionExpired) as error:
-                self._read_everything = True  # the next Connected begins again
-                log.warning("delegation tokens cannot be read: %s", error)
-            except Exception:
-                self._read_everything = True
-                self._due.set()
-                raise
-
     async def _load(self) -> None:
         async with self._in_turn:
             await self._changes.begin()
@@ -284,10 +254,8 @@ class DelegationTokens:
             await self._read_all([name for name in dict.fromkeys(told) if name and "/" not in name])
 
     async def _read_all(self, names: list[str]) -> None:
-        for at in range(0, len(names), READ_AT_ONCE):
-            some = names[at : at + READ_AT_ONCE]
-            for name, found in zip(some, await asyncio.gather(*map(self._read, some)), strict=True):
-                self._note(name, None if found is None else found[0])
+        async for name, found in read_each(names, self._read):
+            self._note(name, None if found is None else found[0])
 
     async def _expire(self, is_controller: Callable[[], bool]) -> None:
         while True:

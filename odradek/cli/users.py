@@ -85,8 +85,8 @@ def list_(
 
 
 async def _all(store: "Store") -> list[tuple[str, list[str]]]:
-    from odradek.broker.dynamic_config import stored_settings
     from odradek.security.scram import MECHANISMS
+    from odradek.zk_schema.entity_settings import stored_settings
     from odradek.zk_schema.store import NoNode
     from odradek.zk_schema.znodes.configs import USERS, desanitize, entity_type_path
 
@@ -104,7 +104,7 @@ async def _all(store: "Store") -> list[tuple[str, list[str]]]:
 
 
 async def _change(store: "Store", name: str, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
-    from odradek.broker.dynamic_config import change_entity, stored_settings
+    from odradek.zk_schema.entity_settings import change_entity, stored_settings
     from odradek.zk_schema.znodes.configs import USERS, sanitize
 
     entity = f"{USERS}/{sanitize(name)}"

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from odradek.broker.dynamic_config import change_entity
 from odradek.broker.security.acl_store import AclStore
 from odradek.broker.security.acls import CLUSTER_NAME, Acl, AclOperation, AclPermission
 from odradek.local.broker_files import HOST
@@ -20,6 +19,7 @@ from odradek.security.authority import Authority
 from odradek.security.key_stores import KeyPair, StoreSettings, load_key_pair
 from odradek.security.scram import LEAST_ITERATIONS, MECHANISMS, SALT_BYTES, encode_credential, new_credential
 from odradek.world.clock import Clock
+from odradek.zk_schema.entity_settings import change_entity
 from odradek.zk_schema.store import Store
 from odradek.zk_schema.znodes.acls import ResourcePattern, ResourceType
 from odradek.zk_schema.znodes.configs import USERS, sanitize

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from odradek.broker.config import BrokerConfig, Given, build_config
-from odradek.broker.dynamic_config import DynamicConfig, change_entity, stored_settings
+from odradek.broker.dynamic_config import DynamicConfig
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.tasks import Tasks
+from odradek.zk_schema.entity_settings import change_entity, stored_settings
 from odradek.zk_schema.store import NotAuthorized
 from odradek.zk_schema.znodes.configs import topic_config_path
 from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS, CONFIG_CHANGE_PREFIX, CONFIG_CHANGES_PATH

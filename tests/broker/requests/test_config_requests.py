@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from odradek.broker.config import Given, build_config
-from odradek.broker.dynamic_config import change_entity, stored_settings
 from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests import alter_configs, describe_configs, incremental_alter_configs, loggers
 from odradek.broker.requests.incremental_alter_configs import Operation
@@ -28,6 +27,7 @@ from odradek.protocol.messages.describe_configs import (
 )
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.zk_schema.entity_settings import change_entity, stored_settings
 from odradek.zk_schema.znodes.notifications import CONFIG_CHANGE_PREFIX
 
 TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32

@@ -1,0 +1,158 @@
+"""Sequential znodes by which whoever has changed something in ZooKeeper tells every broker what to read again.
+
+Source: ZkNodeChangeNotificationListener of Kafka 3.9.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from odradek.world.clock import Clock
+from odradek.world.tasks import OnDeath, Tasks
+from odradek.zk_schema.lost_answers import create_if_missing, repeated
+from odradek.zk_schema.store import Connected, ConnectionLost, NoNode, SessionExpired, Store, StoreEvent, WatchFired
+from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS, sequence_number
+
+log = logging.getLogger(__name__)
+
+READ_AT_ONCE: Final = 500
+"""Znodes that are asked for together."""
+
+Name = TypeVar("Name")
+Result = TypeVar("Result")
+
+
+class Told(NamedTuple):
+    """A change node: its path, and what its writer has put into it."""
+
+    path: str
+    data: bytes
+
+
+class ChangeNodes:
+    """Change nodes below one path, which is made when it is missing. Loop-thread only."""
+
+    def __init__(self, store: Store, clock: Clock, path: str) -> None:
+        self.path = path
+        self._store, self._clock = store, clock
+        self._seen = -1
+
+    async def begin(self) -> None:
+        """Watch, and pass over those that are there: to be called before everything is read."""
+        self._seen = max(map(sequence_number, await self._watch()), default=-1)
+
+    async def news(self) -> list[Told]:
+        """Watch on, and read those that have come since, in their order; old ones are deleted."""
+        names = sorted(await self._watch(), key=sequence_number)
+        told = []
+        for name in names:
+            if sequence_number(name) > self._seen:
+                self._seen = sequence_number(name)
+                path = f"{self.path}/{name}"
+                try:
+                    told.append(Told(path, (await self._store.get(path))[0]))
+                except NoNode:
+                    continue  # somebody found it old enough to delete: whoever wrote it did so long ago
+        await self._delete_old(names)
+        return told
+
+    async def _watch(self) -> list[str]:
+        try:
+            return await self._store.children(self.path, watch=True)
+        except NoNode:
+            await create_if_missing(self._store, self.path)
+            return await self._store.children(self.path, watch=True)
+
+    async def _delete_old(self, names: Iterable[str]) -> None:
+        """Delete changes that even slow brokers have read by now."""
+        now_ms = self._clock.now_ms()
+        for name in names:
+            try:
+                _, stat = await self._store.get(f"{self.path}/{name}")
+                if stat.created_ms + CHANGE_EXPIRATION_MS >= now_ms:
+                    return  # they are in order: the others are younger
+                await self._store.delete(f"{self.path}/{name}")
+            except NoNode:
+                continue
+
+
+class ChangeFollower(Generic[Result]):
+    """Keeps a copy of something in ZooKeeper current, as change nodes tell. Loop-thread only.
+
+    `load` reads everything, and begins with `ChangeNodes.begin`; `read_changed` reads what `ChangeNodes.news` names.
+    Everything is read again after a lost connection, and when the task has died: nobody knows what it had read.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tasks: Tasks,
+        paths: Collection[str],
+        load: Callable[[], Awaitable[Result]],
+        read_changed: Callable[[], Awaitable[object]],
+        what: str,
+    ) -> None:
+        """`paths`: of the change nodes. `what`: the name of the task, and of what is read in the log."""
+        self._store, self._tasks, self._paths, self._what = store, tasks, paths, what
+        self._load, self._read_changed = load, read_changed
+        self._due = asyncio.Event()
+        self._read_everything = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> Result:
+        """Read everything once, then follow the changes; what `load` returned. Raises SessionExpired."""
+        self._store.subscribe(self._on_event)
+        loaded = await repeated(self._store, self._load)
+        self._task = self._tasks.spawn(self._what, self._follow, OnDeath.RESTART)
+        return loaded
+
+    def stop(self) -> None:
+        """Follow no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _on_event(self, event: StoreEvent) -> None:
+        if isinstance(event, WatchFired) and event.path in self._paths:
+            self._due.set()
+        elif isinstance(event, Connected):
+            self._read_everything = True
+            self._due.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            try:
+                if self._read_everything:
+                    self._read_everything = False
+                    await self._load()
+                else:
+                    await self._read_changed()
+            except (ConnectionLost, SessionExpired) as error:
+                self._read_everything = True  # the next Connected begins again
+                log.warning("%s cannot be read: %s", self._what, error)
+            except Exception:
+                self._read_everything = True
+                self._due.set()
+                raise
+
+
+async def read_each(
+    names: Iterable[Name], read: Callable[[Name], Awaitable[Result]]
+) -> AsyncIterator[tuple[Name, Result]]:
+    """Read znodes, `READ_AT_ONCE` at a time: each name in its order, with what `read` returned."""
+    left = list(names)
+    while left:
+        some, left = left[:READ_AT_ONCE], left[READ_AT_ONCE:]
+        for name, found in zip(some, await asyncio.gather(*map(read, some)), strict=True):
+            yield name, found
+
+
+async def tell(store: Store, prefix: str, data: bytes) -> None:
+    """Write a change node. Raises SessionExpired."""
+
+    async def write() -> None:
+        await store.create(prefix, data, sequential=True, parents=True)
+
+    await repeated(store, write)
