@@ -1,6 +1,7 @@
 """AddPartitionsToTxn (key 24), versions 0 to 5: partitions that a transaction is about to write to.
 
-All of them or none: when one does not exist, the others are OPERATION_NOT_ATTEMPTED. From version 4 on brokers ask, for
+All of them or none: when one does not exist, or is of an internal topic, which clients do not write to
+(TOPIC_AUTHORIZATION_FAILED), the others are OPERATION_NOT_ATTEMPTED. From version 4 on brokers ask, for
 many transactions at once, mostly whether a partition is part of a transaction (`verify_only`, KIP-890): what is not, is
 TRANSACTION_ABORTABLE, in version 4 INVALID_TXN_STATE.
 """
@@ -8,6 +9,7 @@ TRANSACTION_ABORTABLE, in version 4 INVALID_TXN_STATE.
 import asyncio
 from collections.abc import Callable
 
+from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests.transaction_services import known_to
 from odradek.broker.services import Services
@@ -79,10 +81,15 @@ def _ask(
         verify = broker.transactions.verify
         answer({at: verify(asked.transactional_id, producer, at, not_in_it) for at in partitions})
         return
-    unknown = [at for at in partitions if broker.metadata.partition(*at) is None]
-    if unknown:
-        errors = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        answer(errors | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    by_client = version <= LAST_VERSION_OF_CLIENTS
+    refused = {}
+    for at in partitions:
+        if by_client and at[0] in INTERNAL_TOPICS:
+            refused[at] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif broker.metadata.partition(*at) is None:
+            refused[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if refused:
+        answer(dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused)
         return
     broker.transactions.add_partitions(
         asked.transactional_id, producer, partitions, lambda error: answer(dict.fromkeys(partitions, error))

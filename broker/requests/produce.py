@@ -4,6 +4,9 @@ acks=0: no answer; an error closes the connection, as there is no other way to t
 acks=all: answered when every replica in sync has the records, or at the timeout; the connection's next Produce is
 taken up meanwhile. One entry in the answer for each partition asked, in the order asked.
 
+The topics of the coordinators are written by coordinators alone: clients are told INVALID_TOPIC_EXCEPTION, save the one
+whose id is that of Kafka's own administration (ReplicaManager.appendToLocalLog of Kafka 3.9).
+
 Versions 0 to 2 carry message sets, which are converted on append. A batch of a transaction is taken only with a
 transactional id, and the first one when its coordinator says that the transaction has begun: see
 transactions/transaction_verification.py.
@@ -13,6 +16,7 @@ import asyncio
 from collections.abc import Mapping
 from struct import Struct
 
+from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.log.rewriting import BadRecords
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Silent, Wait
 from odradek.broker.replication.partition import Partition
@@ -50,6 +54,8 @@ REQUEST = ProduceRequest
 VERSIONS = (0, 11)
 
 ALL = -1
+ADMIN_CLIENT_ID = "__admin_client"
+"""Client id that may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
 LAST_VERSION_WITHOUT_STORAGE_ERROR = 3
 FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER_HINT = 10
@@ -111,7 +117,7 @@ def _append(
     failed = False
     topics = []
     for topic in request.topic_data:
-        answers = _append_topic(broker, request, topic, context.api_version, refused, awaited)
+        answers = _append_topic(broker, request, topic, context, refused, awaited)
         failed = failed or any(answer.error_code for answer in answers)
         topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
     if acks == 0:
@@ -142,17 +148,20 @@ def _append_topic(
     broker: Services,
     request: ProduceRequest,
     topic: TopicProduceData,
-    version: int,
+    context: RequestContext,
     refused: Mapping[TopicPartition, ErrorCode],
     awaited: list[tuple[PartitionProduceResponse, AwaitedAppend]],
 ) -> list[PartitionProduceResponse]:
     answers = []
-    acks, in_transaction = request.acks, request.transactional_id is not None
+    acks, in_transaction, version = request.acks, request.transactional_id is not None, context.api_version
+    forbidden = topic.name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID
     for data in topic.partition_data:
         answer = PartitionProduceResponse(index=data.index)
         answers.append(answer)
         try:
             partition = broker.replicas.led(topic.name, data.index)
+            if forbidden:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients do not write to {topic.name}")
             partition.counters.produce_requests += 1
             records = data.records
             if version < FIRST_PRODUCE_VERSION_WITH_BATCHES:

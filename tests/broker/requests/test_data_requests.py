@@ -10,6 +10,7 @@ from odradek.broker.cluster.peer import Peer
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.message_set import down_convert, up_convert
+from odradek.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from odradek.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -267,6 +268,44 @@ def test_records_of_internal_topics_are_not_deleted() -> None:
         )
         response = await client.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=10_000), 2)
         assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_internal_topics_are_written_by_coordinators_alone(topic: str) -> None:
+    async def scenario(client: Client) -> None:
+        await client.create(topic)
+        batch = encode_batch(0, [T0], [b"\0\1garbage"], [b"x"])
+        refused = await client.produce_raw(batch, topic=topic)
+        assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        network = client.cluster.network.host("client")
+        client.peer = Peer(network, client.cluster.clock, client.peer.host, client.cluster.port, "__admin_client")
+        taken = await client.produce_raw(batch, topic=topic)
+        assert (taken.error_code, taken.base_offset) == (0, 0)
+
+    with_broker(scenario)
+
+
+def test_internal_topics_are_part_of_no_transaction_of_a_client() -> None:
+    """Source: KafkaApis.handleAddPartitionsToTxnRequest of Kafka 3.9."""
+
+    async def scenario(client: Client) -> None:
+        await client.create("__consumer_offsets")
+        await client.create()
+        topics = [AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in ("__consumer_offsets", TOPIC, "none")]
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="tx",
+            v3_and_below_producer_id=1,
+            v3_and_below_producer_epoch=0,
+            v3_and_below_topics=topics,
+        )
+        answered = (await client.ask(request, 3)).results_by_topic_v3_and_below
+        assert [topic.results_by_partition[0].partition_error_code for topic in answered] == [
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
 
     with_broker(scenario)
 
