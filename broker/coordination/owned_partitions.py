@@ -2,7 +2,8 @@
 
 A partition is loaded in slices, so that other requests are served meanwhile; until it is loaded, what lives there is
 answered COORDINATOR_LOAD_IN_PROGRESS. One whose log cannot be read is not served at all, and read again later: to serve
-a part of the committed offsets would send consumers back to wherever their reset policy says.
+a part of the committed offsets would send consumers back to wherever their reset policy says. A record that is whole on
+the disk and makes no sense is passed over alone, as reading it again would not help.
 """
 
 import logging
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+from odradek.broker.coordination.skipped_records import SkippedRecords
 from odradek.broker.coordination.topic_storage import TopicStorage
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.protocol.primitives import Buffer
@@ -32,8 +34,12 @@ class Replay(Protocol[T]):
     def next_offset(self) -> int:
         """Offset of the first record not seen yet."""
 
+    @property
+    def skipped(self) -> SkippedRecords:
+        """Records that could not be read."""
+
     def steps(self, data: Buffer) -> Iterator[None]:
-        """Take in the whole batches of `data`, pausing now and then. Raises MalformedMessage."""
+        """Take in the whole batches of `data`, pausing now and then. Raises MalformedMessage for a damaged batch."""
 
     def results(self) -> Iterable[T]:
         """All that lives in the partition."""
@@ -118,6 +124,9 @@ class OwnedPartitions(Generic[U]):
             again = partial(self._load_again, partition, self._loading[partition])
             self._clock.call_later(LOAD_RETRY_MS, again)
             return
+        if replay.skipped.count:
+            where, skipped = f"{self._topic}-{partition}", replay.skipped
+            log.error("%s: %d records make no sense and are passed over, first %s", where, skipped.count, skipped.first)
         for result in replay.results():
             self._install(partition, result)
             count += 1

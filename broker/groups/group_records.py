@@ -7,6 +7,7 @@ for a group key 2 with value 3. All versions are read; a key of a later version 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
+from odradek.broker.coordination.skipped_records import SkippedRecords
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member
 from odradek.broker.groups.group_offsets import NO_EXPIRY, CommittedOffset, OffsetTable
 from odradek.protocol.control_records import ControlType, control_type
@@ -146,8 +147,16 @@ def read_offset(data: Buffer) -> CommittedOffset:
 
 
 def read_group(group_id: str, data: Buffer) -> GroupMetadata:
-    """The value of a group's metadata: a stable group, or an empty one without members. Raises MalformedMessage."""
+    """Decode the value of a group's metadata: a stable group, or an empty one without members.
+
+    Raises MalformedMessage, also when a member or a `group.instance.id` is there twice. The first member leads a group
+    whose leader is none of them.
+    """
     version, value = decode_versioned(GroupMetadataValue, data)
+    member_ids = [member.member_id for member in value.members]
+    instance_ids = [one.group_instance_id for one in value.members if one.group_instance_id is not None]
+    if len(set(member_ids)) != len(member_ids) or len(set(instance_ids)) != len(instance_ids):
+        raise MalformedMessage(f"group {group_id}: a member is there twice")
     group = GroupMetadata(
         group_id=group_id,
         state=GroupState.STABLE if value.members else GroupState.EMPTY,
@@ -155,7 +164,7 @@ def read_group(group_id: str, data: Buffer) -> GroupMetadata:
         generation=value.generation,
         protocol_type=value.protocol_type or None,
         protocol_name=value.protocol,
-        leader=value.leader,
+        leader=value.leader if value.leader in member_ids else None,
     )
     for member in value.members:
         rebalance_timeout_ms = member.session_timeout if version == 0 else member.rebalance_timeout
@@ -184,13 +193,15 @@ class GroupReplay:
 
     def __init__(self, next_offset: int) -> None:
         self.next_offset = next_offset
+        self.skipped = SkippedRecords()
         self._groups: dict[str, GroupMetadata] = {}
         self._offsets: dict[str, OffsetTable] = {}
         self._transactions: dict[int, set[str]] = {}
         """Groups that an open transaction has commits for, by producer id."""
 
     def steps(self, data: Buffer) -> Iterator[None]:
-        """Take in the whole batches of `data`, pausing after every few records. Raises MalformedMessage."""
+        """Take in the whole batches of `data`, pausing after every few records. Raises MalformedMessage for a damaged
+        batch."""
         if has_messages(data):  # of an older Kafka's directory
             data = b"".join(to_batches(data, compressed=False))
         for position, header in batches(data, allow_partial_tail=True):
@@ -212,19 +223,26 @@ class GroupReplay:
 
     def _records(self, header: BatchHeader, records: Columns) -> Iterator[None]:
         for index, (key, value) in enumerate(zip(records.keys, records.values, strict=True)):
-            if key is None:
-                raise MalformedMessage(f"record {records.offsets[index]} has no key")
-            named = read_key(key)
-            if isinstance(named, OffsetKey):
-                self._offset(header, named, value)
-            elif isinstance(named, GroupKey):
-                self._group(named.group_id, value)
+            try:
+                self._record(header, key, value)
+            except MalformedMessage as error:
+                self.skipped.add(records.offsets[index], error)
             if index % RECORDS_PER_STEP == RECORDS_PER_STEP - 1:
                 yield
 
+    def _record(self, header: BatchHeader, key: bytes | None, value: bytes | None) -> None:
+        """Raises MalformedMessage, nothing changed."""
+        if key is None:
+            raise MalformedMessage("no key")
+        named = read_key(key)
+        if isinstance(named, OffsetKey):
+            self._offset(header, named, value)
+        elif isinstance(named, GroupKey):
+            self._group(named.group_id, value)
+
     def _offset(self, header: BatchHeader, key: OffsetKey, value: bytes | None) -> None:
-        table = self._offsets.setdefault(key.group_id, OffsetTable())
         committed = None if value is None else read_offset(value)
+        table = self._offsets.setdefault(key.group_id, OffsetTable())
         if header.is_transactional:
             self._transactions.setdefault(header.producer_id, set()).add(key.group_id)
             table.load_transactional(header.producer_id, key.partition, committed, header.base_offset)

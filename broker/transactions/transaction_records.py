@@ -5,6 +5,7 @@ Written as Kafka 3.9 writes them without KIP-890's second part: key and value of
 
 from collections.abc import Iterator
 
+from odradek.broker.coordination.skipped_records import SkippedRecords
 from odradek.broker.transactions.transaction_state import EMPTY, ProducerIdentity, TransactionMetadata, TxnState
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.transaction_state import (
@@ -80,15 +81,19 @@ class TransactionReplay:
 
     def __init__(self, next_offset: int) -> None:
         self.next_offset = next_offset
+        self.skipped = SkippedRecords()
         self._states: dict[str, TxnState] = {}
 
     def steps(self, data: Buffer) -> Iterator[None]:
-        """Take in the whole batches of `data`, pausing after each. Raises MalformedMessage."""
+        """Take in the whole batches of `data`, pausing after each. Raises MalformedMessage for a damaged batch."""
         for position, header in batches(data, allow_partial_tail=True):
             if not header.is_control:
                 records = decode_records(data, position)
                 for offset, key, value in zip(records.offsets, records.keys, records.values, strict=True):
-                    self._take(offset, key, value)
+                    try:
+                        self._take(key, value)
+                    except MalformedMessage as error:
+                        self.skipped.add(offset, error)
             self.next_offset = header.next_offset
             yield
 
@@ -96,9 +101,10 @@ class TransactionReplay:
         for transactional_id, state in self._states.items():
             yield TransactionMetadata(transactional_id, state)
 
-    def _take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
+    def _take(self, key: bytes | None, value: bytes | None) -> None:
+        """Raises MalformedMessage, nothing changed."""
         if key is None:
-            raise MalformedMessage(f"record {offset} has no key")
+            raise MalformedMessage("no key")
         transactional_id = read_key(key)
         if transactional_id is None:
             return

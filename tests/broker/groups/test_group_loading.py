@@ -4,10 +4,12 @@ import pytest
 
 from odradek.broker.coordination.owned_partitions import LOAD_RETRY_MS
 from odradek.broker.groups.group_offsets import CommittedOffset
-from odradek.broker.groups.group_records import GroupReplay, offset_key, offset_value
+from odradek.broker.groups.group_records import GroupReplay, group_key, offset_key, offset_value
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 from odradek.protocol.records import encode_batch
+from odradek.protocol.versioned import encode_versioned
 from odradek.testing.old_segments import golden_bytes
 
 T0, T1 = ("t", 0), ("t", 1)
@@ -183,12 +185,36 @@ def test_a_log_that_could_not_be_read_is_left_alone_after_a_resignation(world):
     assert world.describe("g").error_code is ErrorCode.NOT_COORDINATOR
 
 
-@pytest.mark.parametrize("damage", [b"\0\1\0", b"\0\0\0\1g\0\1t\0\0\0\0"])
-def test_nonsense_in_the_log_is_not_served(world, damage):
-    world.log.append(world.coordinator.partition_for("g"), encode_batch(0, [0], [damage], [b"\0\7"]), 0, print)
+def member_twice():
+    members = [MemberMetadata(member_id="m", client_id="c", client_host="h")] * 2
+    return encode_versioned(GroupMetadataValue(protocol_type="consumer", members=members), 3)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"\0\1\0", b"\0\7"),
+        (b"\0\0\0\1g\0\1t\0\0\0\0", b"\0\7"),
+        (b"\0\1garbage", b"x"),
+        (offset_key("g", T0), b"\0\3"),
+        (None, b"x"),
+        (b"", None),
+        (group_key("g"), member_twice()),
+    ],
+    ids=["cut-off", "offset value", "key", "cut-off value", "no key", "empty key", "member twice"],
+)
+def test_nonsense_in_the_log_is_passed_over_and_the_rest_served(world, caplog, key, value):
+    partition = world.coordinator.partition_for("g")
+    world.commit({T0: 5, T1: 6})
+    world.log.append(partition, encode_batch(0, [0], [key], [value]), 0, print)
+    world.commit({T1: 7})
     move(world)
     world.clock.advance()
-    assert world.describe("g").error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert world.offsets() == {T0: 5, T1: 7}
+    [said] = [one.getMessage() for one in caplog.records if "make no sense" in one.getMessage()]
+    assert said.startswith(
+        f"__consumer_offsets-{partition}: 1 records make no sense and are passed over, first offset 2"
+    )
 
 
 def test_tombstones_and_unknown_keys(world):

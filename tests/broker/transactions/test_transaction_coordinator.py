@@ -11,6 +11,7 @@ from odradek.broker.transactions.transaction_coordinator import (
     TransactionCoordinator,
 )
 from odradek.broker.transactions.transaction_markers import PendingMarkers
+from odradek.broker.transactions.transaction_records import key_of
 from odradek.broker.transactions.transaction_state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -22,6 +23,7 @@ from odradek.broker.transactions.transaction_state import (
     TxnState,
 )
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.records import encode_batch
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 PARTITIONS, EPOCH = 4, 5
@@ -318,5 +320,23 @@ def test_an_id_that_cannot_be_written_is_refused(transactional_id: str) -> None:
         world.coordinator.initialize(transactional_id, 1000, None, 7, lambda error, producer: answers.append(error))
         assert answers == [ErrorCode.INVALID_REQUEST]
         assert world.coordinator.describe(transactional_id) is ErrorCode.INVALID_REQUEST
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"\0\0garbage", b"x"), (key_of("id"), b"\0\0"), (None, b"x")])
+def test_nonsense_in_the_log_is_passed_over_and_the_rest_served(
+    caplog: pytest.LogCaptureFixture, key: bytes | None, value: bytes
+) -> None:
+    async def scenario(world: World) -> None:
+        _, producer = world.begin()
+        partition = world.coordinator.partition_for("id")
+        world.log.append(partition, encode_batch(0, [0], [key], [value]), 0, lambda error: None)
+        successor = World(world.clock, world.log)
+        await successor.elect(EPOCH + 1)
+        assert successor.state.producer == producer
+        [said] = [one.getMessage() for one in caplog.records if "make no sense" in one.getMessage()]
+        assert said.startswith(f"__transaction_state-{partition}: 1 records")
+        successor.coordinator.stop()
 
     in_world(scenario)
