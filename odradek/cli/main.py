@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "elect-leaders": "Give partitions back to their preferred leaders",
     "why": "What is so with a topic, broker or group, why, and the way out",
     "doctor": "Check a cluster: what is wrong, and the command that mends it",
+    "top": "Brokers, throughput, partitions in trouble and groups' lag, live",
     "transactions": "Transactions: list, find those that hang, end one",
     "pipeline": "Count flight delays with Spark: topic, Parquet, chart",
     "dump-log": "Print what is in a log segment or index file, and check it",

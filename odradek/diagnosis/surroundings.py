@@ -12,6 +12,7 @@ from typing import Any
 from odradek.aio import Admin
 from odradek.diagnosis.facts import BrokerFacts, Facts, JournalFacts
 from odradek.diagnosis.gathering import Gathering, Names, Scope
+from odradek.diagnosis.watching import metrics_place
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import Store, StoreError
@@ -21,7 +22,6 @@ SESSION_MS = 10_000
 HTTP_S = 3.0
 JOURNAL_BYTES_MAX = 64 << 20
 ASK_MS = 10_000
-EVERYWHERE = frozenset({"", "0.0.0.0", "::"})
 FILE = re.compile(r"broker-(\d+)\.properties")
 
 
@@ -92,14 +92,13 @@ async def _zookeeper_of_brokers(client: Admin) -> str:
 
 async def read_journal(broker: BrokerFacts) -> JournalFacts | str:
     """The journal of a broker, over HTTP; or why it cannot be read."""
-    port, host = broker.settings.get("metrics.port", "0"), broker.settings.get("metrics.host", "")
-    if port == "0":
+    place = metrics_place(broker.settings, broker.address)
+    if place is None:
         return "it tells nobody its journal (metrics.port is not set)"
-    if host in EVERYWHERE:
-        host = broker.address.rpartition(":")[0].strip("[]")
+    host, port = place
     try:
         async with asyncio.timeout(HTTP_S):
-            told = json.loads(await _get(host, int(port), "/journal"))
+            told = json.loads(await get_page(host, port, "/journal"))
     except (OSError, TimeoutError, ValueError) as error:
         return f"its journal at {host}:{port} cannot be read from here ({error or 'no answer'})"
     entries: tuple[Mapping[str, Any], ...] = tuple(told["entries"])
@@ -107,7 +106,7 @@ async def read_journal(broker: BrokerFacts) -> JournalFacts | str:
     return JournalFacts(broker.broker_id, began_ms, told["forgotten"], entries)
 
 
-async def _get(host: str, port: int, path: str) -> bytes:
+async def get_page(host: str, port: int, path: str) -> bytes:
     """The body of an answer. Raises OSError, ValueError."""
     reader, writer = await asyncio.open_connection(host, port, limit=JOURNAL_BYTES_MAX)
     try:

@@ -1,0 +1,95 @@
+"""`odradek top`: brokers, throughput, partitions in trouble and groups' lag, live."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
+from odradek.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from odradek.diagnosis.overview import Overview
+
+NAMED = 5
+"""So many partitions in trouble are named."""
+
+
+def top(
+    interval: Annotated[float, typer.Option(min=0.2, help="seconds between two looks")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="one screen, for scripts: two looks, then the end")] = False,
+    rows: Annotated[int, typer.Option(min=1, help="topics and groups that are shown")] = 10,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    json: Json = False,
+) -> None:
+    """Show a cluster's work, live; Ctrl-C ends it. Bytes are known of brokers with a metrics.port."""
+    import asyncio
+
+    if not once and not json and not sys.stdout.isatty():
+        raise typer.BadParameter("standard output is no terminal: give --once", param_hint="odradek top")
+    try:
+        asyncio.run(_watch(bootstrap_server, interval, rows, once=once or json, as_json=json))
+    except KeyboardInterrupt:
+        if once or json:
+            raise
+
+
+async def _watch(bootstrap: str, interval: float, rows: int, *, once: bool, as_json: bool) -> None:
+    import asyncio
+
+    from odradek.cli.options import command_config
+    from odradek.diagnosis.overview import compare
+    from odradek.diagnosis.surroundings import admin, get_page
+    from odradek.diagnosis.watching import Watcher
+    from odradek.protocol.errors import KafkaError
+
+    async with admin(command_config, bootstrap) as client:
+        watcher = Watcher(client, time.monotonic, get_page)
+        before = await watcher.look()
+        while True:
+            await asyncio.sleep(interval)
+            try:
+                now = await watcher.look()
+            except (KafkaError, OSError) as error:
+                if once:
+                    raise
+                _clear()
+                print(f"{_clock()}  no broker answers: {error}")
+                continue
+            overview = compare(before, now)
+            if as_json:
+                print_json(overview)
+            else:
+                if not once:
+                    _clear()
+                _print(bootstrap, overview, rows)
+            if once:
+                return
+            before = now
+
+
+def _print(bootstrap: str, overview: "Overview", rows: int) -> None:
+    from odradek.diagnosis.overview import lines
+
+    trouble = [
+        f"{len(some)} {what}: {', '.join(some[:NAMED])}{', …' if len(some) > NAMED else ''}"
+        for what, some in (("without leader", overview.leaderless), ("under-replicated", overview.under_replicated))
+        if some
+    ]
+    print(f"{_clock()}  {bootstrap}  {overview.partitions} partition(s){''.join('; ' + one for one in trouble)}")
+    for title, columns, table in lines(overview, rows):
+        if table:
+            print()
+            print_table(columns, table, title)
+    for one in overview.unanswered:
+        print(f"not known: {one}")
+
+
+def _clear() -> None:
+    """Back to the top left of an empty screen (ANSI)."""
+    sys.stdout.write("\x1b[H\x1b[2J")
+
+
+def _clock() -> str:
+    return time.strftime("%H:%M:%S")

@@ -1,0 +1,119 @@
+"""Watching a cluster: look after look, for `odradek top`.
+
+Everything but bytes comes from Kafka's APIs; bytes come from the brokers' metrics, where they have a `metrics.port`.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from odradek.aio import Admin
+from odradek.client.admin.values import ConfigResource
+from odradek.client.records import TopicPartition
+from odradek.diagnosis.overview import GroupLook, Look
+from odradek.protocol.errors import KafkaError
+
+T = TypeVar("T")
+
+LATEST = -1
+ANSWER_S = 3.0
+GROUPS_MAX = 50
+"""So many groups are looked at, in order of name."""
+BYTES = re.compile(r"^kafka_server_brokertopicmetrics_bytes(in|out)_total (\S+)$", re.MULTILINE)
+EVERYWHERE = frozenset({"", "0.0.0.0", "::"})
+
+
+class Watcher:
+    """Looks at a cluster, again and again."""
+
+    def __init__(
+        self, admin: Admin, now_s: Callable[[], float], get: Callable[[str, int, str], Awaitable[bytes]]
+    ) -> None:
+        """`get(host, port, path)` asks for a page over HTTP. Raises OSError, ValueError."""
+        self._admin, self._now_s, self._get = admin, now_s, get
+        self._metrics: dict[int, tuple[str, int] | None] = {}
+        """Where brokers tell metrics; None: nowhere."""
+        self._unanswered: list[str] = []
+
+    async def look(self) -> Look:
+        """Raises KafkaError when no broker answers."""
+        self._unanswered = []
+        cluster = await self._admin.describe_cluster()
+        addresses = {node.node_id: f"{node.host}:{node.port}" for node in cluster.nodes}
+        topics = await self._admin.describe_topics()
+        partitions = tuple(one for topic in topics for one in topic.partitions)
+        led = [TopicPartition(one.topic, one.partition) for one in partitions if one.leader in addresses]
+        at_s = self._now_s()
+        found = (
+            await self._ask("where logs end", self._admin.list_offsets(dict.fromkeys(led, LATEST)), {}) if led else {}
+        )
+        ends = {at: one.offset for at, one in found.items() if one is not None}
+        return Look(
+            at_s,
+            cluster.controller_id,
+            addresses,
+            partitions,
+            ends,
+            await self._bytes(addresses),
+            await self._groups(ends),
+            tuple(self._unanswered),
+        )
+
+    async def _ask(self, what: str, question: Awaitable[T], otherwise: T) -> T:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await question
+        except (TimeoutError, KafkaError, OSError) as error:
+            self._unanswered.append(f"{what}: {error or 'no answer'}")
+        return otherwise
+
+    async def _groups(self, ends: Mapping[TopicPartition, int]) -> tuple[GroupLook, ...]:
+        listed = await self._ask("groups", self._admin.list_groups(), [])
+        names = [one.group_id for one in listed][:GROUPS_MAX]
+        return tuple(
+            one for one in await asyncio.gather(*(self._group(name, ends) for name in names)) if one is not None
+        )
+
+    async def _group(self, name: str, ends: Mapping[TopicPartition, int]) -> GroupLook | None:
+        described = await self._ask(f"group {name}", self._admin.describe_groups([name]), [])
+        if not described:
+            return None
+        committed: Mapping[TopicPartition, Any] = await self._ask(
+            f"offsets of group {name}", self._admin.list_group_offsets(name), {}
+        )
+        behind = [max(0, ends[at] - one.offset) for at, one in committed.items() if at in ends and one.offset >= 0]
+        return GroupLook(name, described[0].state, len(described[0].members), sum(behind) if behind else None)
+
+    async def _bytes(self, addresses: Mapping[int, str]) -> dict[int, tuple[float, float]]:
+        await asyncio.gather(
+            *(self._find_metrics(one, at) for one, at in addresses.items() if one not in self._metrics)
+        )
+        asked = [(one, place) for one in addresses if (place := self._metrics.get(one)) is not None]
+        answers = await asyncio.gather(*(self._scrape(one, place) for one, place in asked))
+        return {one: answer for (one, _), answer in zip(asked, answers, strict=True) if answer is not None}
+
+    async def _find_metrics(self, broker: int, address: str) -> None:
+        resource = ConfigResource("BROKER", str(broker))
+        found = await self._ask(f"the settings of broker {broker}", self._admin.describe_configs([resource]), {})
+        if found:
+            settings = {one.name: one.value or "" for one in found[resource]}
+            self._metrics[broker] = metrics_place(settings, address)
+
+    async def _scrape(self, broker: int, place: tuple[str, int]) -> tuple[float, float] | None:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                page = (await self._get(*place, "/metrics")).decode()
+        except (OSError, TimeoutError, ValueError) as error:
+            self._unanswered.append(f"the metrics of broker {broker}: {error or 'no answer'}")
+            return None
+        told = {which: float(text) for which, text in BYTES.findall(page)}
+        return told.get("in", 0.0), told.get("out", 0.0)
+
+
+def metrics_place(settings: Mapping[str, str], address: str) -> tuple[str, int] | None:
+    """Host and port at which a broker tells metrics and its journal; None: nowhere. `address`: of its listener."""
+    port, host = settings.get("metrics.port", "0"), settings.get("metrics.host", "")
+    if not port.isdigit() or port == "0":
+        return None
+    return (address.rpartition(":")[0].strip("[]") if host in EVERYWHERE else host), int(port)
