@@ -8,10 +8,9 @@ and the end of the session takes the registration away.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from odradek.broker.assembly import Assembly, assemble, make_sockets, set_rates
 from odradek.broker.cluster.directory_events import DirectoryEvents
@@ -22,6 +21,7 @@ from odradek.broker.cluster.stray_replicas import remove_stray_replicas
 from odradek.broker.cluster.unclean_restart import missing_replicas, wait_until_out_of_isr
 from odradek.broker.config import BrokerConfig
 from odradek.broker.dynamic_config import DynamicConfig
+from odradek.broker.listeners import BrokerListeners, CannotListen, urls
 from odradek.broker.log.directories.directory_files import DirectoryOwner, MetaProperties
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
@@ -43,12 +43,9 @@ from odradek.world.tasks import Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
 from odradek.zk_schema.store import ConnectionLost, NotAuthorized, Store
-from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
+from odradek.zk_schema.znodes.brokers import BrokerRegistration
 from odradek.zk_schema.znodes.configs import IPS, USERS, desanitize
 from odradek.zk_schema.znodes.json_data import BadZnode
-
-if TYPE_CHECKING:
-    from odradek.broker.security.listener_security import BrokerSecurity
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +71,10 @@ class BrokerServer:
         self._live = LiveSettings()
         self._sockets: SocketServer = make_sockets(config, world, self.tasks)
         self._live.register("sockets", self._sockets.configure)
-        self._security: BrokerSecurity | None = None
         self._credentials = Credentials()
-        self._live.register("tls", self._configure_security)
+        self._listeners = BrokerListeners(self._sockets, world.network, world.clock, self.tasks, self._find_scram)
+        self._live.register("listeners", self._listeners.configure)
+        self._live.register("tls", self._listeners.configure_security)
         self._monitoring = Monitoring(world.network, world.clock, self.tasks)
         self._store: Store | None = None
         self._logs: LogManager | None = None
@@ -108,8 +106,7 @@ class BrokerServer:
         logs = self._logs = self._make_logs()
         self._live.register("logs", self._configure_logs)
         owner = logs.owner()
-        self._secure()
-        endpoints = self._bind()
+        self._listen()
         store = await self._reach_zookeeper()
         identity = await self._identify(store, owner)
         self._dynamic = DynamicConfig(
@@ -137,7 +134,7 @@ class BrokerServer:
             await count.read(store)
         services.groups.start()
         services.transactions.start()
-        await self._join(store, identity, endpoints)
+        await self._join(store, identity)
         await remove_stray_replicas(store, identity.broker_id, logs)
         # Not before: a controller that has not seen us go would have us lead as the broker that we were.
         self.levels_changed()
@@ -152,7 +149,7 @@ class BrokerServer:
             "high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_watermarks
         )
         self._every("replicas without room", ROOM_RETRY_MS, self._ask_for_refused_replicas)
-        log.info("broker %d has started: %s", identity.broker_id, ", ".join(one.url for one in endpoints))
+        log.info("broker %d has started: %s", identity.broker_id, urls(self._listeners.endpoints(self.config)))
 
     def _make_logs(self) -> LogManager:
         config, world = self.config, self._world
@@ -172,55 +169,24 @@ class BrokerServer:
         assert self._dynamic is not None, "a log before its settings are known"
         return self._dynamic.log_config(topic)
 
-    def _secure(self) -> None:
-        """Read keys and certificates. What is needed for that is imported where some listener is not PLAINTEXT."""
-        if all(listener.protocol == "PLAINTEXT" for listener in self.config.listeners):
-            return
-        from odradek.broker.network.entrance import Entrance
-        from odradek.broker.security.listener_security import BrokerSecurity
-
-        try:
-            security = BrokerSecurity(self.config, self._world.network, self._world.clock, self._find_scram)
-        except BadSecuritySetting as error:
-            raise StartFailure(str(error)) from None
-        self._security = security
-        delay_ms = self.config.connection_failed_authentication_delay_ms
-        self._sockets.entrance = Entrance(self._world.clock, security.listener, delay_ms)
-        self._world = replace(self._world, network=security.network)
-
     def _find_scram(self, mechanism: str, name: str, token: bool) -> ScramIdentity | None:
         """Whom a SCRAM client may prove to be."""
         if not token:
             return self._credentials.find(mechanism, name)
         return None if self._assembly is None else self._assembly.services.tokens.find(mechanism, name)
 
-    def _configure_security(self, config: BrokerConfig) -> None:
-        """New keys and certificates, for connections to come."""
-        if self._security is None:
-            return
+    def _listen(self) -> None:
+        """Read keys, and take the ports before anything else is touched."""
         try:
-            self._security.configure(config)
-        except BadSecuritySetting as error:
-            log.error("%s: the keys and certificates from before stay in use", error)
-
-    def _bind(self) -> list[Endpoint]:
-        """Take the ports before anything else is touched; what is advertised for each."""
-        advertised = {listener.name: listener for listener in self.config.advertised_listeners}
-        endpoints = []
-        for listener in self.config.listeners:
-            try:
-                port = self._sockets.listen(listener.name, listener.host, listener.port)
-            except OSError as error:
-                where = f"{listener.name}://{listener.host}:{listener.port}"
-                raise StartFailure(f"cannot listen on {where}: {error}") from error
-            shown = advertised.get(listener.name, listener)
-            endpoints.append(Endpoint(listener.name, shown.host, shown.port or port, listener.protocol))
+            self._listeners.open(self.config)
+        except (BadSecuritySetting, CannotListen) as error:
+            raise StartFailure(str(error)) from error
+        self._world = replace(self._world, network=self._listeners.network)
         if self.config.metrics_port:
             try:
                 self._monitoring.listen(self.config.metrics_host, self.config.metrics_port)
             except OSError as error:
                 raise StartFailure(f"cannot listen on metrics.port {self.config.metrics_port}: {error}") from error
-        return endpoints
 
     async def _reach_zookeeper(self) -> Store:
         try:
@@ -284,10 +250,12 @@ class BrokerServer:
         except BadZnode as error:
             raise StartFailure(f"an access list cannot be understood: {error}") from error
 
-    async def _join(self, store: Store, identity: Identity, endpoints: Sequence[Endpoint]) -> None:
+    async def _join(self, store: Store, identity: Identity) -> None:
         assert self._assembly is not None
-        registration = BrokerRegistration(identity.broker_id, tuple(endpoints), rack=self.config.broker_rack)
+        endpoints = self._listeners.endpoints(self.config)
+        registration = BrokerRegistration(identity.broker_id, endpoints, rack=self.config.broker_rack)
         registrar = Registrar(store, self._world.clock, registration)
+        self._listeners.registered_by(registrar)
         services = self._assembly.services
         self._lifecycle = BrokerSession(
             store,

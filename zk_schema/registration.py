@@ -9,8 +9,9 @@ from dataclasses import replace
 from enum import Enum
 
 from odradek.world.clock import Clock
-from odradek.zk_schema.lost_answers import create_ephemeral
+from odradek.zk_schema.lost_answers import create_ephemeral, repeated
 from odradek.zk_schema.store import (
+    BadVersion,
     ConnectionLost,
     Expired,
     NodeExists,
@@ -22,7 +23,7 @@ from odradek.zk_schema.store import (
     WatchFired,
     WatchKind,
 )
-from odradek.zk_schema.znodes.brokers import BrokerRegistration
+from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 from odradek.zk_schema.znodes.json_data import BadZnode
 
 EXPIRY_MARGIN_MS = 2500
@@ -81,6 +82,31 @@ class Registrar:
                 await self._wait_or_refuse(give_up_at_ms)
             except SessionExpired:
                 continue
+
+    def tell(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """Have other endpoints from now on; `update` writes them, or else the next `register`."""
+        self.registration = replace(self.registration, endpoints=endpoints)
+
+    async def update(self) -> None:
+        """Write the registration anew where this session has it already; else there will be a `register`."""
+        try:
+            await repeated(self._store, self._rewrite)
+        except SessionExpired:
+            return
+
+    async def _rewrite(self) -> None:
+        path = self.registration.path
+        while True:
+            try:
+                _, stat = await self._store.get(path)
+                if stat.ephemeral_owner == self._store.session_id:
+                    current = replace(self.registration, timestamp_ms=self._clock.now_ms())
+                    await self._store.set(path, current.encode(), stat.version)
+            except BadVersion:
+                continue
+            except NoNode:
+                return
+            return
 
     async def _create(self) -> int:
         path = self.registration.path

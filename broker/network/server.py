@@ -109,6 +109,13 @@ class SocketServer:
         self._pause_or_resume()
         return listener.port
 
+    def unlisten(self, name: str, *, close_connections: bool) -> None:
+        """Give a listener's port back, and close what has come in by it or let that go on."""
+        self._listeners.pop(name).close()
+        if close_connections:
+            for connection in [one for one in self._connections if one.client.listener == name]:
+                connection.close()
+
     def serve(self, dispatch: Dispatch) -> None:
         """Begin to let connections in and to handle their requests."""
         self.dispatch, self._serving = dispatch, True

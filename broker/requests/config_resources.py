@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, Protocol, TypeVar
 
+from odradek.broker.config import BrokerConfig
 from odradek.broker.services import Services
 from odradek.broker.settings.catalog import LISTENER_PREFIX, known_setting
 from odradek.broker.settings.checks import check_live_change
@@ -148,6 +149,23 @@ def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, s
     else:
         changed = broker.config.with_dynamic(settings, layers.dynamic_broker)
     check_live_change(layers, changed.layers)
+    _check_listeners(broker.config, changed)
+
+
+def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Refuse what a running broker does not do with its listeners. Raises BadValue."""
+    spoken = {one.name: one.protocol for one in before.listeners}
+    for one in after.listeners:
+        if spoken.get(one.name, one.protocol) != one.protocol:
+            reason = f"the protocol of listener {one.name}, which exists, cannot be changed"
+            raise BadValue(
+                "listener.security.protocol.map", after.layers.given("listener.security.protocol.map"), reason
+            )
+    if after.advertised_listeners != before.advertised_listeners and not all(
+        one.host for one in after.advertised_listeners
+    ):
+        text = after.layers.given("advertised.listeners")
+        raise BadValue("advertised.listeners", text, "say which host is to be connected to")
 
 
 def _refuse_some(reason: str, names: Iterable[str]) -> None:

@@ -18,11 +18,13 @@ class ConnectionSettings(InterBrokerListener):
     listeners: tuple[Listener, ...] = setting(
         "string PLAINTEXT://:9092 any high per-broker",
         "What to listen on: NAME://host:port with commas between; an empty host is every interface.",
+        live="listeners",
         value=(),
     )
     advertised_listeners: tuple[Listener, ...] = setting(
         "string - any high per-broker",
         "What clients and brokers are told to connect to; the same as listeners when not set.",
+        live="listeners",
         value=(),
     )
     socket_send_buffer_bytes: int = setting(
@@ -188,7 +190,7 @@ class ReplicationSettings:
 OTHER_NETWORK_SETTINGS: Final = read_table("""
 listener.security.protocol.map string \
     SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT \
-    any low per-broker works
+    any low per-broker works=listeners
     Which security protocol each listener name speaks: NAME:PROTOCOL with commas between.
 control.plane.listener.name string - any high read-only refused
     Listener for the controller's requests alone. | a listener for the controller alone is not built

@@ -223,10 +223,10 @@ def test_dynamic_settings_come_before_the_file() -> None:
     static = config(log_segment_bytes="1000", log_retention_hours="1")
     dynamic = static.with_dynamic(
         {"log.segment.bytes": "2000", "log.retention.ms": "5", "num.partitions": "9", "message.max.bytes": "many"},
-        {"log.segment.bytes": "3000", "listeners": "PLAINTEXT://:1"},
+        {"log.segment.bytes": "3000", "broker.rack": "r"},
     )
     assert (dynamic.log_segment_bytes, dynamic.log_retention_ms) == (3000, 5)
     assert (dynamic.num_partitions, dynamic.message_max_bytes) == (static.num_partitions, static.message_max_bytes)
-    assert dynamic.listeners == static.listeners
+    assert dynamic.broker_rack is None
     assert dynamic.with_dynamic({}, {}) == static
     assert dynamic.value("num.io.threads") == 8

@@ -1,0 +1,167 @@
+"""Listeners that are added, moved, told anew and removed while the broker runs, as Kafka's AlterConfigs has it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from odradek.aio import Admin
+from odradek.broker.cluster.peer import BrokerUnreachable, Peer
+from odradek.client.admin.values import ConfigResource, ResourceType
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.security.secure_network import ClientSecurity, SecureNetwork
+from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.zk_schema.znodes.brokers import BrokerRegistration
+
+PLAIN = "PLAINTEXT://broker-0:9092"
+MAP = "PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT,SAFE:SASL_PLAINTEXT"
+
+
+class Broker:
+    """Broker 0 of two, changed by requests that come in by its first listener."""
+
+    def __init__(self, cluster: EmbeddedCluster, clock: VirtualClock, admin: Admin) -> None:
+        self.cluster, self.clock, self._admin = cluster, clock, admin
+
+    async def alter(self, broker: str = "0", **settings: str) -> None:
+        given = {name.replace("_", "."): text for name, text in settings.items()}
+        resource = ConfigResource(ResourceType.BROKER, broker, given)
+        await self._admin.alter_configs([resource], raise_on_unknown=False)
+
+    async def registered(self) -> list[str]:
+        store = self.cluster.zookeeper.connect()
+        await store.start(1000)
+        data, _ = await store.get("/brokers/ids/0")
+        await store.close()
+        return [one.url for one in BrokerRegistration.decode(0, data).endpoints]
+
+    async def until_registered(self, *urls: str) -> None:
+        while await self.registered() != list(urls):
+            await asyncio.sleep(0.05)
+
+    def peer(self, port: int) -> Peer:
+        return Peer(self.cluster.network.host("client"), self.clock, "broker-0", port, "c")
+
+    async def addresses(self, peer: Peer) -> set[tuple[str, int]]:
+        answer: Any = await peer.request(MetadataRequest(topics=[]), 9, 5000)
+        return {(one.host, one.port) for one in answer.brokers}
+
+    async def until_addresses(self, peer: Peer, *wanted: tuple[str, int]) -> None:
+        while await self.addresses(peer) != set(wanted):
+            await asyncio.sleep(0.05)
+
+
+def play(scenario: Callable[[Broker], Awaitable[None]]) -> None:
+    async def main(clock: VirtualClock) -> None:
+        async with (
+            EmbeddedCluster(clock, 2) as cluster,
+            Admin(bootstrap_servers="broker-0:9092", network=cluster.network.host("a"), clock=clock) as admin,
+        ):
+            await scenario(Broker(cluster, clock, admin))
+
+    run_virtual(main)
+
+
+def test_a_listener_is_added_moved_and_removed() -> None:
+    async def scenario(broker: Broker) -> None:
+        await broker.alter(listeners=f"{PLAIN},EXTRA://broker-0:9500", listener_security_protocol_map=MAP)
+        await broker.until_registered(PLAIN, "EXTRA://broker-0:9500")
+        extra = broker.peer(9500)
+        await broker.until_addresses(extra, ("broker-0", 9500))
+        epoch = broker.cluster.brokers[0].server.services.identity.broker_epoch
+        await broker.alter(listeners=f"{PLAIN},EXTRA://broker-0:9501")
+        await broker.until_registered(PLAIN, "EXTRA://broker-0:9501")
+        assert await broker.addresses(extra), "connections of a listener that is moved go on"
+        moved = broker.peer(9501)
+        await broker.until_addresses(moved, ("broker-0", 9501))
+        with pytest.raises(BrokerUnreachable):
+            await broker.addresses(broker.peer(9500))
+        await broker.alter(listeners=PLAIN)
+        await broker.until_registered(PLAIN)
+        for gone in (moved, broker.peer(9501)):
+            with pytest.raises(BrokerUnreachable):
+                await broker.addresses(gone)
+        assert broker.cluster.brokers[0].server.services.identity.broker_epoch == epoch, "it is the same registration"
+
+    play(scenario)
+
+
+def test_what_is_advertised_reaches_clients_through_every_broker() -> None:
+    async def scenario(broker: Broker) -> None:
+        port = broker.cluster.brokers[1].address[1]
+        other = Peer(broker.cluster.network.host("client"), broker.clock, "broker-1", port, "c")
+        await broker.until_addresses(other, ("broker-0", 9092), ("broker-1", port))
+        await broker.alter(advertised_listeners="PLAINTEXT://elsewhere:19092")
+        await broker.until_registered("PLAINTEXT://elsewhere:19092")
+        await broker.until_addresses(other, ("elsewhere", 19092), ("broker-1", port))
+        other.close()
+
+    play(scenario)
+
+
+def test_a_listener_with_sasl_is_added_with_its_mechanisms() -> None:
+    async def scenario(broker: Broker) -> None:
+        with_users = {
+            "listener_name_safe_sasl_enabled_mechanisms": "SCRAM-SHA-256",
+            "listener_security_protocol_map": MAP,
+        }
+        await broker.alter(listeners=f"{PLAIN},SAFE://broker-0:9600", **with_users)
+        await broker.until_registered(PLAIN, "SAFE://broker-0:9600")
+        with pytest.raises(BrokerUnreachable):
+            await broker.addresses(broker.peer(9600))
+        look = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "u", "sasl.password": "p"}
+        security = ClientSecurity.read("SASL_PLAINTEXT", look.get)
+        network = SecureNetwork(broker.cluster.network.host("client"), broker.clock, security)
+        with pytest.raises(OSError, match="invalid credentials"):
+            await network.connect("broker-0", 9600)
+
+    play(scenario)
+
+
+def test_a_listener_whose_keys_are_not_known_is_not_opened() -> None:
+    async def scenario(broker: Broker) -> None:
+        await broker.alter(
+            listeners=f"{PLAIN},SAFE://broker-0:9600",
+            listener_security_protocol_map="PLAINTEXT:PLAINTEXT,SAFE:SSL",
+        )
+        while not broker.cluster.brokers[0].server.config.layers.dynamic_broker:
+            await asyncio.sleep(0.05)
+        assert broker.cluster.brokers[0].server.sockets.listeners == ["PLAINTEXT"]
+        assert await broker.registered() == [PLAIN]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"listeners": f"{PLAIN},EXTRA://broker-0:9500"}, "EXTRA"),
+        (
+            {"listeners": "EXTRA://broker-0:9500", "listener_security_protocol_map": MAP},
+            "not the name of an adv",
+        ),
+        ({"advertised_listeners": "EXTRA://broker-0:1", "listener_security_protocol_map": MAP}, "is not in listeners"),
+        ({"listener_security_protocol_map": "PLAINTEXT:SASL_PLAINTEXT"}, "which exists, cannot be changed"),
+        ({"advertised_listeners": "PLAINTEXT://:9092"}, "say which host"),
+        ({"inter_broker_listener_name": "PLAINTEXT"}, "Cannot update these configs dynamically"),
+    ],
+)
+def test_what_is_refused(settings: dict[str, str], said: str) -> None:
+    async def scenario(broker: Broker) -> None:
+        with pytest.raises(KafkaError, match=f"INVALID_REQUEST.*{said}"):
+            await broker.alter(**settings)
+        assert await broker.registered() == [PLAIN]
+
+    play(scenario)
+
+
+def test_listeners_are_a_brokers_own() -> None:
+    async def scenario(broker: Broker) -> None:
+        for name in ("listeners", "advertised_listeners"):
+            with pytest.raises(KafkaError, match="broker id must be specified"):
+                await broker.alter("", **{name: PLAIN})
+
+    play(scenario)
