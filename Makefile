@@ -1,6 +1,8 @@
 # make demo    sets everything up and shows a cluster at work: load, a killed broker, failover, nothing lost
 # make test    sets everything up and passes all tests
 # make night   looks for what nobody has seen: simulator, crashes, mutated requests and chaos with fresh seeds
+# make compiled-wheel    builds a wheel whose clients have their inner loops in C (docs/compiled-clients.md)
+# make test-compiled     the unit tests of protocol and clients on what that wheel has compiled
 # make bench   measures this machine: the broker beside the least Python that can serve the same client
 # make versus-kafka  does the same work with Apache Kafka 3.9.1, row by row
 PYTHON ?= python3
@@ -11,7 +13,7 @@ LINKED := broker client controller protocol zk_schema
 # would be a tenth of the tests' time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test pytest unit integration lint format bench versus-kafka night clean
+.PHONY: setup demo test pytest unit integration lint format bench versus-kafka night clean compiled-wheel test-compiled
 
 # Bytecode as pip makes it for a wheel: compiling three hundred modules is half of a broker's start where Python may not
 # write its cache by itself (PYTHONDONTWRITEBYTECODE, a tree that is read-only to the user).
@@ -61,10 +63,23 @@ bench: setup
 	$(BIN)/python bench/log.py
 	$(BIN)/python bench/log_chores.py
 	$(BIN)/python bench/failover.py
+	$(BIN)/python bench/clients.py
 
 # the same work for Apache Kafka 3.9.1, which Maven brings, row by row
 versus-kafka: setup
 	$(BIN)/python bench/versus_kafka.py
 
+# Never in place: what is compiled would hide the source beside it. The tree is a copy of the files that git knows.
+COMPILED := build/compiled
+compiled-wheel: setup
+	rm -rf $(COMPILED) build/wheel
+	mkdir -p $(COMPILED)
+	git ls-files -z | tar --null --files-from=- --create | tar --extract --directory $(COMPILED)
+	cd $(COMPILED) && HATCH_BUILD_HOOK_ENABLE_MYPYC=1 $(CURDIR)/$(BIN)/pip wheel -q --no-deps --wheel-dir ../wheel .
+
+test-compiled: compiled-wheel
+	cd $(COMPILED) && ODRADEK_COMPILED=1 PYTHONPATH=$(CURDIR)/$(COMPILED) $(CURDIR)/$(BIN)/python -m pytest -q -n 2 \
+		-m 'not zookeeper and not cluster and not docker' tests/client tests/protocol
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis odradek-data
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis odradek-data

@@ -1,6 +1,6 @@
 """Python's Kafka clients side by side: records a second, and processor time for each, at 100 bytes and 1 kB.
 
-    python bench/clients.py [--rounds 3] [--quick] [--only CLIENT ...] [--bootstrap HOST:PORT]
+    python bench/clients.py [--rounds 3] [--quick] [--only CLIENT ...] [--bootstrap HOST:PORT] [--compiled TREE]
 
 One broker, a topic of six partitions, and the same work for all: producers send records with keys of 8 bytes to all
 partitions by turns, with acks=all, idempotent, default batches (16 kB where the client has none of its own) and linger
@@ -9,12 +9,14 @@ value and offset, once in batches as the client hands them out, and once record 
 own; clients take turns within a round; the table has the medians.
 
 A busy machine changes what goes through in a second, but hardly the processor time of a client's process for one
-record: that is the second figure, in microseconds, and the goals are by it as well as by the rate.
+record: that is the second figure, in microseconds, and the goals are by it. With `--compiled build/compiled`, which
+`make compiled-wheel` makes, ours are measured once more with their inner loops in C.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -30,9 +32,15 @@ SIZES = {100: 200_000, 1000: 100_000}
 LINGER_MS = 5
 OURS, OURS_AIO = "odradek", "odradek.aio"
 WORKS = ("produce", "batches", "one by one")
+COMPILED = " compiled"
 CLIENTS = (OURS, "kafka-python", "confluent-kafka", OURS_AIO, "aiokafka")
-GOALS = {(OURS, "kafka-python"): 2.0, (OURS_AIO, "aiokafka"): 2.0}
-"""The least ratio of the first to the second."""
+GOALS = {
+    (OURS, "kafka-python"): 2.0,
+    (OURS_AIO, "aiokafka"): 2.0,
+    (OURS_AIO + COMPILED, "aiokafka"): 2.0,
+    (OURS + COMPILED, "confluent-kafka"): 0.8,
+}
+"""The least ratio of what the first does to what the second does, in the same processor time."""
 
 
 class Run(NamedTuple):
@@ -338,10 +346,13 @@ def run_here(client: str, work: str, task: Task) -> Run:
     return on_a_loop(lambda: consume_async(client, task, batches=batches))
 
 
-def run_alone(client: str, work: str, task: Task) -> Run:
+def run_alone(client: str, work: str, task: Task, compiled: Path | None) -> Run:
     """Do it in a process of its own."""
-    command = [sys.executable, __file__, "--here", client, work, *map(str, task)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    environment = dict(os.environ)
+    if compiled is not None and client.endswith(COMPILED):
+        environment["PYTHONPATH"] = str(compiled.resolve())
+    command = [sys.executable, __file__, "--here", client.removesuffix(COMPILED), work, *map(str, task)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
     if done.returncode:
         raise SystemExit(f"{client}, {work}: {done.stderr}")
     return Run(*json.loads(done.stdout.splitlines()[-1]))
@@ -354,12 +365,15 @@ def create_topic(bootstrap: str, topic: str) -> None:
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
 
 
-def compare(bootstrap: str, clients: list[str], size: int, records: int, rounds: int) -> bool:
+def compare(bootstrap: str, options: Any, size: int, records: int) -> bool:
     """Print the three tables of one size; whether all goals are met."""
     name = f"bench-{size}-{time.time_ns()}"
     create_topic(bootstrap, name)
     produce_odradek(Task(bootstrap, name, records, size))
-    met = True
+    met, rounds = True, options.rounds
+    clients = list(options.only)
+    if options.compiled:
+        clients += [client + COMPILED for client in (OURS, OURS_AIO) if client in clients]
     for work in WORKS:
         runs: dict[str, list[Run]] = {client: [] for client in clients}
         for _ in range(rounds):
@@ -368,11 +382,11 @@ def compare(bootstrap: str, clients: list[str], size: int, records: int, rounds:
                 if work == "produce":
                     topic = f"{name}-{time.time_ns()}"
                     create_topic(bootstrap, topic)
-                runs[client].append(run_alone(client, work, Task(bootstrap, topic, records, size)))
+                runs[client].append(run_alone(client, work, Task(bootstrap, topic, records, size), options.compiled))
         medians = {client: Run(*map(statistics.median, zip(*some, strict=True))) for client, some in runs.items()}
         print(f"\n{work}, {size} B, {records:,} records, medians of {rounds}")
         for client, run in medians.items():
-            print(f"  {client:16} {run.rate:10,.0f} records/s   {run.microseconds:6.2f} us/record")
+            print(f"  {client:20} {run.rate:10,.0f} records/s   {run.microseconds:6.2f} us/record")
         met &= report_goals(medians)
     return met
 
@@ -383,13 +397,10 @@ def report_goals(medians: dict[str, Run]) -> bool:
         if ours in medians and theirs in medians:
             rate = medians[ours].rate / medians[theirs].rate
             cost = medians[theirs].microseconds / medians[ours].microseconds
-            reached = min(rate, cost) >= goal
+            reached = cost >= goal
             met &= reached
             said = "met" if reached else "MISSED"
             print(f"  {ours} to {theirs}: {rate:.2f} by rate, {cost:.2f} by processor time; goal {goal}: {said}")
-        if (ours, "confluent-kafka") == (OURS, "confluent-kafka") and "confluent-kafka" in medians and ours in medians:
-            rate = medians[ours].rate / medians["confluent-kafka"].rate
-            print(f"  {ours} to confluent-kafka: {rate:.2f} by rate")
     return met
 
 
@@ -399,6 +410,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument("--only", nargs="+", choices=CLIENTS, default=list(CLIENTS), help="these clients alone")
     parser.add_argument("--bootstrap", help="a broker that runs already")
+    parser.add_argument("--compiled", type=Path, metavar="TREE", help="a checkout with compiled modules")
     parser.add_argument("--here", nargs=6, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
@@ -416,7 +428,7 @@ def main() -> int:
 def all_sizes(bootstrap: str, options: Any) -> int:
     met = True
     for size, records in SIZES.items():
-        met &= compare(bootstrap, options.only, size, records // 10 if options.quick else records, options.rounds)
+        met &= compare(bootstrap, options, size, records // 10 if options.quick else records)
     return 0 if met else 1
 
 

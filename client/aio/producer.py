@@ -241,7 +241,7 @@ class Producer(AsyncClient):
         with lock:
             if engine.ended is not None:
                 engine.check_open()
-            batch = accumulator.append(place, timestamp_ms, key, value, headers, engine.cluster.clock.monotonic_ms())
+            batch = accumulator.append(place, timestamp_ms, key, value, headers, engine.cluster.clock.monotonic_ms)
             if batch is None:
                 return None
             index = len(batch.values) - 1

@@ -4,6 +4,7 @@ Pure: time comes in, nothing blocks. `append` says when there is no memory; the 
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from odradek.client.errors import RecordTooLarge
@@ -28,8 +29,10 @@ class Accumulator:
     a queue or on the wire, and never more than `buffer_memory_bytes`.
     """
 
-    def __init__(self, limits: AccumulatorLimits) -> None:
+    def __init__(self, limits: AccumulatorLimits, admit: Callable[[TopicPartition], object] | None = None) -> None:
+        """`admit` is asked before each record, and raises what `append` raises: a transaction's rules."""
         self.limits = limits
+        self._admit = admit
         self.queues: dict[TopicPartition, deque[ProducerBatch]] = {}
         self.used_bytes = 0
         self._opened = 0
@@ -47,12 +50,14 @@ class Accumulator:
         key: bytes | None,
         value: bytes | None,
         headers: Headers,
-        now_ms: float,
+        now_ms: Callable[[], float],
     ) -> ProducerBatch | None:
         """Add a record and return its batch, of which it is the last one; None when there is no memory for it now.
 
-        Raises RecordTooLarge when there never will be.
+        `now_ms` is asked when a batch is opened. Raises RecordTooLarge when there never will be, and what `admit` does.
         """
+        if self._admit is not None:
+            self._admit(topic_partition)
         size_bytes = record_size_bytes(key, value, headers)
         queue = self.queues.get(topic_partition)
         batch = queue[-1] if queue else None
@@ -80,7 +85,7 @@ class Accumulator:
         value: bytes | None,
         headers: Headers,
         size_bytes: int,
-        now_ms: float,
+        now_ms: Callable[[], float],
     ) -> ProducerBatch | None:
         needed_bytes = size_bytes + BATCH_OVERHEAD_BYTES
         self._refuse_oversized(topic_partition, needed_bytes)
@@ -88,7 +93,7 @@ class Accumulator:
             return None
         self.used_bytes += needed_bytes
         self._opened += 1
-        batch = ProducerBatch(topic_partition, now_ms, (self._opened, 0))
+        batch = ProducerBatch(topic_partition, now_ms(), (self._opened, 0))
         self.unfinished.add(batch)
         batch.add(timestamp_ms, key, value, headers, size_bytes)
         self.queues.setdefault(topic_partition, deque()).append(batch)

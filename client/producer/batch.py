@@ -298,7 +298,9 @@ class RecordFuture:
         batch, index = self._wait(timeout)
         return _answer(batch, index)
 
-    get = result
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait as `result` does (kafka-python's name)."""
+        return self.result(timeout)
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Return what it failed with, or None; waits like `result`."""

@@ -1,7 +1,7 @@
 """Records for a producer by the thousand, as columns: for callers that wait for the whole and for no single record."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -66,9 +66,7 @@ class BulkSender:
         engine = self._engine
         with engine.lock:
             engine.check_open()
-            appended = append_some(
-                engine.accumulator, place, columns, sizes, start, engine.cluster.clock.monotonic_ms()
-            )
+            appended = append_some(engine.accumulator, place, columns, sizes, start, engine.cluster.clock.monotonic_ms)
         if appended is None:
             return None
         self._open[appended[0]] = None
@@ -91,7 +89,12 @@ class BulkSender:
 
 
 def append_some(
-    accumulator: Accumulator, place: TopicPartition, columns: Columns, sizes: list[int], start: int, now_ms: float
+    accumulator: Accumulator,
+    place: TopicPartition,
+    columns: Columns,
+    sizes: list[int],
+    start: int,
+    now_ms: Callable[[], float],
 ) -> tuple[ProducerBatch, int] | None:
     """Add records from `start` on, as many as one batch takes; return it, and how many. None: no memory for one.
 

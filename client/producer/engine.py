@@ -33,7 +33,7 @@ from odradek.client.producer.produce_requests import (
 from odradek.client.producer.send_waits import SendWaits
 from odradek.client.producer.sender import Answer, ProduceCall, Sender, SenderSettings
 from odradek.client.producer.sequences import ProducerSequences
-from odradek.client.producer.transaction import Transaction, TransactionalAccumulator, TransactionalSequences
+from odradek.client.producer.transaction import Transaction, TransactionalSequences
 from odradek.client.producer.transaction_driver import TransactionDriver
 from odradek.client.records import TopicPartition
 from odradek.client.sensors import ProducerSensors
@@ -63,7 +63,7 @@ class ProducerEngine:
         self.transactions: TransactionDriver | None = None
         if config.transactional_id is not None:
             transaction = Transaction(config.transactional_id)
-            self.accumulator = TransactionalAccumulator(limits, transaction)
+            self.accumulator = Accumulator(limits, transaction.add)
             self.sequences = sequences = TransactionalSequences(transaction)
             self.transactions = TransactionDriver(cluster, config, transaction, sequences, self)
         self._sender = Sender(_sender_settings(config), self.accumulator, self.sequences, cluster.random)

@@ -13,10 +13,9 @@ from collections.abc import Iterable
 from enum import Enum
 
 from odradek.client.errors import AbortRequired, ClientError
-from odradek.client.producer.accumulator import Accumulator, AccumulatorLimits
 from odradek.client.producer.batch import ProducerBatch
 from odradek.client.producer.sequences import ProducerSequences
-from odradek.client.records import Headers, TopicPartition
+from odradek.client.records import TopicPartition
 from odradek.protocol.errors import RETRIABLE, ErrorCode
 
 
@@ -191,27 +190,6 @@ class Transaction:
 
 
 SEQUENCE_LOST = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
-
-
-class TransactionalAccumulator(Accumulator):
-    """Takes records in a transaction only, and notes where they go."""
-
-    def __init__(self, limits: AccumulatorLimits, transaction: Transaction) -> None:
-        super().__init__(limits)
-        self._transaction = transaction
-
-    def append(
-        self,
-        topic_partition: TopicPartition,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        now_ms: float,
-    ) -> ProducerBatch | None:
-        """As Accumulator.append. Raises also what Transaction.check raises."""
-        self._transaction.add(topic_partition)
-        return super().append(topic_partition, timestamp_ms, key, value, headers, now_ms)
 
 
 class TransactionalSequences(ProducerSequences):

@@ -21,6 +21,7 @@ from odradek.client.admin.values import (
     ACLOperation,
     ACLPermissionType,
     ACLResourceType,
+    ClientQuotaAlteration,
     ConfigResource,
     ConfigSource,
     MemberToRemove,
@@ -724,6 +725,30 @@ async def check_access_without_an_authorizer(world: ContractWorld) -> None:
     await raises(KafkaError, lambda: admin.describe_user_scram_credentials([f"{world.name}-nobody"]))
     deletion = UserScramCredentialDeletion(f"{world.name}-nobody", ScramMechanism.SCRAM_SHA_256)
     await raises(KafkaError, lambda: admin.alter_user_scram_credentials([deletion]))
+
+
+async def check_tokens_where_nobody_is_known(world: ContractWorld) -> None:
+    admin = await world.admin()
+    for call in (
+        lambda: admin.create_delegation_token(["User:me"]),
+        lambda: admin.renew_delegation_token(b"hmac"),
+        lambda: admin.expire_delegation_token(b"hmac"),
+        admin.describe_delegation_token,
+    ):
+        await raises(KafkaError, call)
+
+
+async def check_client_quotas(world: ContractWorld) -> None:
+    admin = await world.admin()
+    entity = {"client-id": world.name}
+
+    async def described(limits: Mapping[str, float]) -> bool:
+        return [one.quotas for one in await admin.describe_client_quotas(entity)] == ([limits] if limits else [])
+
+    await admin.alter_client_quotas([ClientQuotaAlteration(entity, {"producer_byte_rate": 1e6})])
+    await world.until(lambda: described({"producer_byte_rate": 1e6}), "the quota")
+    await admin.alter_client_quotas([ClientQuotaAlteration(entity, {"producer_byte_rate": None})])
+    await world.until(lambda: described({}), "its end")
 
 
 # -- the original clients ----------------------------------------------------------------------------------------------

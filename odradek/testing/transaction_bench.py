@@ -255,7 +255,7 @@ class Bench:
     def send(self, value: bytes, place: TopicPartition = T0) -> None:
         """Queue a record, as KafkaProducer.send does."""
         with self.engine.lock:
-            batch = self.engine.accumulator.append(place, 5, None, value, (), self.clock.monotonic_ms())
+            batch = self.engine.accumulator.append(place, 5, None, value, (), self.clock.monotonic_ms)
             assert batch is not None
             batch.callbacks.append((len(batch) - 1, lambda _, error: self.heard.append(error)))
         self.sent.append((place, value))

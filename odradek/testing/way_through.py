@@ -1,16 +1,17 @@
-"""Which files a request passes, and a decision: the three ways of docs/architecture.md, traced through real brokers.
+"""Which files a request passes, a decision, and a record in a client: the ways of docs/architecture.md, traced.
 
     python -m odradek.testing.way_through            # print them
     python -m odradek.testing.way_through --write    # write them into docs/architecture.md
 
-A cluster inside this process is made warm (connections, codecs, sessions); then every line is noted that runs while one
-Produce with acks=all is replicated and answered, while one Fetch is answered, and from the end of a broker's session
-until another broker leads. Time, network, disk and ZooKeeper are virtual, so that each run notes the same; a double is
-shown as what it stands for.
+A cluster inside this process is made warm (connections, codecs, sessions); then every line is noted that runs while
+one Produce with acks=all is replicated and answered, while one Fetch is answered, and from the end of a broker's
+session until another broker leads; and in our clients from `send` to the acknowledgement, and from `getmany` to the
+record. Time, network, disk and ZooKeeper are virtual, so that each run notes the same; a double is shown as what it
+stands for.
 
-The measure: a file of broker/ or controller/ is a *hop* when at least `HOP_LINES` of its lines run, for that much one
-must read there to understand the way. Files that answer in passing are shown, and not counted; nor are the wire
-(protocol/), the znodes (zk_schema/) and the outside (odradek/world/), on which each way stands.
+The measure: a file of broker/, controller/ or client/ is a *hop* when at least `HOP_LINES` of its lines run, for that
+much one must read there to understand the way. Files that answer in passing are shown, and not counted; nor are the
+wire (protocol/), the znodes (zk_schema/) and the outside (odradek/world/), on which each way stands.
 """
 
 import ast
@@ -19,9 +20,11 @@ import os
 import struct
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from random import Random
 from types import FrameType
 from typing import Any
 
+from odradek.aio import Consumer, Producer
 from odradek.broker.cluster.peer import Peer
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import RequestHeader, decode_response, encode_request
@@ -36,13 +39,16 @@ from odradek.world.network import Endpoint
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 PAGE = os.path.join(ROOT, "docs", "architecture.md")
-COUNTED = ("broker/", "controller/")
+COUNTED = ("broker/", "controller/", "client/")
 """Folders of which a file may be a hop."""
-BESIDE = ("broker/metrics/",)
+BESIDE = ("broker/metrics/", "client/sensors.py", "client/metrics.py")
 """What is noted of a way, and never decides where it goes: nobody reads it to understand the way."""
 WATCHING = ("broker/monitoring/",)
 """What timers and the garbage collector run at times of their own, while a way happens to be traced."""
-TRACED = (*COUNTED, "protocol/", "zk_schema/", "odradek/world/")
+OUTSIDE = ("protocol/", "zk_schema/", "odradek/world/")
+CLUSTER = ("broker/", "controller/", *OUTSIDE)
+CLIENT = ("client/",)
+"""Files that are noted: of a cluster's ways, and of a client's, whose brokers run on the same thread."""
 HOP_LINES = 8
 FUNCTIONS_SHOWN = 6
 DOUBLES = {
@@ -53,7 +59,7 @@ DOUBLES = {
     "memory_tree.py": "zk_schema/kazoo_store/store.py",
 }
 """By a double's file name, the part of a real broker in whose place it stands."""
-GOALS = {"produce": 18, "fetch": 14, "death": 16}
+GOALS = {"produce": 18, "fetch": 14, "death": 16, "send": 11, "poll": 10}
 """The most hops that each may have."""
 
 TOPIC = "t"
@@ -88,8 +94,11 @@ class Trace:
     `hands_over`: a call after which others do the rest. What its task does from then on is not on the way.
     """
 
-    def __init__(self, hands_over: Callable[[FrameType], bool] = lambda frame: False) -> None:
+    def __init__(
+        self, hands_over: Callable[[FrameType], bool] = lambda frame: False, noted: tuple[str, ...] = CLUSTER
+    ) -> None:
         self.way: Way = {}
+        self._noted = noted
         self._files: dict[str, str] = {}
         self._hands_over = hands_over
         self._done: set[asyncio.Task[Any] | None] = set()
@@ -107,7 +116,7 @@ class Trace:
             self._files[path] = DOUBLES.get(os.path.basename(file), file)
         file = self._files[path]
         if (
-            not file.startswith(TRACED)
+            not file.startswith(self._noted)
             or file.startswith(WATCHING)
             or (self._done and asyncio.current_task() in self._done)
         ):
@@ -244,11 +253,57 @@ async def death(clock: VirtualClock) -> Way:
         return trace.way
 
 
-WAYS: dict[str, Callable[[VirtualClock], Awaitable[Way]]] = {"produce": produce, "fetch": fetch, "death": death}
+def client_settings(cluster: EmbeddedCluster, clock: VirtualClock) -> dict[str, Any]:
+    """What makes a client one of this cluster's."""
+    return {
+        "bootstrap_servers": f"{cluster.brokers[0].host}:{cluster.port}",
+        "network": cluster.network.host("client"),
+        "clock": clock,
+        "random": Random(0),
+    }
+
+
+async def send(clock: VirtualClock) -> Way:
+    """A record of a warm producer, from `send` to its delivery report."""
+    async with EmbeddedCluster(clock) as cluster:
+        await create_topic(cluster, [0])
+        async with Producer(**client_settings(cluster, clock)) as producer:
+            for _ in range(3):
+                await (await producer.send(TOPIC, b"warm", key=b"key"))
+            trace = Trace(noted=CLIENT)
+            with trace:
+                await (await producer.send(TOPIC, b"value", key=b"key"))
+        return trace.way
+
+
+async def poll(clock: VirtualClock) -> Way:
+    """A record of a warm consumer without a group, from `getmany`, which finds nothing yet, to the record."""
+    async with EmbeddedCluster(clock) as cluster:
+        await create_topic(cluster, [0])
+        client = await connect(cluster, cluster.brokers[0])
+        async with Consumer(TOPIC, **client_settings(cluster, clock)) as consumer:
+            while not await consumer.getmany(timeout_ms=SETTLED_SECONDS * 1000):
+                assert accepted(await client.ask(produce_request(), PRODUCE_VERSION))
+            reading = asyncio.ensure_future(consumer.getmany(timeout_ms=SETTLED_SECONDS * 1000))
+            trace = Trace(noted=CLIENT)
+            with trace:
+                await asyncio.sleep(TICK_SECONDS)
+                assert accepted(await client.ask(produce_request(), PRODUCE_VERSION))
+                assert await reading
+        return trace.way
+
+
+WAYS: dict[str, Callable[[VirtualClock], Awaitable[Way]]] = {
+    "produce": produce,
+    "fetch": fetch,
+    "death": death,
+    "send": send,
+    "poll": poll,
+}
 
 
 def trace_way(name: str) -> Way:
-    """Trace one of the three ways, by its name in `WAYS`."""
+    """Trace one of the ways, by its name in `WAYS`."""
 
     async def main(clock: VirtualClock) -> Way:
         return await WAYS[name](clock)

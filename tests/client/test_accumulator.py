@@ -18,7 +18,7 @@ def accumulator(*, batch: int = 361, linger: float = 0, memory: int = 10_000, re
 
 
 def put(target: Accumulator, tp: TopicPartition = T0, now_ms: float = 0, size: int = 79) -> ProducerBatch | None:
-    return target.append(tp, 0, None, b"x" * size, (), now_ms)
+    return target.append(tp, 0, None, b"x" * size, (), lambda: now_ms)
 
 
 def test_a_batch_takes_what_batch_size_allows_then_the_next_is_opened() -> None:
@@ -125,7 +125,7 @@ def test_memory_adds_up_and_order_holds_whatever_happens(events: list[tuple[int,
     for number, (partition, size, send) in enumerate(events):
         tp = TopicPartition("t", partition)
         value = str(number).encode() + b"." * size
-        if target.append(tp, 0, None, value, (), 0) is not None:
+        if target.append(tp, 0, None, value, (), lambda: 0) is not None:
             appended.setdefault(tp, []).append(value)
         if send and tp in target.queues:
             batch = target.take(tp)

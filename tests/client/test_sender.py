@@ -40,7 +40,7 @@ class Bench:
         self.view = view()
 
     def add(self, value: bytes = b"v", tp: TopicPartition = T0) -> ProducerBatch:
-        batch = self.accumulator.append(tp, 0, None, value, (), self.now_ms)
+        batch = self.accumulator.append(tp, 0, None, value, (), lambda: self.now_ms)
         assert batch is not None
         return batch
 
