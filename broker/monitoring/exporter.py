@@ -1,9 +1,11 @@
-"""The small HTTP answers of a broker: `/metrics` for Prometheus, `/journal` for people.
+"""The small HTTP answers of a broker: `/metrics` for Prometheus, `/journal` for people, `/live`, `/ready` for probes.
 
     GET /metrics                    the text exposition format, names by jmx_exporter's rules
     GET /metrics?names=confluent    names by Confluent's rules
     GET /journal                    JSON: {"broker": 1, "began_ms": 1700…, "forgotten": 0, "last": 7, "entries": […]}
     GET /journal?after=7            only entries with a greater number
+    GET /live                       200 since the broker has started
+    GET /ready                      200 while it is registered and in every ISR that it belongs to, else 503 and why
 
 One request per connection, which is closed after the answer. The text is made in slices of time, so that thousands of
 partitions do not keep the loop; what a slow reader has not taken yet is bounded by the size of one answer and by
@@ -19,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 from odradek.broker.monitoring.catalog import CATALOG
 from odradek.broker.monitoring.metric import Metric, Style
 from odradek.broker.monitoring.observed import Observed
+from odradek.broker.monitoring.readiness import reason_not_ready
 from odradek.world.clock import Clock, Timer
 from odradek.world.network import Endpoint, Listener, Network
 from odradek.world.tasks import OnDeath, Tasks
@@ -77,7 +80,11 @@ class Exporter:
     async def _answer(self, exchange: "_Exchange", target: str) -> None:
         broker = self._broker
         assert broker is not None
-        address = urlsplit(target)
+        try:
+            address = urlsplit(target)
+        except ValueError:
+            exchange.answer(400, TEXT, b"that is no address\n")
+            return
         if address.path == "/metrics":
             style = Style.CONFLUENT if parse_qs(address.query).get("names") == ["confluent"] else Style.JMX_EXPORTER
             began_s = self._clock.perf_counter()
@@ -87,8 +94,13 @@ class Exporter:
         elif address.path == "/journal":
             after = parse_qs(address.query).get("after", ["0"])[0]
             exchange.answer(200, JSON, await self._journal(broker, int(after) if after.isdecimal() else 0))
+        elif address.path == "/live":
+            exchange.answer(200, TEXT, b"alive\n")
+        elif address.path == "/ready":
+            reason = await reason_not_ready(broker.services, self._clock)
+            exchange.answer(503 if reason else 200, TEXT, f"{reason or 'ready'}\n".encode())
         else:
-            exchange.answer(404, TEXT, b"there are /metrics and /journal\n")
+            exchange.answer(404, TEXT, b"there are /metrics, /journal, /live and /ready\n")
 
     async def _journal(self, broker: Observed, after: int) -> bytes:
         journal = broker.services.journal
@@ -137,7 +149,7 @@ class _Exchange:
 
     def answer(self, status: int, content_type: str, body: bytes) -> None:
         """Send it, then close."""
-        reason = {200: "OK", 404: "Not Found"}.get(status, "Bad Request")
+        reason = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}.get(status, "Bad Request")
         head = (
             f"HTTP/1.1 {status} {reason}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
             "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
