@@ -38,7 +38,7 @@ from odradek.broker.world import World
 from odradek.protocol.primitives import TopicPartition
 from odradek.security.errors import BadSecuritySetting
 from odradek.security.scram import ScramIdentity
-from odradek.world.clock import Timer
+from odradek.world.periodic import PeriodicActions
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
@@ -84,7 +84,7 @@ class BrokerServer:
         self._assembly: Assembly | None = None
         self._entities: dict[str, Mapping[str, str]] = {}
         """Settings of users, clients and addresses that were read before there was anybody to obey them."""
-        self._timers: dict[str, Timer] = {}
+        self._periodic = PeriodicActions(world.clock)
         self.dispatch: Dispatch | None = None
         """Handles the requests of this broker, once it has started; `sockets.dispatch` may be another one around it."""
 
@@ -143,12 +143,10 @@ class BrokerServer:
         self._sockets.serve(self.dispatch)
         services.controller.start()
         self._monitoring.serve(services, self._sockets, self._assembly.fetchers, self._assembly.client)
-        config = self.config
-        self._every("in-sync replicas", config.replica_lag_time_max_ms / 2, services.replicas.check_in_sync_replicas)
-        self._every(
-            "high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_watermarks
-        )
-        self._every("replicas without room", ROOM_RETRY_MS, self._ask_for_refused_replicas)
+        config, repeat = self.config, self._periodic.repeat
+        repeat("in-sync replicas", config.replica_lag_time_max_ms / 2, services.replicas.check_in_sync_replicas)
+        repeat("high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_watermarks)
+        repeat("replicas without room", ROOM_RETRY_MS, self._ask_for_refused_replicas)
         log.info("broker %d has started: %s", identity.broker_id, urls(self._listeners.endpoints(self.config)))
 
     def _make_logs(self) -> LogManager:
@@ -280,13 +278,6 @@ class BrokerServer:
 
     # ---- while it runs
 
-    def _every(self, name: str, interval_ms: float, action: Callable[[], object]) -> None:
-        def run() -> None:
-            self._timers[name] = self._world.clock.call_later(interval_ms, run)
-            action()
-
-        self._timers[name] = self._world.clock.call_later(interval_ms, run)
-
     def _settings_changed(self, config: BrokerConfig) -> None:
         """Obey dynamic settings of this broker, or of all, that ZooKeeper has now (KIP-226)."""
         before, self.config = self.config.layers, config
@@ -394,8 +385,7 @@ class BrokerServer:
 
     async def abort(self) -> None:
         """Everything that was started, ended; harmless at any point of a start that failed."""
-        for timer in self._timers.values():
-            timer.cancel()
+        self._periodic.stop()
         loggers.listeners.discard(self)
         if self._lifecycle is not None:
             self._lifecycle.leave()

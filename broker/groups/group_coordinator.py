@@ -30,7 +30,8 @@ from odradek.broker.metrics.journal import Journal
 from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.primitives import TopicPartition
-from odradek.world.clock import Clock, Timer
+from odradek.world.clock import Clock
+from odradek.world.periodic import PeriodicActions
 from odradek.world.time_slices import run_in_slices
 
 CLASSIC = "classic"
@@ -65,20 +66,20 @@ class GroupCoordinator:
         self._open_transactions: dict[tuple[int, int], set[CoordinatedGroup]] = {}
         """Groups with commits in an open transaction, by partition and producer id."""
         self._active = False
-        self._expiry_timer: Timer | None = None
+        self._periodic = PeriodicActions(clock)
 
     # life
 
     def start(self) -> None:
         """Serve from now on; before, and after `stop`, everybody is answered COORDINATOR_NOT_AVAILABLE."""
         self._active = True
-        self._plan_expiry()
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        self._periodic.repeat_for_each("expiry of offsets", interval_ms, self._groups.values, self._expire_offsets)
 
     def stop(self) -> None:
         """The broker goes down: answer all who wait, stop all timers."""
         self._active = False
-        if self._expiry_timer is not None:
-            self._expiry_timer.cancel()
+        self._periodic.stop()
         for group in list(self._groups.values()):
             self._unload(group)
 
@@ -342,17 +343,7 @@ class GroupCoordinator:
         if group.metadata.state is GroupState.DEAD:
             self._groups.pop(group.metadata.group_id, None)
 
-    def _plan_expiry(self) -> None:
-        interval_ms = self._config.offsets_retention_check_interval_ms
-        self._expiry_timer = self._clock.call_later(interval_ms, self._expire)
-
-    def _expire(self) -> None:
-        run_in_slices(self._clock, self._expiry_steps(), lambda: self._active)
-
-    def _expiry_steps(self) -> Iterator[None]:
-        for group in list(self._groups.values()):
-            if group.metadata.state is not GroupState.DEAD:
-                group.remove_expired_offsets()
-                self._drop_if_dead(group)
-            yield
-        self._plan_expiry()
+    def _expire_offsets(self, group: CoordinatedGroup) -> None:
+        if group.metadata.state is not GroupState.DEAD:
+            group.remove_expired_offsets()
+            self._drop_if_dead(group)

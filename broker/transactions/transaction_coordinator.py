@@ -7,7 +7,7 @@ call returns. Used on the loop only.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE
@@ -29,8 +29,8 @@ from odradek.broker.transactions.transaction_state import (
 )
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.primitives import TopicPartition
-from odradek.world.clock import Clock, Timer
-from odradek.world.time_slices import run_in_slices
+from odradek.world.clock import Clock
+from odradek.world.periodic import PeriodicActions
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class TransactionCoordinator:
         )
         self._transactions: dict[str, TransactionMetadata] = {}
         self._pending_markers: dict[str, PendingMarkers] = {}
-        self._timers: dict[str, Timer] = {}
+        self._periodic = PeriodicActions(clock)
         self._active = False
 
     # life
@@ -87,14 +87,16 @@ class TransactionCoordinator:
         """Serve from now on; before, and after `stop`, everybody is answered COORDINATOR_NOT_AVAILABLE."""
         self._active = True
         config = self._config
-        self._every(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_if_overdue)
-        self._every(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_if_expired)
+        abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        forget_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+        transactions = self._transactions.values
+        self._periodic.repeat_for_each("open for too long", abort_ms, transactions, self._abort_if_overdue)
+        self._periodic.repeat_for_each("unused for too long", forget_ms, transactions, self._forget_if_expired)
 
     def stop(self) -> None:
         """The broker goes down: nothing is begun any more."""
         self._active = False
-        for timer in self._timers.values():
-            timer.cancel()
+        self._periodic.stop()
         for transactional_id in list(self._transactions):
             self._unload(transactional_id)
 
@@ -293,35 +295,23 @@ class TransactionCoordinator:
 
     # time
 
-    def _every(self, interval_ms: int, look_at: Callable[[TransactionMetadata], object]) -> None:
-        """Look at every transaction, again and again."""
-
-        def steps() -> Iterator[None]:
-            for transaction in list(self._transactions.values()):
-                if self._transactions.get(transaction.transactional_id) is transaction:
-                    look_at(transaction)
-                yield
-            plan()
-
-        def plan() -> None:
-            self._timers[look_at.__name__] = self._clock.call_later(
-                interval_ms, lambda: run_in_slices(self._clock, steps(), lambda: self._active)
-            )
-
-        plan()
+    def _is_here(self, transaction: TransactionMetadata) -> bool:
+        """Tell whether the transaction still lives here: its partition may have gone to another broker."""
+        return self._transactions.get(transaction.transactional_id) is transaction
 
     def _abort_if_overdue(self, transaction: TransactionMetadata) -> None:
-        if transaction.is_overdue(self._clock.now_ms()):
+        if self._is_here(transaction) and transaction.is_overdue(self._clock.now_ms()):
             log.info("%s: aborted, it was open for too long", transaction.transactional_id)
             self._fence_and_abort(transaction)
 
     def _forget_if_expired(self, transaction: TransactionMetadata) -> None:
-        if not transaction.is_forgotten(self._clock.now_ms(), self._config.transactional_id_expiration_ms):
+        expiration_ms = self._config.transactional_id_expiration_ms
+        if not self._is_here(transaction) or not transaction.is_forgotten(self._clock.now_ms(), expiration_ms):
             return
         transaction.forget()
 
         def done(error: ErrorCode) -> None:
-            if self._transactions.get(transaction.transactional_id) is not transaction:
+            if not self._is_here(transaction):
                 return
             transaction.pending = None
             if error is ErrorCode.NONE:

@@ -9,7 +9,6 @@ from functools import partial
 
 from odradek.broker.log.compaction.cleanable_offsets import LogToClean, log_to_clean, make_request
 from odradek.broker.log.compaction.job import Job
-from odradek.broker.log.directories.maintenance import PeriodicActions
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.settings.log_settings import LogManagerSettings
@@ -17,6 +16,7 @@ from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import CorruptBatch
 from odradek.world.children import Children
 from odradek.world.clock import Clock
+from odradek.world.periodic import PeriodicActions
 
 logger = logging.getLogger(__name__)
 

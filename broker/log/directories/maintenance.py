@@ -4,8 +4,7 @@ Source: LogManager.startup and the tasks it schedules.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable
 
 from odradek.broker.log.directories.checkpoints import Checkpoints
 from odradek.broker.log.directories.live_logs import LiveLogs
@@ -14,60 +13,10 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.log_settings import LogManagerSettings
-from odradek.broker.settings.topic_settings import NO_LIMIT_MS
-from odradek.world.clock import Clock, Timer
-from odradek.world.time_slices import run_in_slices
-
-T = TypeVar("T")
+from odradek.world.periodic import PeriodicActions
 
 SEGMENTS_AT_ONCE = 10
 """Segments of one log that retention takes in one piece, renaming their files."""
-
-
-class PeriodicActions:
-    """Actions that are repeated, by name, and long loops in slices of time."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._timers: dict[str, Timer] = {}
-        self._stopped = False
-
-    def repeat(self, name: str, delay_ms: int, interval_ms: int, action: Callable[[], None]) -> None:
-        """Act first after `delay_ms`, then every `interval_ms`; never when that is NO_LIMIT_MS."""
-        if interval_ms == NO_LIMIT_MS:
-            return
-
-        def run() -> None:
-            self._timers[name] = self._clock.call_later(interval_ms, run)
-            action()
-
-        self._timers[name] = self._clock.call_later(delay_ms, run)
-
-    def later(self, name: str, delay_ms: int, action: Callable[[], None]) -> None:
-        """Act once, instead of what was still to come under that name."""
-        if name in self._timers:
-            self._timers[name].cancel()
-        self._timers[name] = self._clock.call_later(delay_ms, action)
-
-    def for_each(self, things: Sequence[T], action: Callable[[T], object]) -> None:
-        """Act on all in order; what does not fit in a slice of time is done in later turns of the loop.
-
-        An action that answers True has not done all: it is done again.
-        """
-
-        def steps() -> Iterator[None]:
-            for thing in things:
-                while action(thing) is True:
-                    yield
-                yield
-
-        run_in_slices(self._clock, steps(), lambda: not self._stopped, at_once=True)
-
-    def stop(self) -> None:
-        """Cancel all; nothing more is begun."""
-        self._stopped = True
-        for timer in self._timers.values():
-            timer.cancel()
 
 
 class LogMaintenance:
@@ -107,7 +56,7 @@ class LogMaintenance:
 
     def _repeat(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
         delay_ms = min(interval_ms, self._settings.log_initial_task_delay_ms)
-        self._periodic.repeat(name, delay_ms, interval_ms, action)
+        self._periodic.repeat(name, interval_ms, action, delay_ms=delay_ms)
 
     def for_each_log(self, action: Callable[[Log], object]) -> None:
         """Act on all logs, again on those for which the action answers True."""

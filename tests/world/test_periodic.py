@@ -1,16 +1,15 @@
 """Repeated work, in slices."""
 
-from odradek.broker.log.directories.maintenance import PeriodicActions
-from odradek.broker.settings.topic_settings import NO_LIMIT_MS
 from odradek.testing.virtual_clock import ManualClock
+from odradek.world.periodic import NEVER_MS, PeriodicActions
 from odradek.world.time_slices import SLICE_MS
 
 
 def test_repeats_until_it_is_stopped() -> None:
     clock, times = ManualClock(), []
     periodic = PeriodicActions(clock)
-    periodic.repeat("a", 5, 10, lambda: times.append(clock.monotonic_ms()))
-    periodic.repeat("never", 5, NO_LIMIT_MS, lambda: times.append(-1))
+    periodic.repeat("a", 10, lambda: times.append(clock.monotonic_ms()), delay_ms=5)
+    periodic.repeat("never", NEVER_MS, lambda: times.append(-1), delay_ms=5)
     clock.advance(26)
     periodic.stop()
     clock.advance(100)
@@ -47,3 +46,25 @@ def test_what_is_not_done_at_once_is_done_again_in_its_place() -> None:
     assert done == [1, 1]
     clock.advance(10 * SLICE_MS)
     assert done == [1, 1, 1, 2, 2, 2]
+
+
+def test_the_next_round_begins_an_interval_after_the_last_one_has_ended() -> None:
+    clock, done = ManualClock(), []
+    periodic = PeriodicActions(clock)
+    things = [1, 2, 3]
+
+    def slow(item: int) -> None:
+        done.append((clock.monotonic_ms(), item))
+        clock._elapsed_ms += SLICE_MS
+
+    periodic.repeat_for_each("a", 100, lambda: things, slow)
+    clock.advance(100)
+    assert [item for _, item in done] == [1, 2, 3]
+    things.remove(2)
+    clock.advance(99)
+    assert len(done) == 3
+    clock.advance(2 * SLICE_MS)
+    assert [item for _, item in done] == [1, 2, 3, 1, 3]
+    periodic.stop()
+    clock.advance(1000)
+    assert len(done) == 5
