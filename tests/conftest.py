@@ -39,6 +39,7 @@ FIRST = (
     "spark",
     "clients",
     "failover",
+    "console",
     "docker",
     "client/zookeeper",
     "robustness",

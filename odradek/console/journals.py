@@ -17,7 +17,9 @@ from odradek.protocol.errors import KafkaError
 log = logging.getLogger(__name__)
 
 ANSWER_BYTES_MAX: Final = 32_000_000
-TIMEOUT_SECONDS: Final = 2.0
+TIMEOUT_SECONDS: Final = 1.0
+SKIPPED: Final = 8
+"""Readings for which a journal is left out that did not answer: its broker may be frozen, and the others wait."""
 ANY_HOST: Final = ("", "0.0.0.0", "::")
 
 Fetch = Callable[[str], Awaitable[Mapping[str, Any]]]
@@ -32,6 +34,8 @@ class Journals:
         self._urls: dict[Node, str | None] = {}
         self._read: dict[int, int] = {}
         """By broker: the number of the last entry read."""
+        self._skip: dict[int, int] = {}
+        """By broker: for how many readings it is left out."""
         self.readable: list[int] = []
         """Brokers whose journal could be read the last time."""
 
@@ -44,6 +48,9 @@ class Journals:
         return sorted(happenings, key=lambda one: one.at_ms)
 
     async def _read_one(self, node: Node) -> list[Happening] | None:
+        if self._skip.get(node.node_id, 0) > 0:
+            self._skip[node.node_id] -= 1
+            return None
         try:
             url = await self._url(node)
             if url is None:
@@ -53,6 +60,7 @@ class Journals:
             numbers = [int(one["number"]) for one in entries]
         except (KafkaError, aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
             log.debug("the journal of broker %d cannot be read: %s", node.node_id, error)
+            self._skip[node.node_id] = SKIPPED if isinstance(error, TimeoutError) else 0
             return None
         last = self._read.get(node.node_id, 0)
         if answer.get("last", last) < last:  # a new life of the broker: its numbers begin again

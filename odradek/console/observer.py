@@ -8,7 +8,7 @@ from typing import Any, Final
 from odradek.client.aio.admin import Admin
 from odradek.console.journals import Journals
 from odradek.console.sentences import Happening, observed
-from odradek.console.snapshot import BrokerProcess, Snapshot, cluster_model
+from odradek.console.snapshot import NO_BROKER, BrokerProcess, Model, Snapshot, cluster_model
 from odradek.console.timeline import Timeline
 from odradek.protocol.errors import KafkaError
 from odradek.world.clock import Clock, sleep
@@ -16,8 +16,9 @@ from odradek.world.clock import Clock, sleep
 log = logging.getLogger(__name__)
 
 PAUSE_MS: Final = 500.0
-COST_SHARE: Final = 10.0
-"""Looking may take a tenth of the time: a cluster of ten thousand partitions is looked at more seldom."""
+COST_SHARE, PAUSE_MS_MAX = 10.0, 3_000.0
+"""Looking may take a tenth of the time, so that ten thousand partitions are looked at more seldom; but a broker that is
+frozen makes it slow too, and then there is something to see."""
 
 Look = Callable[[], Awaitable[Snapshot]]
 
@@ -55,7 +56,8 @@ class Observer:
         self.state = ""
         """From version 1 on JSON: a `cluster_model`, why the cluster cannot be seen, whose journals are read."""
         self._trouble = ""
-        self._told_happening = 0
+        self._happened = 0
+        self._facts: list[Any] = []
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -63,10 +65,11 @@ class Observer:
             began_ms = self._clock.monotonic_ms()
             await self.look()
             took_ms = self._clock.monotonic_ms() - began_ms
-            await sleep(self._clock, max(PAUSE_MS, COST_SHARE * took_ms))
+            await self.read_journals()
+            await sleep(self._clock, min(max(PAUSE_MS, COST_SHARE * took_ms), PAUSE_MS_MAX))
 
     async def look(self) -> None:
-        """Look once."""
+        """Look once at the metadata."""
         try:
             seen = (await self._look()).taken_with(self.snapshot)
         except KafkaError as error:
@@ -76,6 +79,10 @@ class Observer:
             told = observed(self.snapshot, seen) if self.snapshot is not None else []
             self.snapshot = seen
             self.timeline.add(told, self._clock.now_ms())
+        self.tell()
+
+    async def read_journals(self) -> None:
+        """Read what the journals have got since the last time."""
         if self._journals is not None and self.snapshot is not None:
             self.timeline.add(await self._journals.read(self.snapshot.nodes.values()), self._clock.now_ms())
         self.timeline.settle(self._clock.now_ms())
@@ -88,20 +95,25 @@ class Observer:
 
     def tell(self) -> None:
         """Make the state anew; who listens hears of it when it is another."""
-        if self.snapshot is None and not self._trouble:
-            self.changed()  # it has not been looked at yet
-            return
-        if self.snapshot is None:
-            model: dict[str, Any] = {"brokers": [], "topics": [], "figures": None, "controller": -1, "cluster": None}
-        else:
-            model = cluster_model(self.snapshot, self._processes())
-        model["trouble"] = self._trouble
-        model["journals"] = [] if self._journals is None else self._journals.readable
-        state = json.dumps(model, separators=(",", ":"))
-        happened, self._told_happening = self._told_happening, self.timeline.last_number
-        if state != self.state:
-            self.state = state
+        happened, self._happened = self._happened, self.timeline.last_number
+        if (self.snapshot is not None or self._trouble) and self._renew():
             self.version += 1
         elif happened == self.timeline.last_number:
             return
         self.changed()
+
+    def _renew(self) -> bool:
+        """Bring `state` up to date; False when it was."""
+        journals = [] if self._journals is None else self._journals.readable
+        processes, seen = list(self._processes()), self.snapshot
+        facts: list[Any] = [processes, self._trouble, journals]
+        if seen is not None:
+            facts += [seen.controller_id, seen.nodes, seen.topics]
+        if facts == self._facts:
+            return False
+        self._facts = facts
+        empty: Model = {"brokers": [], "topics": [], "figures": None, "controller": NO_BROKER, "cluster": None}
+        model = empty if seen is None else cluster_model(seen, processes)
+        state = json.dumps(model | {"trouble": self._trouble, "journals": journals}, separators=(",", ":"))
+        changed, self.state = state != self.state, state
+        return changed

@@ -116,7 +116,8 @@ def _partition_entry(entry: Mapping[str, Any]) -> Happening:
     subject, before, after = str(entry["subject"]), entry["before"], _state(entry["after"])
     was = None if before is None else _state(before)
     change = _change(subject, was, after)
-    change.reason = _rule(str(entry["rule"]), was, after) + _event(entry)
+    rule = str(entry["rule"])
+    change.reason = _rule(rule, was, after) + _event(str(entry.get("event", "")), rule)
     if entry.get("unclean"):
         change.reason = "UNCLEAN, records may be lost: " + change.reason
     return change
@@ -135,11 +136,8 @@ def _rule(rule: str, before: "PartitionState | None" = None, after: "PartitionSt
     return RULES.get(rule, rule)
 
 
-def _event(entry: Mapping[str, Any]) -> str:
-    event = str(entry.get("event", ""))
-    if not event or event == "Call":
-        return ""
-    return f" ({EVENTS.get(event, event)})"
+def _event(event: str, rule: str) -> str:
+    return "" if event in ("", "Call", rule) else f" ({EVENTS.get(event, event)})"
 
 
 def _broker_entry(entry: Mapping[str, Any]) -> Happening:

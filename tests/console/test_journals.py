@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from odradek.client.metadata import Node
-from odradek.console.journals import Journals
+from odradek.console.journals import SKIPPED, Journals
 from odradek.protocol.errors import ErrorCode, KafkaError
 from tests.console.test_sentences import entry
 
@@ -94,3 +94,12 @@ def test_the_address(host: str, url: str) -> None:
 def test_a_journal_that_cannot_be_read_is_left_out(settings: Any, answer: Any) -> None:
     brokers = Brokers(settings, answer)
     assert brokers.read() == [] and brokers.journals.readable == []
+
+
+def test_a_journal_that_did_not_answer_is_left_out_for_a_while() -> None:
+    brokers = Brokers({"metrics.port": "1"}, TimeoutError())
+    for _ in range(1 + SKIPPED):
+        brokers.read()
+    assert len(brokers.asked) == 1
+    brokers.answer = journal(session(1))
+    assert len(brokers.read()) == 1

@@ -51,6 +51,14 @@ function put(element, ...children) {
   }
 }
 
+/** A table: labels of columns (those that begin with `#` are of figures), and rows of cells. A narrow page has no room
+ * for columns: there each cell stands under its label. */
+export function table(columns, rows) {
+  const kinds = columns.map((label) => (label.startsWith("#") ? ["figure", label.slice(1)] : ["cell", label]));
+  return h("table", h("thead", h("tr", kinds.map(([kind, label]) => h(`th.${kind}`, label)))),
+    h("tbody", rows.map((row) => h("tr", row.map((cell, at) => h(`td.${kinds[at][0]}`, { "data-label": kinds[at][1] }, cell))))));
+}
+
 /** Replace what is in an element. */
 export function fill(element, ...children) {
   element.replaceChildren();

@@ -1,6 +1,6 @@
 // One group: its members, how far it is behind, and its generations on a time line.
 
-import { fill, fillOnce, h } from "./dom.js";
+import { fill, fillOnce, h, table } from "./dom.js";
 import { ago, clock, many, moment, number } from "./words.js";
 
 const SHOWN = 12;
@@ -70,9 +70,9 @@ function words(one, before) {
 
 function members(view) {
   if (!view.members.length) return [h("h2.section", "Members"), h("p.note", "Nobody is in it.")];
-  return [h("h2.section", "Members"), h("table", h("thead", h("tr", ["Client", "Host", "Partitions", "Behind", "Member"].map((name) => h("th", name)))),
-    h("tbody", view.members.map((one) => h("tr", h("td", one.client, one.instance ? h("span.quiet", ` static ${one.instance}`) : null), h("td", one.host),
-      h("td", number(one.partitions)), h("td", number(one.lag)), h("td", h("code.quiet", one.id)))))),
+  return [h("h2.section", "Members"), table(["Client", "Host", "Partitions", "Behind", "Member"], view.members.map((one) => [
+    [one.client, one.instance ? h("span.quiet", ` static ${one.instance}`) : null], one.host, number(one.partitions), number(one.lag), h("code.quiet", one.id),
+  ])),
   view.members_left_out ? h("p.note", `and ${number(view.members_left_out)} more`) : null];
 }
 
@@ -80,12 +80,11 @@ function partitions(view) {
   if (!view.partitions.length) return null;
   const most = Math.max(1, ...view.partitions.map((row) => row[4] || 0));
   const clients = new Map(view.members.map((one) => [one.id, one.client]));
-  return [h("h2.section", "Partitions, furthest behind first"), h("table",
-    h("thead", h("tr", h("th", "Partition"), h("th.figure", "Committed"), h("th.figure", "Next offset"), h("th", "Behind"), h("th", "Read by"))),
-    h("tbody", view.partitions.map(([topic, partition, committed, end, lag, owner]) => {
+  return [h("h2.section", "Partitions, furthest behind first"),
+    table(["Partition", "#Committed", "#Next offset", "Behind", "Read by"], view.partitions.map(([topic, partition, committed, end, lag, owner]) => {
       const bar = h("i.bar");
       bar.style.width = `${Math.round((80 * (lag || 0)) / most)}px`;
-      return h("tr", h("td", `${topic}-${partition}`), h("td.figure", number(committed)), h("td.figure", number(end)),
-        h("td", lag === null ? "nothing committed" : [bar, number(lag)]), h("td", owner ? clients.get(owner) || owner : h("em", "nobody")));
-    }))), view.partitions_left_out ? h("p.note", `and ${number(view.partitions_left_out)} more`) : null];
+      return [`${topic}-${partition}`, number(committed), number(end), lag === null ? "nothing committed" : [bar, number(lag)],
+        owner ? clients.get(owner) || owner : h("em", "nobody")];
+    })), view.partitions_left_out ? h("p.note", `and ${number(view.partitions_left_out)} more`) : null];
 }

@@ -1,9 +1,10 @@
 // One topic: its messages, its partitions, its settings.
 
-import { fill, fillOnce, h } from "./dom.js";
+import { fill, fillOnce, h, table } from "./dom.js";
 import { Messages } from "./messages.js";
 import { bytes, many, number } from "./words.js";
 
+const PARTITIONS = 1000;
 const TABS = { messages: "Messages", partitions: "Partitions", settings: "Settings" };
 
 export class TopicView {
@@ -57,15 +58,11 @@ export class TopicView {
 }
 
 function partitionTable(partitions) {
-  return h("table", h("thead", h("tr", ["Partition", "Leader", "Epoch", "ISR", "Replicas", "First offset", "Next offset", "Size"].map((name) => h("th", name)))),
-    h("tbody", partitions.slice(0, 1000).map((one) => h("tr",
-      h("td", String(one.partition)),
-      h("td", one.leader < 0 ? h("strong.bad", "none") : String(one.leader)),
-      h("td", String(one.epoch)),
-      h("td", one.isr.join(", "), one.isr.length < one.replicas.length ? h("strong.warn", " ◌ not whole") : null),
-      h("td", one.replicas.join(", ")),
-      h("td.figure", number(one.begin)), h("td.figure", number(one.end)), h("td.figure", bytes(one.bytes))))),
-    partitions.length > 1000 ? h("caption", `the first 1,000 of ${number(partitions.length)}`) : null);
+  return [table(["Partition", "Leader", "Epoch", "ISR", "Replicas", "#First offset", "#Next offset", "#Size"], partitions.slice(0, PARTITIONS).map((one) => [
+    String(one.partition), one.leader < 0 ? h("strong.bad", "none") : String(one.leader), String(one.epoch),
+    [one.isr.join(", "), one.isr.length < one.replicas.length ? h("strong.warn", " ◌ not whole") : null], one.replicas.join(", "),
+    number(one.begin), number(one.end), bytes(one.bytes),
+  ])), partitions.length > PARTITIONS ? h("p.note", `the first ${number(PARTITIONS)} of ${number(partitions.length)}`) : null];
 }
 
 function settingTable(settings) {

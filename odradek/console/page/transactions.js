@@ -1,6 +1,6 @@
 // Transactional ids: which of them have something open, where, and for how long.
 
-import { fill, fillOnce, h } from "./dom.js";
+import { fill, fillOnce, h, table } from "./dom.js";
 import { ago, many, moment, number } from "./words.js";
 
 const PARTITIONS = 12;
@@ -22,17 +22,18 @@ export class TransactionsView {
     fill(this.said);
     const open = view.transactions.filter((one) => one.begun_ms !== null).length;
     fill(this.note, [many(view.transactions.length + view.left_out, "transactional id", "transactional ids"), open ? `${number(open)} open` : "none open"].join(" · "));
-    fillOnce(this.place, JSON.stringify(view.transactions), () => (view.transactions.length ? table(view) : h("p.none", "No producer has used a transactional.id.")));
+    fillOnce(this.place, JSON.stringify(view.transactions), () => (view.transactions.length ? list(view) : h("p.none", "No producer has used a transactional.id.")));
   }
 
   close() {}
 }
 
-function table(view) {
-  return [h("table", h("thead", h("tr", ["Transactional id", "State", "Open since", "Partitions", "Producer", "Coordinator"].map((name) => h("th", name)))),
-    h("tbody", view.transactions.map((one) => h("tr", h("td", h("strong.data", one.id)), h("td", one.state),
-      h("td", one.begun_ms === null ? "–" : [h("span", { title: moment(one.begun_ms) }, ago(one.begun_ms)), one.overdue ? h("strong.bad", " ! longer than its timeout") : null]),
-      h("td", one.partitions.slice(0, PARTITIONS).join(", ") || "–", one.partitions.length > PARTITIONS ? ` and ${one.partitions.length - PARTITIONS} more` : null),
-      h("td", `${one.producer}${one.epoch === null ? "" : `, epoch ${one.epoch}`}`), h("td", String(one.coordinator)))))),
+function list(view) {
+  return [table(["Transactional id", "State", "Open for", "Partitions", "Producer", "Coordinator"], view.transactions.map((one) => [
+    h("strong.data", one.id), one.state,
+    one.begun_ms === null ? "–" : [h("span", { title: moment(one.begun_ms) }, ago(one.begun_ms)), one.overdue ? h("strong.bad", " ! longer than its timeout") : null],
+    [one.partitions.slice(0, PARTITIONS).join(", ") || "–", one.partitions.length > PARTITIONS ? ` and ${one.partitions.length - PARTITIONS} more` : null],
+    `${one.producer}${one.epoch === null ? "" : `, epoch ${one.epoch}`}`, String(one.coordinator),
+  ])),
   view.left_out ? h("p.note", `and ${number(view.left_out)} more`) : null];
 }
