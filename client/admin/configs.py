@@ -27,7 +27,7 @@ Response = TypeVar("Response", bound=Message)
 
 
 class Operation(IntEnum):
-    """What to do with a setting (KIP-339)."""
+    """Operation on a setting (KIP-339)."""
 
     SET = 0
     DELETE = 1

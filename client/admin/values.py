@@ -12,7 +12,7 @@ from odradek.client.records import TopicPartition
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to."""
+    """Kind of thing that a configuration belongs to."""
 
     TOPIC = 2
     BROKER = 4
@@ -94,7 +94,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What a broker says of a topic it has created; the numbers are -1 when it does not say."""
+    """Topic as the broker that has created it describes it; the numbers are -1 when it does not say."""
 
     name: str
     topic_id: bytes

@@ -65,6 +65,7 @@ class Producer(AsyncClient):
         self._key_serializer = serializer(self.config.key_serializer, "key")
         self._value_serializer = serializer(self.config.value_serializer, "value")
         self.interceptors = ProducerInterceptors(list(self.config.interceptor_classes or []))
+        self.intercepts = bool(self.interceptors)
         self._partitioner = partitioner(self.config, self._world.random)
         self._engine: ProducerEngine | None = None
         self._wake_asked = False
@@ -164,7 +165,7 @@ class Producer(AsyncClient):
         out of its range, TypeError for what is no bytes, text or number. With transactional.id also AbortRequired, and
         ClientError outside of a transaction.
         """
-        if self.interceptors:
+        if self.intercepts:
             topic, value, key, headers, partition, timestamp_ms, callback = self.interceptors.on_send(
                 ProducerRecord(topic, value, key, headers, partition, timestamp_ms), callback
             )
@@ -248,7 +249,7 @@ class Producer(AsyncClient):
             if callback is not None:
                 batch.callbacks.append((index, callback))
             news = accumulator.is_news(batch)
-            moved = not index and accumulator.waits_behind(batch)
+            moved = index == 0 and accumulator.waits_behind(batch)
         if news:
             self._tell_engine(batch if moved else None)
         return RecordFuture(batch, index, lock)

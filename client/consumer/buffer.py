@@ -242,7 +242,7 @@ class RecordBuffer:
         return records
 
     def _reader(self, topic_partition: TopicPartition) -> Reader | None:
-        """Of the first chunk of a partition, if it has one."""
+        """Return the reader of a partition's first chunk, if it has one."""
         if topic_partition not in self._readers:
             with self._shared.lock:
                 held = self._shared.chunks.get(topic_partition)

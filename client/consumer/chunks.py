@@ -24,7 +24,7 @@ Aborted = Sequence[tuple[int, int]]
 
 
 class Chunk:
-    """What one answer has of one partition, from `fetch_offset` on.
+    """Bytes that one answer has of one partition, from `fetch_offset` on.
 
     `version` is that of the position when it was asked for; `next_offset` where the answer ends. Messages of formats 0
     and 1, which a broker may have from an older Kafka, become batches at once. Raises MalformedMessage.

@@ -136,7 +136,7 @@ class GroupDriver:
             self.membership.coordinator_found()
 
     async def _partition_counts(self, topics: frozenset[str]) -> dict[str, int]:
-        """Of those topics that there are."""
+        """Return the partition counts of those of the topics that there are."""
         for topic in topics:
             self.cluster.needs.want(topic, self._now_ms)
         if topics - self.cluster.view.topics.keys():

@@ -38,7 +38,7 @@ LAST_VERSION_WITH_NAMES = 12
 
 
 class FetchSettings(Protocol):
-    """What a request says of all its partitions; Kafka's names."""
+    """Parameters that a request has for all its partitions; Kafka's names."""
 
     @property
     def fetch_max_wait_ms(self) -> int: ...
@@ -52,7 +52,7 @@ class FetchSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What one partition was asked for, and the version of its position then."""
+    """Place that a partition was asked for, and the version of its position then."""
 
     offset: int
     version: int
@@ -189,7 +189,7 @@ class NothingNew:
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """What was asked for is not in the log, or not any more."""
+    """The place asked for is not in the log, or not any more."""
 
 
 @dataclass(frozen=True, slots=True)

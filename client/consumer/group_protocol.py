@@ -113,7 +113,7 @@ class OwnedTopicPartitions(Struct):
 
 
 class ConsumerProtocolSubscription(Message):
-    """What a member wants, and what it has."""
+    """Topics that a member wants, and partitions that it has."""
 
     VERSIONS = (0, 3)
 
@@ -132,7 +132,7 @@ class AssignedTopicPartitions(Struct):
 
 
 class ConsumerProtocolAssignment(Message):
-    """What a member is given."""
+    """Partitions that a member is given."""
 
     VERSIONS = (0, 3)
 

@@ -58,7 +58,7 @@ DECIDED = HOLDING | {State.SYNCING}
 
 
 class Outcome(Enum):
-    """What an answer means for the membership."""
+    """Meaning of an answer for the membership."""
 
     GOOD = "go on"
     REJOIN = "the group rebalances: join again with the same member id"
@@ -102,7 +102,7 @@ class MemberSettings:
 
 
 def member_settings(config: ConsumerSettings) -> MemberSettings:
-    """Of a consumer that has a group."""
+    """Settings of a consumer that has a group."""
     assert config.group_id is not None
     strategies = assignors(config)
     return MemberSettings(

@@ -51,7 +51,7 @@ from odradek.protocol.messages.leave_group import LeaveGroupRequest
 
 @dataclass(slots=True)
 class Membership:
-    """See above. `turn` is what the application must do now; it reports with `turn_done`."""
+    """Membership of a consumer. `turn` is what the application must do now; it reports with `turn_done`."""
 
     settings: MemberSettings
     state: State = State.OUTSIDE

@@ -53,7 +53,7 @@ class KafkaProducer(Blocking[Producer]):
     ) -> RecordFuture:
         """Queue a record; the future tells its fate. Blocks at most max.block.ms. Raises as `aio.Producer.send`."""
         core = self._core
-        if core.interceptors:
+        if core.intercepts:
             record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
             topic, value, key, headers, partition, timestamp_ms, callback = core.interceptors.on_send(record, callback)
         queued = core.offer(topic, value, key, headers, partition, timestamp_ms, callback)

@@ -55,7 +55,7 @@ class ProduceCall:
 
 @dataclass(slots=True)
 class Plan:
-    """What to do now. Carried out in this order: `given_up` told to the application, `calls` sent."""
+    """Things to do now. Carried out in this order: `given_up` told to the application, `calls` sent."""
 
     given_up: list[ProducerBatch] = field(default_factory=list)
     calls: list[ProduceCall] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a broker said about one batch, or NETWORK_EXCEPTION when it said nothing."""
+    """Answer of a broker about one batch, or NETWORK_EXCEPTION when it said nothing."""
 
     error: ErrorCode
     base_offset: int = -1
@@ -85,7 +85,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Settled:
-    """What an answer settled. `decided` batches are to be told to the application, in this order."""
+    """Batches that an answer has settled. `decided` batches are to be told to the application, in this order."""
 
     decided: list[ProducerBatch] = field(default_factory=list)
     stale: bool = False

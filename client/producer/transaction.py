@@ -20,7 +20,7 @@ from odradek.protocol.errors import RETRIABLE, ErrorCode
 
 
 class State(Enum):
-    """Of a transactional producer; the value says what is to be called then."""
+    """State of a transactional producer; the value says what is to be called then."""
 
     UNINITIALISED = "call init_transactions() first"
     INITIALISING = "init_transactions() is under way: call it again to wait for it"
@@ -46,7 +46,7 @@ FORMER: dict[State, frozenset[State]] = {
 
 
 class Call(Enum):
-    """What an application may ask for; the value is the name of the method."""
+    """Call that an application may make; the value is the name of the method."""
 
     INIT = "init_transactions"
     BEGIN = "begin_transaction"

@@ -120,7 +120,7 @@ class Coordinators:
 
 
 class Batches(Protocol):
-    """What a transaction needs of the producer's engine."""
+    """A producer's engine, as far as a transaction needs it."""
 
     lock: threading.Lock
 
@@ -142,14 +142,14 @@ class Batches(Protocol):
 
 
 class Failures:
-    """What a coordinator's refusal does to the transaction."""
+    """Consequences that a coordinator's refusal has for the transaction."""
 
     def __init__(self, transaction: Transaction, batches: Batches) -> None:
         self._transaction = transaction
         self._batches = batches
 
     def refused(self, error: ErrorCode, what: str) -> None:
-        """Of a request in the transaction, or of its commit."""
+        """Note the refusal of a request in the transaction, or of its commit."""
         if verdict(error) is Verdict.CLOSE:
             self.fatal(error, what)
             return
@@ -167,7 +167,7 @@ class Failures:
 
 
 class Contents:
-    """Of one producer's transactions. The end of a transaction waits for what is `under_way`."""
+    """Partitions and offsets of one producer's transactions. The end of a transaction waits for what is `under_way`."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ Producer = tuple[int, int]
 
 
 class Verdict(Enum):
-    """What an error means: ask again; the transaction is to be aborted; the producer is to be closed."""
+    """Meaning of an error: ask again; the transaction is to be aborted; the producer is to be closed."""
 
     AGAIN = 1
     ABORT = 2
@@ -71,7 +71,7 @@ MEMBERSHIP_LOST = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEM
 
 
 def verdict(error: ErrorCode) -> Verdict:
-    """Of a request that belongs to an open transaction (TransactionManager's handlers of Kafka 3.9)."""
+    """Judge an error of a request in an open transaction (TransactionManager's handlers of Kafka 3.9)."""
     if error in RETRIABLE:
         return Verdict.AGAIN
     return Verdict.CLOSE if error in FATAL else Verdict.ABORT

@@ -97,7 +97,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a task has written in the newest epoch that it has committed."""
+    """Contents of the newest epoch that a task has committed."""
 
     number: int = -1
     records: int = 0
@@ -105,7 +105,7 @@ class Mark:
 
 
 class TaskResult(NamedTuple):
-    """What a task has done, for the driver."""
+    """Report of a task to the driver."""
 
     epoch: Epoch
     task: int

@@ -107,7 +107,7 @@ async def _fetched(session: Session, wanted: OffsetRange, offset: int, patience_
 
 
 async def _verdict(session: Session, partition: TopicPartition, offset: int) -> Verdict:
-    """Of one request to the leader. A leader that is not known counts as one that cannot be reached."""
+    """Ask the leader once. A leader that is not known counts as one that cannot be reached."""
     cluster, settings = session.cluster, session.settings
     if cluster.view.leader_of(partition) is None:
         await cluster.refresh()

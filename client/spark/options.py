@@ -51,7 +51,7 @@ MILLISECONDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings(CommonConfig):
-    """What may stand behind `kafka.`: names and ranges of Kafka's consumer, sizes for bulk reading."""
+    """Settings that may stand behind `kafka.`: names and ranges of Kafka's consumer, sizes for bulk reading."""
 
     receive_buffer_bytes: int = setting(-1, at_least=-1)
     fetch_min_bytes: int = setting(1, at_least=0)

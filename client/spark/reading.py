@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class Task(InputPartition):
-    """What one Spark task reads."""
+    """Range of a partition that one Spark task reads."""
 
     def __init__(self, wanted: OffsetRange) -> None:
         super().__init__(str(wanted))

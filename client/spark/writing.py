@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 class Message(WriterCommitMessage):
-    """What a task tells the driver; `result` is None at least once."""
+    """Message of a task to the driver; `result` is None at least once."""
 
     def __init__(self, result: TaskResult | None = None) -> None:
         self.result = result

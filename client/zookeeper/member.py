@@ -35,7 +35,7 @@ PATIENCE_PER_BACKOFF = 0.5
 
 
 class Reading(Protocol):
-    """What is done with owned partitions (`consumption.Consumption`)."""
+    """Consumption of owned partitions (`consumption.Consumption`)."""
 
     def start(self, partitions: Mapping[TopicPartition, str]) -> None:
         """Read these."""
