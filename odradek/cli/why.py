@@ -44,9 +44,9 @@ def why(
 async def _look(name: str, bootstrap: str, zookeeper: str) -> "tuple[Facts, list[Subject]]":
     """What the name means, and what there is to know of that."""
     from odradek.cli.options import command_config
-    from odradek.diagnosis.examination import subjects
+    from odradek.diagnosis.examination import UnknownSubject, subjects
     from odradek.diagnosis.gathering import Names, Scope
-    from odradek.diagnosis.surroundings import facts
+    from odradek.diagnosis.surroundings import check_may_see, facts
 
     wanted: list[Subject] = []
 
@@ -56,7 +56,11 @@ async def _look(name: str, bootstrap: str, zookeeper: str) -> "tuple[Facts, list
         groups = {one.group for one in wanted if one.group is not None}
         return Scope(None if any(one.broker is not None for one in wanted) else topics, groups)
 
-    return await facts(command_config, bootstrap, zookeeper, scope), wanted
+    try:
+        return await facts(command_config, bootstrap, zookeeper, scope), wanted
+    except UnknownSubject:
+        await check_may_see(command_config, bootstrap, name)
+        raise
 
 
 def _print(facts: "Facts", subject: "Subject", findings: "list[Finding]", events: int) -> None:

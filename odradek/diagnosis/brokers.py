@@ -11,7 +11,7 @@ ROOM_LEAST = 0.1
 RECENT_MS = 3_600_000
 
 
-@row(Weight.STOPPED, "zookeeper.session.timeout.ms; /brokers/ids")
+@row(Weight.DEGRADED, "zookeeper.session.timeout.ms; /brokers/ids")
 def died(case: BrokerCase) -> Told | None:
     """The broker is not registered, and did not say that it would go: it was killed, lost its machine or network, or
     froze for longer than its session."""
@@ -20,18 +20,18 @@ def died(case: BrokerCase) -> Told | None:
         return None
     when = "" if end.at_ms is None else f" since {case.time(end.at_ms)}"
     noted = case.history.last("broker", str(case.number), "went")
-    because = (
-        "its ZooKeeper session ended, and it had not asked to be shut down: killed, cut off, or frozen for too long"
-    )
-    if noted is None:
+    evidence = () if noted is None else (noted,)
+    unknown = ""
+    if noted is not None:
+        because = "its ZooKeeper session ended, and it had not asked to be shut down: killed, cut off or frozen"
+    elif end.at_ms is not None:
+        because = "a controller that was elected then found its registration gone"
+        unknown = "how it went is not known: what the former controller had noted went with it"
+    else:
         because = "no registration of it is in ZooKeeper"
-    unknown = (
-        "" if noted is not None else case.unknown_before(None) or "how it went is not known: the journals begin later"
-    )
-    return Told(
-        f"is not there{when}", because, _left_behind(case), (case.start(case.number),), end.at_ms, unknown,
-        () if noted is None else (noted,),
-    )  # fmt: skip
+        unknown = case.unknown_before(None) or "how it went is not known: the journals begin later"
+    ways = (case.start(case.number),)
+    return Told(f"is not there{when}", because, _left_behind(case), ways, end.at_ms, unknown, evidence)
 
 
 def _left_behind(case: BrokerCase) -> str:

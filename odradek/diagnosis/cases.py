@@ -1,5 +1,6 @@
 """Cases: one partition, broker, group or the whole cluster, with what the rows of the table ask of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,7 +96,7 @@ class PartitionCase(Case):
         return None if setting is None else setting == "true"
 
     @cached_property
-    def changes(self) -> list[Noted]:
+    def changes(self) -> Sequence[Noted]:
         """What the journals know of its leaders and ISRs, oldest first."""
         return self.history.about("partition", self.name)
 
@@ -212,7 +213,7 @@ class GroupCase(Case):
         return found
 
     @cached_property
-    def events(self) -> list[Noted]:
+    def events(self) -> Sequence[Noted]:
         """What coordinators noted of it."""
         return self.history.about("group", self.group.group_id)
 

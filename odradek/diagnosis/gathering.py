@@ -350,7 +350,12 @@ class Gathering:
                 committed = await self._admin.list_group_offsets(name)
         except TimeoutError:
             return GroupFacts(name, refusal=f"its coordinator did not answer within {ANSWER_S:g} s", home=home)
-        except (KafkaError, OSError) as error:
+        except KafkaError as error:
+            if error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                self._unknown.append(f"group {name}: you may not see it (Describe on the group is missing)")
+                return GroupFacts(name)
+            return GroupFacts(name, refusal=str(error), home=home)
+        except OSError as error:
             return GroupFacts(name, refusal=str(error), home=home)
         offsets_by_partition = {at: one.offset for at, one in committed.items() if one is not None and one.offset >= 0}
         return _described(description, offsets_by_partition, home)

@@ -27,7 +27,7 @@ def coordinator_away(case: GroupCase) -> Told | None:
     return Told("has no coordinator", group.refusal, rule, (case.way("see why", f"why {group.home}"),))
 
 
-@row(Weight.STOPPED, "GroupCoordinator; offsets.retention.minutes")
+@row(Weight.UNEVEN, "GroupCoordinator; offsets.retention.minutes")
 def no_members(case: GroupCase) -> Told | None:
     """The group has no members, and records that nobody reads wait for it."""
     if case.group.refusal or case.group.state != "Empty" or not case.behind:
@@ -101,7 +101,7 @@ def _steadier(case: GroupCase, drops: Sequence[Noted]) -> WayOut:
     return WayOut("have fewer records in a poll (max.poll.records), or more time for them (max.poll.interval.ms)")
 
 
-@row(Weight.STOPPED, "partition.assignment.strategy")
+@row(Weight.DEGRADED, "partition.assignment.strategy")
 def partition_without_owner(case: GroupCase) -> Told | None:
     """The group has members, and nobody of them owns a partition whose records wait: its lag grows."""
     if case.group.state != "Stable":
@@ -127,7 +127,7 @@ def partition_without_owner(case: GroupCase) -> Told | None:
     return Told("leaves partitions unread", because, f"assignor {case.group.assignor}", (way,))
 
 
-@row(Weight.STOPPED, "auto.offset.reset; log.retention.ms")
+@row(Weight.DEGRADED, "auto.offset.reset; log.retention.ms")
 def committed_out_of_range(case: GroupCase) -> Told | None:
     """What the group has committed is not in the log any more, or not yet: retention was quicker, or an unclean
     election cut it. The consumer goes to where auto.offset.reset sends it."""

@@ -1,9 +1,14 @@
 """History: the journals of all brokers as one story, and what it says of a broker's end or a partition's change."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
-from odradek.diagnosis.facts import Facts, JournalFacts
+from odradek.diagnosis.facts import JournalFacts
+
+OFFLINE_REPLICA: Final = "OfflineReplica "
+"""How the rule begins by which a replica leaves its ISR with its broker, whose number follows."""
 
 
 class Noted(NamedTuple):
@@ -48,29 +53,43 @@ class Noted(NamedTuple):
 
 
 class History:
-    """Entries of all journals, oldest first."""
+    """Entries of all journals, oldest first. Indexed, since every row of the table asks for those of its subject."""
 
     def __init__(self, journals: Mapping[int, JournalFacts]) -> None:
         noted = [Noted(one.broker_id, entry) for one in journals.values() for entry in one.entries]
         self.noted = sorted(noted, key=lambda one: (one.at_ms, one.broker, one.entry["number"]))
         self.since_ms = min((one.since_ms for one in journals.values()), default=None)
         """The first moment that any journal knows; None without journals."""
+        self._by_kind: dict[str, list[Noted]] = defaultdict(list)
+        self._by_subject: dict[tuple[str, str], list[Noted]] = defaultdict(list)
+        self._by_event: dict[tuple[int, int], list[Noted]] = defaultdict(list)
+        self._taken_offline: dict[str, Noted] = {}
+        for one in self.noted:
+            self._by_kind[one.kind].append(one)
+            self._by_subject[(one.kind, one.subject)].append(one)
+            if "event_number" in one.entry:
+                self._by_event[(one.broker, one.entry["event_number"])].append(one)
+            if one.rule.startswith(OFFLINE_REPLICA):
+                self._taken_offline[one.rule.removeprefix(OFFLINE_REPLICA)] = one
 
-    def about(self, kind: str, subject: str | None = None) -> list[Noted]:
+    def about(self, kind: str, subject: str | None = None) -> Sequence[Noted]:
         """Entries of a kind, about one subject or all, oldest first."""
-        return [one for one in self.noted if one.kind == kind and subject in (None, one.subject)]
+        found = self._by_kind.get(kind) if subject is None else self._by_subject.get((kind, subject))
+        return found or ()
 
     def last(self, kind: str, subject: str | None = None, change: str | None = None) -> Noted | None:
         """The last entry of a kind, about a subject, with a change."""
         found = (one for one in reversed(self.about(kind, subject)) if change in (None, one.change))
         return next(found, None)
 
-    def together(self, noted: Noted) -> list[Noted]:
+    def together(self, noted: Noted) -> Sequence[Noted]:
         """All that belongs to the same event, in order; only the entry itself where it belongs to none."""
         number = noted.entry.get("event_number")
-        if number is None:
-            return [noted]
-        return [one for one in self.noted if one.broker == noted.broker and one.entry.get("event_number") == number]
+        return [noted] if number is None else self._by_event[(noted.broker, number)]
+
+    def taken_offline(self, broker: int) -> Noted | None:
+        """The last change that a controller made because this broker was gone."""
+        return self._taken_offline.get(str(broker))
 
     def reaches(self, moment_ms: int | None) -> bool:
         """Tell whether some journal was being written at that moment."""
@@ -98,9 +117,7 @@ def end_of(history: History, broker: int) -> BrokerEnd:
     """How it went last."""
     went = history.last("broker", str(broker), "went")
     if went is None:
-        found = next(
-            (one for one in reversed(history.about("partition")) if one.rule == f"OfflineReplica {broker}"), None
-        )
+        found = history.taken_offline(broker)  # by a controller that came after it, or was elected because of it
         return BrokerEnd(broker, None if found is None else found.at_ms, False)
     asked = history.last("broker", str(broker), "shutting down")
     epoch = went.entry.get("former_epoch")
@@ -109,13 +126,5 @@ def end_of(history: History, broker: int) -> BrokerEnd:
 
 def clock(moment_ms: int, now_ms: int) -> str:
     """Local time: `12:03:07`; with the day where that is not today."""
-    from datetime import datetime
-
     moment, now = (datetime.fromtimestamp(one / 1000) for one in (moment_ms, now_ms))
     return moment.strftime("%H:%M:%S" if moment.date() == now.date() else "%Y-%m-%d %H:%M:%S")
-
-
-def story(facts: Facts, history: History, kinds: dict[str, str | None], entries_max: int) -> Iterator[Noted]:
-    """The last entries of some kinds, each about one subject (None: any), oldest first."""
-    found = [one for one in history.noted if one.kind in kinds and kinds[one.kind] in (None, one.subject)]
-    yield from found[-entries_max:]

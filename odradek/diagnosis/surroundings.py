@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from odradek.aio import Admin
+from odradek.client.admin.values import ConfigResource
+from odradek.client.errors import ClientError
 from odradek.diagnosis.facts import BrokerFacts, Facts, JournalFacts
 from odradek.diagnosis.gathering import Gathering, Names, Scope
 from odradek.diagnosis.watching import metrics_place
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import Store, StoreError
@@ -50,6 +53,23 @@ async def admin(settings: Mapping[str, str], bootstrap: str) -> AsyncIterator[Ad
         yield client
 
 
+async def check_may_see(settings: Mapping[str, str], bootstrap: str, name: str) -> None:
+    """Look whether a topic or a group of that name is only hidden. Raises ClientError, with what is missing."""
+    topic = name.rpartition("-")[0] if name.rpartition("-")[2].isdigit() else name
+    async with admin(settings, bootstrap) as client:
+        for kind, hidden, question in (
+            ("topic", ErrorCode.TOPIC_AUTHORIZATION_FAILED, lambda: client.describe_topics([topic])),
+            ("group", ErrorCode.GROUP_AUTHORIZATION_FAILED, lambda: client.describe_groups([name])),
+        ):
+            try:
+                async with asyncio.timeout(CONNECT_MS / 1000):
+                    await question()
+            except (KafkaError, TimeoutError) as error:
+                if isinstance(error, KafkaError) and error.code is hidden:
+                    said = f"you may not see {kind} {topic if kind == 'topic' else name!r}, if there is one: "
+                    raise ClientError(said + f"Describe on that {kind} is missing") from None
+
+
 @asynccontextmanager
 async def _zookeeper(client: Admin, address: str, clock: LoopClock) -> AsyncIterator[tuple[Store | None, str]]:
     """A started store, or None and why."""
@@ -75,9 +95,6 @@ async def _zookeeper(client: Admin, address: str, clock: LoopClock) -> AsyncIter
 
 async def _zookeeper_of_brokers(client: Admin) -> str:
     """`zookeeper.connect` of the first broker that says it."""
-    from odradek.client.admin.values import ConfigResource
-    from odradek.protocol.errors import KafkaError
-
     for node in (await client.describe_cluster()).nodes:
         resource = ConfigResource("BROKER", str(node.node_id))
         try:

@@ -1,6 +1,6 @@
 """Findings and journals in lines for people: event → rule → writes → requests."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from odradek.diagnosis.examination import Subject, merged
@@ -50,6 +50,8 @@ def calm(facts: Facts, subject: Subject) -> str:
         return f"{subject_name(subject)} is well: {kept}"
     if subject.group is not None:
         group = facts.groups[subject.group]
+        if not group.state:
+            return f"nothing can be said of group {group.group_id}"
         return f"group {group.group_id} is well: {group.state}, {len(group.members)} member(s), nothing left unread"
     return f"{subject_name(subject)} is well: registered, answers, its log directories are online"
 
@@ -84,7 +86,7 @@ def _is_about(noted: Noted, subject: Subject) -> bool:
     return topic == subject.topic and subject.partition in (None, int(number))
 
 
-def _event(facts: Facts, subject: Subject, together: list[Noted]) -> list[str]:
+def _event(facts: Facts, subject: Subject, together: Sequence[Noted]) -> list[str]:
     """An event of the controller with all that followed from it, or a lonely entry."""
     first = together[0]
     head = f"{clock(first.at_ms, facts.now_ms)} broker {first.broker}"

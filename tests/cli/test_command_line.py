@@ -17,6 +17,8 @@ from odradek.cli.options import settings, topic_partition
 from odradek.cli.output import plain, print_table
 from odradek.client.admin.values import ConfigEntry, ConfigSource
 from odradek.client.records import ConsumerRecord, TopicPartition
+from odradek.local.cluster import ClusterPlan
+from odradek.local.ports import PortInUse
 from odradek.protocol.records import encode_batch
 
 
@@ -54,6 +56,26 @@ def test_up_says_what_is_wrong_with_a_setting_before_it_starts_anything(
         "odradek up: --override: num.partitions=many: Not a number of type INT "
         "(allowed: a whole number of 32 bits, at least 1)"
     ]
+
+
+def test_up_tells_metrics_on_the_usual_ports_only_where_they_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[ClusterPlan] = []
+
+    def run(plan: ClusterPlan, *, as_json: bool) -> int:
+        plans.append(plan)
+        return 0
+
+    def in_use(host: str, port: int, what: str) -> None:
+        raise PortInUse(what, host, port)
+
+    monkeypatch.setattr("odradek.cli.up.run", run)
+    monkeypatch.setattr("odradek.local.ports.check_port_free", lambda host, port, what: None)
+    for arguments in ([], ["--port", "19092"], ["--port", "19092", "--metrics-port", "8000"], ["--metrics-port", "0"]):
+        assert command_line.run(["up", *arguments]) == 0
+    monkeypatch.setattr("odradek.local.ports.check_port_free", in_use)
+    assert command_line.run(["up"]) == 0
+    ports = [[one.settings().get("metrics.port") for one in plan.broker_files()] for plan in plans]
+    assert ports == [["7071", "7072", "7073"], [None] * 3, ["8000", "8001", "8002"], [None] * 3, [None] * 3]
 
 
 def test_importing_the_package_imports_no_client() -> None:
@@ -109,6 +131,9 @@ def test_wrong_usage_is_one_line_and_2(arguments: list[str], said: str, capsys: 
         ["consume", "t"],
         ["consume", "t", "--group", "g"],
         ["configs", "describe", "--topic", "t"],
+        ["why", "t"],
+        ["doctor"],
+        ["top", "--once"],
     ],
 )
 def test_no_cluster_is_one_line_and_1_at_once(

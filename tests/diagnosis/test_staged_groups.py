@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 from odradek.aio import Admin, Consumer, Producer
+from odradek.client.admin.values import ACL, ACLOperation, ACLPermissionType, ACLResourceType, ResourcePattern
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.diagnosis.examination import Subject, UnknownSubject, examine, subjects
 from odradek.diagnosis.facts import NO_LEADER
+from odradek.diagnosis.telling import calm
 from odradek.testing.virtual_run import VirtualCluster, run
 from tests.diagnosis.conftest import facts_of, group, staged
 
@@ -221,3 +223,27 @@ def test_an_unknown_name_is_told_what_comes_near(asked: str, said: str) -> None:
     with pytest.raises(UnknownSubject, match="no topic") as unknown:
         subjects(asked, {"flights"}, {"billing"}, {0, 1})
     assert said in str(unknown.value)
+
+
+# -- rights ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_that_may_not_be_seen_is_not_taken_for_one_without_coordinator() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await produce(cluster, 1)
+        await committed(cluster, "flights", 0)
+        pattern = ResourcePattern(ACLResourceType.GROUP, "billing")
+        await asyncio.sleep(1)
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            await admin.create_acls([ACL("User:clerk", "*", ACLOperation.READ, ACLPermissionType.ALLOW, pattern)])
+        await asyncio.sleep(5)
+        facts = await facts_of(cluster, (), {"billing"})
+        assert examine(facts, Subject(group="billing")) == []
+        assert "group billing: you may not see it (Describe on the group is missing)" in facts.unknown
+        assert calm(facts, Subject(group="billing")) == "nothing can be said of group billing"
+
+    settings = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    run(test, topics={"flights": 1}, settings=settings)
