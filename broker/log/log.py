@@ -20,7 +20,12 @@ from odradek.broker.log.local_log import Flush, LocalLog
 from odradek.broker.log.log_environment import Claims, LogEnvironment
 from odradek.broker.log.producer_recovery import rebuild_producers
 from odradek.broker.log.producer_snapshots import Snapshots
-from odradek.broker.log.producer_state import CompletedTransaction, ProducerState, VerificationGuard
+from odradek.broker.log.producer_state import (
+    UNGUARDED,
+    CompletedTransaction,
+    ProducerState,
+    VerificationGuard,
+)
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.broker.settings.topic_settings import LogConfig
@@ -95,10 +100,16 @@ class Log(LocalLog):
     # appending
 
     def append_as_leader(
-        self, records: memoryview | bytearray, leader_epoch: int, *, origin: Origin = Origin.CLIENT
+        self,
+        records: memoryview | bytearray,
+        leader_epoch: int,
+        *,
+        origin: Origin = Origin.CLIENT,
+        guard: VerificationGuard | None = UNGUARDED,
     ) -> Appended:
         """Give offsets to whole v2 batches and write them with one call, all or none. `records` is patched in place.
 
+        `guard`: from `begin_verification`, for a client's batch that may begin a transaction; None when there is none.
         Raises KafkaError, nothing written: what `checked_fields`, `ProducerState.check_batch` and `rewriting.rewrite`
         raise, RECORD_LIST_TOO_LARGE when they exceed `segment.bytes`, KAFKA_STORAGE_ERROR when the disk is full.
         Raises StorageFailure.
@@ -120,7 +131,7 @@ class Log(LocalLog):
             if producer_id >= 0:
                 if size != end:
                     raise KafkaError(ErrorCode.INVALID_RECORD, "batches with a producer id are appended one by one")
-                duplicate = self.producers.check_batch(fields, view, client=from_client)
+                duplicate = self.producers.check_batch(fields, view, client=from_client, guard=guard)
                 if duplicate is not None:
                     return Appended(*duplicate[2:], self.log_start_offset, True)
             PATCH.pack_into(view, at, next_offset, length, leader_epoch)
@@ -366,9 +377,10 @@ class Log(LocalLog):
         unstable = self.producers.first_unstable_offset(high_watermark)
         return high_watermark if unstable is None else min(high_watermark, max(unstable, self.log_start_offset))
 
-    def begin_verification(self, producer_id: int) -> VerificationGuard | None:
+    def begin_verification(self, producer_id: int, epoch: int, first_sequence: int) -> VerificationGuard | None:
         """Return a guard while the coordinator is asked about the producer's transaction; None when it is open here."""
-        return self.producers.begin_verification(producer_id, self.environment.clock.now_ms())
+        now_ms = self.environment.clock.now_ms()
+        return self.producers.begin_verification(producer_id, epoch, first_sequence, now_ms)
 
     def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Return what ProducerState.is_verified says; False once the log is closed or was truncated.

@@ -4,7 +4,7 @@ Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerSta
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.broker.log.batches import Batch
 from odradek.protocol.control_records import decode_end_txn_marker
@@ -71,12 +71,25 @@ class ProducerEntry:
 
 
 class VerificationGuard:
-    """Given out while a transaction's coordinator is asked about it; known again by identity, not by value."""
+    """Given out while a transaction's coordinator is asked about it; known again by identity, not by value.
 
-    __slots__ = ("began_ms",)
+    Holds the lowest sequence that was to be written in the newest epoch. A later batch must not overtake it when its
+    verification has failed: then it would be out of order for ever. Source: VerificationStateEntry of Kafka 3.9.
+    """
 
-    def __init__(self, began_ms: int) -> None:
-        self.began_ms = began_ms
+    __slots__ = ("began_ms", "epoch", "lowest_sequence")
+
+    def __init__(self, epoch: int, sequence: int, began_ms: int) -> None:
+        self.epoch, self.lowest_sequence, self.began_ms = epoch, sequence, began_ms
+
+    def wanted_by(self, epoch: int, sequence: int) -> None:
+        """Take note of a batch that is to be verified."""
+        if epoch > self.epoch or (epoch == self.epoch and is_later(self.lowest_sequence, sequence)):
+            self.epoch, self.lowest_sequence = epoch, sequence
+
+
+UNGUARDED: Final = VerificationGuard(NO_EPOCH, -1, 0)
+"""In place of a guard, for an append that needs none."""
 
 
 class CompletedTransaction(NamedTuple):
@@ -110,6 +123,11 @@ def sequence_after(sequence: int, count: int) -> int:
     return (sequence + count) & LARGEST_SEQUENCE
 
 
+def is_later(sequence: int, other: int) -> bool:
+    """Tell whether `sequence` comes after `other`, across the wrap."""
+    return 0 < (sequence - other) & LARGEST_SEQUENCE < 2**30
+
+
 class ProducerState:
     """All producers of one partition, and the transactions that hold back the last stable offset.
 
@@ -129,10 +147,13 @@ class ProducerState:
         self._verifying: dict[int, VerificationGuard] = {}
         """The guard of each producer whose coordinator was asked and who has written nothing since, oldest first."""
 
-    def check_batch(self, fields: tuple[int, ...], batch: memoryview, *, client: bool) -> RememberedBatch | None:
+    def check_batch(
+        self, fields: tuple[int, ...], batch: memoryview, *, client: bool, guard: VerificationGuard | None = UNGUARDED
+    ) -> RememberedBatch | None:
         """Return the batch that this one repeats, None when it is to be appended. `fields` are those of its header.
 
-        `client` is False for what coordinators write. Raises what `check` and `check_marker` do; INVALID_RECORD.
+        `client` is False for what coordinators write; `guard` as for `check`. Raises what `check` and `check_marker`
+        do; INVALID_RECORD.
         """
         attributes, delta, producer_id, epoch, sequence = fields[5], fields[6], fields[9], fields[10], fields[11]
         if attributes & CONTROL_BIT:
@@ -147,6 +168,7 @@ class ProducerState:
             sequence_after(sequence, delta),
             transactional=bool(attributes & TRANSACTIONAL_BIT),
             client=client,
+            guard=guard,
         )
 
     def check(
@@ -158,19 +180,23 @@ class ProducerState:
         *,
         transactional: bool,
         client: bool,
+        guard: VerificationGuard | None = UNGUARDED,
     ) -> RememberedBatch | None:
         """Refuse a batch that may not be appended; return the batch it repeats, when it is a duplicate.
 
-        `client` is False for what coordinators write, which carries no sequences. Raises KafkaError:
+        `client` is False for what coordinators write, which carries no sequences. `guard`: of the verification that has
+        let a transaction begin, None when there was none (KIP-890). Raises KafkaError:
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. Changes nothing.
         """
         producer = self.producers.get(producer_id)
-        if producer is None:
-            return None
-        if client and epoch == producer.epoch:
+        if client and producer is not None and epoch == producer.epoch:
             for batch in producer.batches:
                 if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
                     return batch
+        if transactional and client and guard is not UNGUARDED and not self._is_open(producer_id):
+            self._check_guard(producer_id, epoch, first_sequence, guard)
+        if producer is None:
+            return None
         self.check_epoch(producer, epoch)
         if client:
             self._check_sequence(producer, epoch, first_sequence)
@@ -181,19 +207,34 @@ class ProducerState:
             )
         return None
 
-    def begin_verification(self, producer_id: int, now_ms: int) -> VerificationGuard | None:
-        """Return the guard to give to `is_verified` when the coordinator has said that the transaction has begun.
+    def _check_guard(self, producer_id: int, epoch: int, first_sequence: int, guard: VerificationGuard | None) -> None:
+        """Refuse the first batch of a transaction that is not verified, or that would overtake another one."""
+        if guard is None or self._verifying.get(producer_id) is not guard:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, f"producer {producer_id}: not verified to be in an ongoing transaction"
+            )
+        if epoch == guard.epoch and is_later(first_sequence, guard.lowest_sequence):
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} epoch {epoch}: sequence {first_sequence}, expected {guard.lowest_sequence}",
+            )
 
-        Requests of a producer that ask at the same time share it. None when the transaction is open here already: then
-        nobody has to be asked (KIP-890).
+    def begin_verification(
+        self, producer_id: int, epoch: int, first_sequence: int, now_ms: int
+    ) -> VerificationGuard | None:
+        """Return the guard to give to `check` when the coordinator has said that the transaction has begun.
+
+        Epoch and sequence are those of the batch that is to be written. Requests of a producer that ask at the same
+        time share it. None when the transaction is open here already: then nobody has to be asked (KIP-890).
         """
         if self._is_open(producer_id):
             return None
         guard = self._verifying.get(producer_id)
         if guard is None:
-            guard = self._verifying[producer_id] = VerificationGuard(now_ms)
+            guard = self._verifying[producer_id] = VerificationGuard(epoch, first_sequence, now_ms)
             if len(self._verifying) > VERIFICATIONS_MAX:
                 del self._verifying[next(iter(self._verifying))]
+        guard.wanted_by(epoch, first_sequence)
         return guard
 
     def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from odradek.broker.log.local_log import LogSlice
 from odradek.broker.log.log import Appended, Log, Origin
+from odradek.broker.log.producer_state import UNGUARDED, VerificationGuard
 from odradek.broker.metrics.counters import TopicCounters
 from odradek.broker.replication.isr import IsrCriteria, PendingIsr
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -204,9 +205,16 @@ class Partition:
 
     # ---- writing and reading
 
-    def append_as_leader(self, records: Buffer, acks: int, origin: Origin = Origin.CLIENT) -> tuple[Appended, bool]:
+    def append_as_leader(
+        self,
+        records: Buffer,
+        acks: int,
+        origin: Origin = Origin.CLIENT,
+        guard: VerificationGuard | None = UNGUARDED,
+    ) -> tuple[Appended, bool]:
         """Append a client's or a coordinator's batches; also whether the high watermark moved. Leaders only.
 
+        `guard` as for the log, which knows when one is needed.
         Raises KafkaError: NOT_ENOUGH_REPLICAS (acks=all with fewer in the committed ISR than `min.insync.replicas`:
         nothing is written), and what the log refuses.
         """
@@ -219,7 +227,7 @@ class Partition:
             )
         for follower in self.followers.values():
             follower.overtaken(self.log.log_end_offset)
-        appended = self.log.append_as_leader(records, self.leader_epoch, origin=origin)  # type: ignore[arg-type]
+        appended = self.log.append_as_leader(records, self.leader_epoch, origin=origin, guard=guard)  # type: ignore[arg-type]
         return appended, self.advance_high_watermark()
 
     def append_as_follower(self, records: Buffer, leader_high_watermark: int, leader_log_start: int) -> bool:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from odradek.broker.log.log import Appended, Origin
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.log.producer_state import UNGUARDED, VerificationGuard
 from odradek.broker.metrics.counters import Traffic
 from odradek.broker.metrics.journal import Journal
 from odradek.broker.purgatory.purgatory import Purgatory
@@ -129,9 +130,16 @@ class ReplicaManager:
 
     # ---- writing
 
-    def append(self, partition: Partition, records: Buffer, acks: int, origin: Origin = Origin.CLIENT) -> Appended:
+    def append(
+        self,
+        partition: Partition,
+        records: Buffer,
+        acks: int,
+        origin: Origin = Origin.CLIENT,
+        guard: VerificationGuard | None = UNGUARDED,
+    ) -> Appended:
         """Append to a partition that `led` has just given, and wake whoever waits for it. Raises KafkaError."""
-        appended, advanced = partition.append_as_leader(records, acks, origin)
+        appended, advanced = partition.append_as_leader(records, acks, origin, guard)
         counters = partition.counters
         counters.messages_in += appended.last_offset - appended.first_offset + 1
         counters.bytes_in += len(records)

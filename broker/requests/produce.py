@@ -9,21 +9,21 @@ whose id is that of Kafka's own administration (ReplicaManager.appendToLocalLog 
 
 Versions 0 to 2 carry message sets, which are converted on append. A batch of a transaction is taken only with a
 transactional id, and the first one when its coordinator says that the transaction has begun: see
-transactions/transaction_verification.py.
+transactions/transaction_verification.py. With acks=0 nobody is asked, and no transaction begins.
 """
 
 import asyncio
-from collections.abc import Mapping
 from struct import Struct
 
 from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
+from odradek.broker.log.producer_state import UNGUARDED
 from odradek.broker.log.rewriting import BadRecords
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Silent, Wait
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
 from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, to_batch
 from odradek.broker.services import Services
-from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, first_batches
+from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, Verdicts, first_batches
 from odradek.protocol.compression import ZSTD
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import (
@@ -37,7 +37,7 @@ from odradek.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from odradek.protocol.primitives import Records, TopicPartition
+from odradek.protocol.primitives import Records
 from odradek.protocol.record_batch import (
     ATTRIBUTES_AT,
     BATCH_LENGTH_AT,
@@ -77,7 +77,10 @@ def handle(broker: Services, request: ProduceRequest, context: RequestContext) -
     if acks not in (ALL, 0, 1):
         return Reply(_refused(request, ErrorCode.INVALID_REQUIRED_ACKS))
     if request.transactional_id is not None and acks and broker.config.transaction_partition_verification_enable:
-        unverified = first_batches(broker.replicas, request)
+        try:
+            unverified = first_batches(broker.replicas, request)
+        except KafkaError as error:
+            return Reply(_refused(request, error.code))
         if unverified:
             _keep_records(request)
             return _append_verified(broker, request, context, unverified)
@@ -97,8 +100,10 @@ async def _append_verified(
 ) -> Reply:
     """As `_append`, when the coordinator has been asked. A producer sends again what is NOT_ENOUGH_REPLICAS."""
     verdicts = await broker.transaction_verification.verify(request.transactional_id or "", unverified)
-    refused = {at: ErrorCode.NOT_ENOUGH_REPLICAS if error in RETRIED else error for at, error in verdicts.items()}
-    outcome = _append(broker, request, context, refused)
+    for at, verdict in verdicts.items():
+        if verdict in RETRIED:
+            verdicts[at] = ErrorCode.NOT_ENOUGH_REPLICAS
+    outcome = _append(broker, request, context, verdicts)
     if isinstance(outcome, Reply):
         return outcome
     answered = asyncio.get_running_loop().create_future()
@@ -109,15 +114,15 @@ async def _append_verified(
 
 
 def _append(
-    broker: Services, request: ProduceRequest, context: RequestContext, refused: Mapping[TopicPartition, ErrorCode]
+    broker: Services, request: ProduceRequest, context: RequestContext, verdicts: Verdicts
 ) -> Reply | Silent | Wait:
-    """`refused`: partitions that are to get nothing, and why."""
+    """`verdicts`: of the partitions where a transaction may begin."""
     acks = request.acks
     awaited: list[tuple[PartitionProduceResponse, AwaitedAppend]] = []
     failed = False
     topics = []
     for topic in request.topic_data:
-        answers = _append_topic(broker, request, topic, context, refused, awaited)
+        answers = _append_topic(broker, request, topic, context, verdicts, awaited)
         failed = failed or any(answer.error_code for answer in answers)
         topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
     if acks == 0:
@@ -149,11 +154,13 @@ def _append_topic(
     request: ProduceRequest,
     topic: TopicProduceData,
     context: RequestContext,
-    refused: Mapping[TopicPartition, ErrorCode],
+    verdicts: Verdicts,
     awaited: list[tuple[PartitionProduceResponse, AwaitedAppend]],
 ) -> list[PartitionProduceResponse]:
     answers = []
     acks, in_transaction, version = request.acks, request.transactional_id is not None, context.api_version
+    verified = not in_transaction or not broker.config.transaction_partition_verification_enable
+    guard = UNGUARDED if verified else None
     forbidden = topic.name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID
     for data in topic.partition_data:
         answer = PartitionProduceResponse(index=data.index)
@@ -167,9 +174,13 @@ def _append_topic(
             if version < FIRST_PRODUCE_VERSION_WITH_BATCHES:
                 records = to_batch(records)
             _check(records, version, in_transaction)
-            if refused and (topic.name, data.index) in refused:
-                raise KafkaError(refused[topic.name, data.index], "the coordinator knows of no such transaction")
-            appended = broker.replicas.append(partition, records, acks)
+            given = guard
+            if verdicts:
+                verdict = verdicts.get((topic.name, data.index), guard)
+                if isinstance(verdict, ErrorCode):
+                    raise KafkaError(verdict, "the coordinator knows of no such transaction")
+                given = verdict
+            appended = broker.replicas.append(partition, records, acks, guard=given)
         except BadRecords as error:
             partition.counters.failed_produce_requests += 1
             _fail(answer, error.code, error.message, version)

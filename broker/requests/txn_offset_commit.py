@@ -62,9 +62,10 @@ async def _commit_verified(
     broker: Services, request: TxnOffsetCommitRequest, commit: CommitRequest, to_verify: Unverified
 ) -> Reply:
     """Commit when the coordinator has been asked. Producers ask again when they are told that something is loading."""
-    refused = await broker.transaction_verification.verify(request.transactional_id, [to_verify])
-    for error in refused.values():
-        told = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if error in RETRIED else error
+    verdicts = await broker.transaction_verification.verify(request.transactional_id, [to_verify])
+    verdict = verdicts[to_verify.partition]
+    if isinstance(verdict, ErrorCode):
+        told = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if verdict in RETRIED else verdict
         return Reply(_response(request, dict.fromkeys(commit.offsets, told)))
     return await _commit(broker, request, commit).arrived()
 

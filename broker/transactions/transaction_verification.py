@@ -3,8 +3,9 @@ asked whether the partition is part of it.
 
 Without that a record that comes late, after its transaction has ended, would begin another one that nobody ends, and
 hold back all readers of committed data. What is open in a partition's log has been verified. A marker that is written
-while the coordinator is asked makes its answer worthless: it may be about the transaction that has just ended. Source:
-AddPartitionsToTxnManager.scala, ReplicaManager.maybeStartTransactionVerificationForPartitions.
+while the coordinator is asked makes its answer worthless: it may be about the transaction that has just ended. So the
+log itself looks at the guard of the verification when it begins a transaction. Source: AddPartitionsToTxnManager.scala,
+ReplicaManager.maybeStartTransactionVerificationForPartitions, UnifiedLog.analyzeAndValidateProducerState.
 """
 
 import logging
@@ -26,7 +27,7 @@ from odradek.protocol.messages.add_partitions_to_txn import (
 )
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.primitives import TopicPartition
-from odradek.protocol.record_batch import ATTRIBUTES_AT, HEADER, HEADER_BYTES, TRANSACTIONAL_BIT
+from odradek.protocol.record_batch import ATTRIBUTES_AT, HEADER, HEADER_BYTES, NO_SEQUENCE, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
     from odradek.broker.cluster.broker_client import BrokerClients
@@ -36,8 +37,8 @@ log = logging.getLogger(__name__)
 VERSION = 4
 """A partition that is not part of the transaction is INVALID_TXN_STATE in this version."""
 
-PRODUCER_FIELDS = slice(9, 11)
-"""Id and epoch, of the fields of a batch's header."""
+PRODUCER_FIELDS = slice(9, 12)
+"""Id, epoch and first sequence, of the fields of a batch's header."""
 
 RETRIED = frozenset(
     {
@@ -50,7 +51,9 @@ RETRIED = frozenset(
 )
 """Errors of the asking, not of the transaction. Not all clients know them from Produce or TxnOffsetCommit."""
 
-Verdicts = dict[TopicPartition, ErrorCode]
+Errors = dict[TopicPartition, ErrorCode]
+Verdicts = dict[TopicPartition, ErrorCode | VerificationGuard]
+"""Guard to append with, or why a partition must not be written to."""
 
 
 class Unverified(NamedTuple):
@@ -62,29 +65,36 @@ class Unverified(NamedTuple):
     guard: VerificationGuard
 
 
-def unverified(replicas: ReplicaManager, partition: TopicPartition, producer: ProducerIdentity) -> Unverified | None:
+def unverified(
+    replicas: ReplicaManager, partition: TopicPartition, producer: ProducerIdentity, first_sequence: int = NO_SEQUENCE
+) -> Unverified | None:
     """Begin a verification; None when the log has the transaction open, or is not led here, which is said later."""
     try:
         partition_log = replicas.led(*partition).log
     except KafkaError:
         return None
-    guard = partition_log.begin_verification(producer.id)
+    guard = partition_log.begin_verification(producer.id, producer.epoch, first_sequence)
     return None if guard is None else Unverified(partition, producer, partition_log, guard)
 
 
 def first_batches(replicas: ReplicaManager, request: ProduceRequest) -> list[Unverified]:
-    """Begin the verifications that a request needs; what else is wrong with it is said when it is appended."""
-    found = []
+    """Begin the verifications that a request needs; what else is wrong with it is said when it is appended.
+
+    Raises KafkaError INVALID_PRODUCER_ID_MAPPING when there is more than one producer
+    (ReplicaManager.handleProduceAppend).
+    """
+    written = []
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
             if records is None or len(records) < HEADER_BYTES or not records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
                 continue
-            producer = ProducerIdentity(*HEADER.unpack_from(records)[PRODUCER_FIELDS])
-            one = unverified(replicas, (topic.name, data.index), producer)
-            if one is not None:
-                found.append(one)
-    return found
+            producer_id, epoch, first_sequence = HEADER.unpack_from(records)[PRODUCER_FIELDS]
+            written.append(((topic.name, data.index), ProducerIdentity(producer_id, epoch), first_sequence))
+    if len({producer for _, producer, _ in written}) > 1:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer")
+    asked = [unverified(replicas, *one) for one in written]
+    return [one for one in asked if one is not None]
 
 
 class TransactionVerification:
@@ -107,26 +117,25 @@ class TransactionVerification:
         self._client.close()
 
     async def verify(self, transactional_id: str, asked: Sequence[Unverified]) -> Verdicts:
-        """Return which partitions must not be written to, and why; one of RETRIED if the producer may ask again.
+        """Return what is known of each partition; an error is one of RETRIED if the producer may ask again.
 
         The answer holds until the caller awaits something.
         """
-        refused: Verdicts = {}
+        errors: Errors = {}
         for producer in dict.fromkeys(one.producer for one in asked):
             partitions = [one.partition for one in asked if one.producer == producer]
-            refused |= await self._ask(transactional_id, producer, partitions)
+            errors |= await self._ask(transactional_id, producer, partitions)
+        verdicts: Verdicts = {}
         for one in asked:
-            if refused[one.partition] is not ErrorCode.NONE:
-                continue
-            if one.log.is_verified(one.producer.id, one.guard):
-                del refused[one.partition]
-            else:
-                refused[one.partition] = ErrorCode.INVALID_TXN_STATE
-        return refused
+            error = errors[one.partition]
+            if error is ErrorCode.NONE and not one.log.is_verified(one.producer.id, one.guard):
+                error = ErrorCode.INVALID_TXN_STATE
+            verdicts[one.partition] = one.guard if error is ErrorCode.NONE else error
+        return verdicts
 
     async def _ask(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
-    ) -> Verdicts:
+    ) -> Errors:
         state = self._metadata.partition(TRANSACTION_STATE, self._coordinator.partition_for(transactional_id))
         if state is None:
             verdicts = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -140,7 +149,7 @@ class TransactionVerification:
 
     async def _ask_elsewhere(
         self, broker_id: int, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
-    ) -> Verdicts:
+    ) -> Errors:
         topics: dict[str, list[int]] = {}
         for topic, index in partitions:
             topics.setdefault(topic, []).append(index)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.cluster.peer import Peer
+from odradek.broker.cluster.peer import BrokerUnreachable, Peer
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -164,14 +164,27 @@ class Producer:
             await asyncio.sleep(0.1)
 
     async def send(self, index: int) -> None:
+        assert await self.send_together((index, self.next_sequence(index))) == [ErrorCode.NONE]
+
+    def next_sequence(self, index: int) -> int:
         sequence = self.sequences.get(index, 0)
         self.sequences[index] = sequence + 1
-        batch = make_batch(producer_id=self.id, producer_epoch=self.epoch, sequence=sequence, transactional=True)
-        data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=index, records=batch)])
-        request = ProduceRequest(transactional_id=self.transactional_id, acks=-1, timeout_ms=60_000, topic_data=[data])
-        leader = await self.client.leader(index)
-        [answer] = (await self.client.ask(leader, request, 9)).responses[0].partition_responses
-        assert answer.error_code == 0, answer
+        return sequence
+
+    def batch(self, sequence: int) -> bytearray:
+        return make_batch(producer_id=self.id, producer_epoch=self.epoch, sequence=sequence, transactional=True)
+
+    def produce(self, *batches: tuple[int, int], acks: int = -1) -> ProduceRequest:
+        """A request with a batch for each pair of a partition and a sequence."""
+        data = [PartitionProduceData(index=index, records=self.batch(sequence)) for index, sequence in batches]
+        topics = [TopicProduceData(name=TOPIC, partition_data=data)]
+        return ProduceRequest(transactional_id=self.transactional_id, acks=acks, timeout_ms=60_000, topic_data=topics)
+
+    async def send_together(self, *batches: tuple[int, int]) -> list[int]:
+        """Errors, one for each batch."""
+        leader = await self.client.leader(batches[0][0])
+        answers = (await self.client.ask(leader, self.produce(*batches), 9)).responses[0].partition_responses
+        return [answer.error_code for answer in answers]
 
     async def end(self, *, commit: bool = True) -> None:
         request = EndTxnRequest(
@@ -369,5 +382,96 @@ def test_a_broker_knows_where_things_live_before_anybody_has_told_it_of_topics()
         await broker.start()
         assert not broker.server.services.metadata.topics
         assert [broker.server.services.transactions.partition_for(name) for name in names] == before
+
+    with_brokers(1, scenario)
+
+
+async def one_producer(client: Client, *indexes: int) -> Producer:
+    """A producer in a transaction with these partitions, all on one broker."""
+    await client.create([[0]] * len(indexes))
+    producer = Producer(client, "id")
+    await producer.begin()
+    await producer.add(*indexes)
+    return producer
+
+
+def test_a_late_request_begins_no_transaction_where_one_was_open_when_it_came() -> None:
+    """KIP-890: it waits for the verification of another partition, while the markers of an abort are written."""
+
+    async def scenario(client: Client) -> None:
+        producer = await one_producer(client, 0, 1)
+        await producer.send(0)
+        verification: Any = client.cluster.brokers[0].server.services.transaction_verification
+        ask, asked, ended = verification._ask, asyncio.Event(), asyncio.Event()
+
+        async def slow(*question: Any) -> Any:
+            verdicts = await ask(*question)
+            asked.set()
+            await ended.wait()
+            return verdicts
+
+        verification._ask = slow
+        late = asyncio.ensure_future(producer.send_together((0, 1), (1, 0)))
+        await asked.wait()
+        await producer.end(commit=False)
+
+        async def complete() -> bool:
+            return await producer.state() == "CompleteAbort"
+
+        await until(10_000, client, complete)
+        ended.set()
+        assert await late == [ErrorCode.INVALID_TXN_STATE] * 2
+        for partition in client.cluster.brokers[0].server.services.replicas.partitions.values():
+            assert partition.last_stable_offset == partition.high_watermark, partition
+
+    with_brokers(1, scenario)
+
+
+def test_no_transaction_begins_without_an_answer_to_the_producer() -> None:
+    """acks=0: it could not be told what the coordinator says."""
+
+    async def scenario(client: Client) -> None:
+        producer = await one_producer(client, 0)
+        broker = client.cluster.brokers[0]
+        partition = broker.server.services.replicas.led(TOPIC, 0)
+        with pytest.raises(BrokerUnreachable, match="closed by the other side"):
+            await client.ask(broker, producer.produce((0, 0), acks=0), 9)
+        assert partition.log.log_end_offset == 0
+        await producer.send(0)
+        assert partition.log.log_end_offset == 1
+
+    with_brokers(1, scenario)
+
+
+def test_a_batch_behind_one_whose_verification_failed_waits_for_it() -> None:
+    """Else the first one would be out of order for ever."""
+
+    async def scenario(client: Client) -> None:
+        producer = await one_producer(client, 0)
+        verification: Any = client.cluster.brokers[0].server.services.transaction_verification
+        ask = verification._ask
+
+        async def moving(name: str, producer: Any, partitions: Any) -> Any:
+            verification._ask = ask
+            return dict.fromkeys(partitions, ErrorCode.NOT_COORDINATOR)
+
+        verification._ask = moving
+        assert await producer.send_together((0, 0)) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+        assert await producer.send_together((0, 1)) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+        assert await producer.send_together((0, 0)) == [ErrorCode.NONE]
+        assert await producer.send_together((0, 1)) == [ErrorCode.NONE]
+
+    with_brokers(1, scenario)
+
+
+def test_two_batches_of_a_partition_and_two_producers_in_one_request() -> None:
+    async def scenario(client: Client) -> None:
+        producer = await one_producer(client, 0, 1)
+        assert await producer.send_together((0, 0), (0, 1)) == [ErrorCode.NONE] * 2
+        request = producer.produce((0, 2), (1, 0))
+        stranger = make_batch(producer_id=producer.id + 1, sequence=0, transactional=True)
+        request.topic_data[0].partition_data[1].records = stranger
+        answers = (await client.ask(client.cluster.brokers[0], request, 9)).responses[0].partition_responses
+        assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
 
     with_brokers(1, scenario)

@@ -4,7 +4,13 @@ import pytest
 from crcmod.predefined import mkPredefinedCrcFun
 
 from odradek.broker.log.producer_snapshots import decode_snapshot, encode_snapshot
-from odradek.broker.log.producer_state import LARGEST_SEQUENCE, VERIFICATIONS_MAX, ProducerState, sequence_after
+from odradek.broker.log.producer_state import (
+    LARGEST_SEQUENCE,
+    VERIFICATIONS_MAX,
+    ProducerState,
+    VerificationGuard,
+    sequence_after,
+)
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 PRODUCER = 7
@@ -135,21 +141,66 @@ def test_a_snapshot_remembers_the_newest_batch() -> None:
 
 def test_a_transaction_is_verified_until_a_marker_says_that_one_has_ended() -> None:
     state = ProducerState()
-    given = state.begin_verification(7, 0)
-    assert given is not None and state.begin_verification(7, 0) is given and state.is_verified(7, given)
+    given = state.begin_verification(7, 0, 0, 0)
+    assert given is not None and state.begin_verification(7, 0, 0, 0) is given and state.is_verified(7, given)
     state.append_marker(7, 0, 1, 0, 0, aborted=False)
     assert not state.is_verified(7, given)
-    again = state.begin_verification(7, 0)
+    again = state.begin_verification(7, 0, 0, 0)
     assert again is not None and state.is_verified(7, again) and not state.is_verified(7, given)
     state.append_data(7, 0, 0, 1, 1, 0, transactional=True)
-    assert state.begin_verification(7, 0) is None and state.is_verified(7, again)
+    assert state.begin_verification(7, 0, 0, 0) is None and state.is_verified(7, again)
     state.append_marker(7, 0, 1, 2, 0, aborted=True)
     assert not state.is_verified(7, again)
 
 
+def begins(state: ProducerState, guard: VerificationGuard | None, sequence: int, epoch: int = 0) -> object:
+    """Judge the first batch of a transaction."""
+    try:
+        state.check(PRODUCER, epoch, sequence, sequence, transactional=True, client=True, guard=guard)
+    except KafkaError as error:
+        return error.code
+    return OK
+
+
+def test_a_transaction_begins_with_a_guard_that_still_holds() -> None:
+    state = ProducerState()
+    assert begins(state, None, 0) is ErrorCode.INVALID_TXN_STATE
+    guard = state.begin_verification(PRODUCER, 0, 0, 0)
+    assert begins(state, None, 0) is ErrorCode.INVALID_TXN_STATE
+    assert begins(state, guard, 0) == OK
+    write(state, 0, 0, transactional=True)
+    assert begins(state, None, 1) == OK, "it is open"
+    state.append_marker(PRODUCER, 0, 1, 1, 0, aborted=True)
+    assert begins(state, None, 1) is begins(state, guard, 1) is ErrorCode.INVALID_TXN_STATE
+    assert judge(state, 0, 1) == OK, "no transaction"
+
+
+@pytest.mark.parametrize("first", [0, 5, LARGEST_SEQUENCE])
+def test_a_batch_does_not_overtake_one_whose_verification_failed(first: int) -> None:
+    """Else that one, sent again, would be out of order for ever."""
+    second = sequence_after(first, 1)
+    state = ProducerState()
+    guard = state.begin_verification(PRODUCER, 0, first, 0)
+    assert state.begin_verification(PRODUCER, 0, second, 0) is guard
+    assert begins(state, guard, second) is OUT_OF_ORDER
+    assert begins(state, guard, first) == OK
+    write(state, 0, first, transactional=True)
+    assert begins(state, guard, second) == OK
+
+
+def test_a_newer_epoch_begins_its_sequences_anew() -> None:
+    state = ProducerState()
+    state.begin_verification(PRODUCER, 0, 0, 0)
+    guard = state.begin_verification(PRODUCER, 1, 3, 0)
+    assert begins(state, guard, 3, epoch=1) == OK
+    assert begins(state, guard, 4, epoch=1) is OUT_OF_ORDER
+    assert state.begin_verification(PRODUCER, 0, 0, 0) is guard, "of an older epoch"
+    assert begins(state, guard, 3, epoch=1) == OK
+
+
 def test_verifications_that_led_to_nothing_are_forgotten() -> None:
     state = ProducerState()
-    guard = state.begin_verification(7, 1_000)
+    guard = state.begin_verification(7, 0, 0, 1_000)
     assert guard is not None
     state.expire(1_999, 1_000)
     assert state.is_verified(7, guard)
@@ -159,7 +210,7 @@ def test_verifications_that_led_to_nothing_are_forgotten() -> None:
 
 def test_verifications_under_way_have_a_limit() -> None:
     state = ProducerState()
-    guards = [state.begin_verification(producer_id, 0) for producer_id in range(VERIFICATIONS_MAX + 1)]
+    guards = [state.begin_verification(producer_id, 0, 0, 0) for producer_id in range(VERIFICATIONS_MAX + 1)]
     first, second, last = guards[0], guards[1], guards[-1]
     assert first is not None and second is not None and last is not None
     assert not state.is_verified(0, first)

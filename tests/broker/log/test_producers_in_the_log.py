@@ -246,7 +246,7 @@ def test_a_torn_snapshot_is_replaced_by_the_one_before_and_the_batches_since(cut
 def test_a_log_that_was_truncated_has_verified_nothing() -> None:
     log = open_test_log(make_environment(), clean=True)
     log.append_as_leader(make_batch(), 0)
-    guard = log.begin_verification(7)
+    guard = log.begin_verification(7, 0, 0)
     assert guard is not None and log.is_verified(7, guard)
     log.truncate_to(0)
     assert not log.is_verified(7, guard)
@@ -254,7 +254,7 @@ def test_a_log_that_was_truncated_has_verified_nothing() -> None:
 
 def test_a_log_that_is_gone_has_verified_nothing() -> None:
     log = open_test_log(make_environment(), clean=True)
-    guard = log.begin_verification(7)
+    guard = log.begin_verification(7, 0, 0)
     assert guard is not None
     log.abandon()
     assert not log.is_verified(7, guard)
