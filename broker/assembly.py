@@ -1,12 +1,12 @@
 """One broker's objects, put together. Nothing is started here but tasks that wait for work."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from odradek.broker.cluster.broker_client import BrokerClient, BrokerClients
 from odradek.broker.cluster.connection_setup import ConnectionSetup
 from odradek.broker.cluster.identity import Identity
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache, Node
+from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache
 from odradek.broker.cluster.peer import Peer
 from odradek.broker.cluster.topic_creation import TopicCreation
 from odradek.broker.config import BrokerConfig
@@ -54,7 +54,7 @@ from odradek.zk_schema.store import Store
 
 @dataclass(slots=True)
 class Assembly:
-    """What the server starts and stops."""
+    """The objects of one broker that its server starts and stops."""
 
     services: Services
     client: BrokerClients
@@ -62,10 +62,61 @@ class Assembly:
     throttling: Throttling
     altering: AlterPartitionManager
     markers: TransactionMarkers
-    sockets: SocketServer
     dispatcher: Dispatcher
     partition_counts: tuple[PartitionCount, ...]
     """Of the coordinators' topics; to be read before requests are served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Parts of one broker that the others are made from."""
+
+    config: BrokerConfig
+    world: World
+    store: Store
+    identity: Identity
+    logs: LogManager
+    metadata: MetadataCache
+    purgatory: Purgatory
+    journal: Journal
+    tasks: Tasks
+
+    def client(self, client_id: str) -> BrokerClient:
+        """Make a client of other brokers."""
+        world, listener = self.world, self.config.inter_broker_listener_name
+        return BrokerClient(world.network, world.clock, self.tasks, self.metadata, listener, client_id)
+
+    def broker_epoch(self) -> int:
+        """Return the epoch of this broker's registration as it is now."""
+        return self.identity.broker_epoch
+
+
+class Replication(NamedTuple):
+    """Partitions of this broker, and what changes their roles and copies them."""
+
+    replicas: ReplicaManager
+    fetchers: FetcherManager
+    throttling: Throttling
+    altering: AlterPartitionManager
+    controller_requests: ControllerRequests
+
+
+class Coordination(NamedTuple):
+    """The two coordinators."""
+
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    markers: TransactionMarkers
+    partition_counts: tuple[PartitionCount, ...]
+
+
+class Admission(NamedTuple):
+    """Quotas and rights of clients."""
+
+    quotas: ClientQuotas
+    authorizer: AclAuthorizer | None
+    """None: everybody may do everything."""
+    tokens: DelegationTokens
 
 
 def assemble(
@@ -80,44 +131,14 @@ def assemble(
     """Make the objects of one broker around its opened logs and its bound sockets. `tasks` starts their tasks."""
     config = dynamic.config
     world = replace(world, network=ConnectionSetup(world.network, config))
-    listener = config.inter_broker_listener_name
-    metadata = MetadataCache()
-
-    def connect(node: Node, client_id: str) -> Peer:
-        return Peer(world.network, world.clock, node.host, node.port, client_id, tasks)
-
-    def client(client_id: str) -> BrokerClient:
-        return BrokerClient(world.network, world.clock, tasks, metadata, listener, client_id)
-
-    def broker_epoch() -> int:
-        return identity.broker_epoch
-
     journal = Journal(world.clock.now_ms)
-    throttling = _throttling(config, world)
-    replicas = _replica_manager(config, world, identity, logs, metadata, sockets.purgatory, throttling)
-    fetchers = FetcherManager(
-        identity.broker_id, world.clock, tasks, client, sockets.purgatory, config, throttling.following,
-        broker_epoch,
-    )  # fmt: skip
-    altering = AlterPartitionManager(
-        replicas, world.clock, tasks, client, broker_epoch, config.controller_socket_timeout_ms
-    )
-    replicas.alter_partition = altering
-    replicas.journal = fetchers.journal = journal
+    parts = Parts(config, world, store, identity, logs, MetadataCache(), sockets.purgatory, journal, tasks)
     elections = CoordinatorElections()
-    control = ControllerRequests(
-        replicas, logs, metadata, fetchers, elections, world.clock,
-        lambda: identity.least_obeyed_epoch, logs.checkpoints.read_high_watermarks(),
-    )  # fmt: skip
-    group_partitions = PartitionCount(CONSUMER_OFFSETS, metadata, config.offsets_topic_num_partitions)
-    transaction_partitions = PartitionCount(TRANSACTION_STATE, metadata, config.transaction_state_log_num_partitions)
-    groups = _group_coordinator(config, world, replicas, group_partitions, journal)
-    markers = TransactionMarkers(identity.broker_id, metadata, world.clock, client, tasks, config.request_timeout_ms)
-    transactions = _transaction_coordinator(config, world, replicas, transaction_partitions, markers)
-    elections.coordinators = {CONSUMER_OFFSETS: groups, TRANSACTION_STATE: transactions}
-    quotas = _quotas(config, world)
+    replicas, fetchers, throttling, altering, controller_requests = replication(parts, elections)
+    groups, transactions, markers, partition_counts = coordination(parts, replicas, elections)
+    quotas, authorizer, tokens = admission(parts)
     sockets.address_rates = ConnectionRates(world.clock, quotas.windows)
-    creation = TopicCreation(store, metadata, lambda: dynamic.config, world.random)
+    creation = TopicCreation(store, parts.metadata, lambda: dynamic.config, world.random)
     services = Services(
         identity=identity,
         config=config,
@@ -126,24 +147,24 @@ def assemble(
         random=world.random,
         zookeeper=store,
         logs=logs,
-        metadata=metadata,
+        metadata=parts.metadata,
         replicas=replicas,
-        controller_requests=control,
+        controller_requests=controller_requests,
         fetch_sessions=FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots,
             world.random,
             sockets.purgatory,
             told_watermarks=replicas.selector is not None,
         ),
-        producer_ids=ProducerIds(identity.broker_id, broker_epoch, client, config.request_timeout_ms),
+        producer_ids=ProducerIds(identity.broker_id, parts.broker_epoch, parts.client, config.request_timeout_ms),
         groups=groups,
         transactions=transactions,
         transaction_verification=TransactionVerification(
-            identity.broker_id, metadata, client, transactions, config.request_timeout_ms
+            identity.broker_id, parts.metadata, parts.client, transactions, config.request_timeout_ms
         ),
-        authorizer=_authorizer(config, world, store, tasks),
-        tokens=_tokens(config, world, store, tasks),
-        controller=_controller(config, world, store, identity, metadata, tasks, journal),
+        authorizer=authorizer,
+        tokens=tokens,
+        controller=_controller(parts),
         journal=journal,
         request_metrics=RequestMetrics(),
         quotas=quotas,
@@ -151,22 +172,81 @@ def assemble(
         learn_topic_settings=dynamic.learn,
         auto_create_topic=creation.create,
     )
-    counts = (group_partitions, transaction_partitions)
     dispatcher = _dispatcher(services, Throttled(quotas, world.processor_ms))
-    return Assembly(services, client, fetchers, throttling, altering, markers, sockets, dispatcher, counts)
+    return Assembly(services, parts.client, fetchers, throttling, altering, markers, dispatcher, partition_counts)
 
 
 def make_sockets(config: BrokerConfig, world: World, tasks: Tasks) -> SocketServer:
-    """Timers, purgatory and acceptor; `dispatch` is put in when there is somebody to answer."""
+    """Make timers, purgatory and acceptor; `dispatch` is put in when there is somebody to answer."""
     timers = TimingWheel(world.clock)
     return SocketServer(world.network, world.clock, tasks, timers, Purgatory(timers), config)
 
 
-def _quotas(config: BrokerConfig, world: World) -> ClientQuotas:
-    """Nobody has one until ZooKeeper is asked."""
+def replication(parts: Parts, elections: CoordinatorElections) -> Replication:
+    """Make what holds and copies partitions; `elections` hears which of the coordinators' this broker leads."""
+    config, clock, broker_id = parts.config, parts.world.clock, parts.identity.broker_id
+    throttling = _throttling(config, parts.world)
+    criteria = IsrCriteria(config.replica_lag_time_max_ms, parts.metadata.is_alive)
+    replicas = ReplicaManager(broker_id, parts.logs, clock, parts.purgatory, criteria, throttling)
+    replicas.exists = lambda topic, index: parts.metadata.partition(topic, index) is not None
+    if config.replica_selector_class == RACK_AWARE:
+        replicas.selector = RackAwareReplicaSelector(parts.metadata.node)
+    replicas.moves.at_once = config.num_replica_alter_log_dirs_threads
+    fetchers = FetcherManager(
+        broker_id, clock, parts.tasks, parts.client, parts.purgatory, config, throttling.following,
+        parts.broker_epoch,
+    )  # fmt: skip
+    altering = AlterPartitionManager(
+        replicas, clock, parts.tasks, parts.client, parts.broker_epoch, config.controller_socket_timeout_ms
+    )
+    replicas.alter_partition = altering
+    replicas.journal = fetchers.journal = parts.journal
+    controller_requests = ControllerRequests(
+        replicas, parts.logs, parts.metadata, fetchers, elections, clock,
+        lambda: parts.identity.least_obeyed_epoch, parts.logs.checkpoints.read_high_watermarks(),
+    )  # fmt: skip
+    return Replication(replicas, fetchers, throttling, altering, controller_requests)
+
+
+def coordination(parts: Parts, replicas: ReplicaManager, elections: CoordinatorElections) -> Coordination:
+    """Make the coordinators of groups and of transactions, and have `elections` tell them."""
+    config, world, metadata = parts.config, parts.world, parts.metadata
+    broker_id, timeout_ms = parts.identity.broker_id, config.request_timeout_ms
+    group_partitions = PartitionCount(CONSUMER_OFFSETS, metadata, config.offsets_topic_num_partitions)
+    groups = GroupCoordinator(
+        world.clock,
+        world.random,
+        ReplicatedTopicStorage(replicas, CONSUMER_OFFSETS, config.offsets_commit_required_acks),
+        config,
+        group_partitions,
+        parts.journal,
+    )
+    markers = TransactionMarkers(broker_id, metadata, world.clock, parts.client, parts.tasks, timeout_ms)
+    transaction_partitions = PartitionCount(TRANSACTION_STATE, metadata, config.transaction_state_log_num_partitions)
+    transactions = TransactionCoordinator(
+        world.clock,
+        ReplicatedTopicStorage(replicas, TRANSACTION_STATE),
+        config,
+        transaction_partitions,
+        markers,
+        timeout_ms,
+    )
+    elections.coordinators = {CONSUMER_OFFSETS: groups, TRANSACTION_STATE: transactions}
+    return Coordination(groups, transactions, markers, (group_partitions, transaction_partitions))
+
+
+def admission(parts: Parts) -> Admission:
+    """Make what limits clients. Nobody has a quota until ZooKeeper is asked."""
+    config, clock = parts.config, parts.world.clock
     windows = RateWindows(config.quota_window_num, config.quota_window_size_seconds * 1000.0)
     mutations = RateWindows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000.0)
-    return ClientQuotas(world.clock, windows, mutations)
+    authorizer = None
+    if config.authorizer_class_name:
+        super_users = [KafkaPrincipal.parse(one.strip()) for one in config.super_users.split(";") if one.strip()]
+        rules = AclRules(super_users, allow_everyone=config.allow_everyone_if_no_acl_found)
+        authorizer = AclAuthorizer(parts.store, clock, parts.tasks, rules)
+    tokens = DelegationTokens(parts.store, clock, parts.tasks, parts.world.random, _token_settings(config))
+    return Admission(ClientQuotas(clock, windows, mutations), authorizer, tokens)
 
 
 def _dispatcher(services: Services, throttled: Throttled) -> Dispatcher:
@@ -187,43 +267,16 @@ def _dispatcher(services: Services, throttled: Throttled) -> Dispatcher:
     )
 
 
-def _authorizer(config: BrokerConfig, world: World, store: Store, tasks: Tasks) -> AclAuthorizer | None:
-    if not config.authorizer_class_name:
-        return None
-    super_users = [KafkaPrincipal.parse(one.strip()) for one in config.super_users.split(";") if one.strip()]
-    rules = AclRules(super_users, allow_everyone=config.allow_everyone_if_no_acl_found)
-    return AclAuthorizer(store, world.clock, tasks, rules)
-
-
-def _tokens(config: BrokerConfig, world: World, store: Store, tasks: Tasks) -> DelegationTokens:
+def _token_settings(config: BrokerConfig) -> TokenSettings:
     def milliseconds(name: str) -> int:
         return int(str(config.value(f"delegation.token.{name}.ms")))
 
-    settings = TokenSettings(
+    return TokenSettings(
         str(config.value("delegation.token.secret.key") or config.value("delegation.token.master.key") or ""),
         milliseconds("max.lifetime"),
         milliseconds("expiry.time"),
         milliseconds("expiry.check.interval"),
     )
-    return DelegationTokens(store, world.clock, tasks, world.random, settings)
-
-
-def _replica_manager(
-    config: BrokerConfig,
-    world: World,
-    identity: Identity,
-    logs: LogManager,
-    metadata: MetadataCache,
-    purgatory: Purgatory,
-    throttling: Throttling,
-) -> ReplicaManager:
-    criteria = IsrCriteria(config.replica_lag_time_max_ms, metadata.is_alive)
-    replicas = ReplicaManager(identity.broker_id, logs, world.clock, purgatory, criteria, throttling)
-    replicas.exists = lambda topic, index: metadata.partition(topic, index) is not None
-    if config.replica_selector_class == RACK_AWARE:
-        replicas.selector = RackAwareReplicaSelector(metadata.node)
-    replicas.moves.at_once = config.num_replica_alter_log_dirs_threads
-    return replicas
 
 
 def _throttling(config: BrokerConfig, world: World) -> Throttling:
@@ -240,65 +293,28 @@ def _throttling(config: BrokerConfig, world: World) -> Throttling:
 
 
 def set_rates(throttling: Throttling, config: BrokerConfig) -> None:
-    """As they are now: reassignments change them."""
+    """Take over the limits that are set now: reassignments change them."""
     throttling.serving.limit.bytes_per_second = config.leader_replication_throttled_rate
     throttling.following.limit.bytes_per_second = config.follower_replication_throttled_rate
     throttling.moving.bytes_per_second = config.replica_alter_log_dirs_io_max_bytes_per_second
 
 
-def _group_coordinator(
-    config: BrokerConfig, world: World, replicas: ReplicaManager, partition_count: PartitionCount, journal: Journal
-) -> GroupCoordinator:
-    return GroupCoordinator(
-        world.clock,
-        world.random,
-        ReplicatedTopicStorage(replicas, CONSUMER_OFFSETS, config.offsets_commit_required_acks),
-        config,
-        partition_count,
-        journal,
-    )
-
-
-def _transaction_coordinator(
-    config: BrokerConfig,
-    world: World,
-    replicas: ReplicaManager,
-    partition_count: PartitionCount,
-    markers: TransactionMarkers,
-) -> TransactionCoordinator:
-    return TransactionCoordinator(
-        world.clock,
-        ReplicatedTopicStorage(replicas, TRANSACTION_STATE),
-        config,
-        partition_count,
-        markers,
-        config.request_timeout_ms,
-    )
-
-
-def _controller(
-    config: BrokerConfig,
-    world: World,
-    store: Store,
-    identity: Identity,
-    metadata: MetadataCache,
-    tasks: Tasks,
-    journal: Journal,
-) -> Controller:
+def _controller(parts: Parts) -> Controller:
+    config, world, broker_id, tasks = parts.config, parts.world, parts.identity.broker_id, parts.tasks
     channels = BrokerChannels(
-        lambda host, port: Peer(world.network, world.clock, host, port, f"controller-{identity.broker_id}", tasks),
+        lambda host, port: Peer(world.network, world.clock, host, port, f"controller-{broker_id}", tasks),
         world.clock,
         config.controller_socket_timeout_ms,
         tasks,
     )
     return Controller(
-        store,
+        parts.store,
         world.clock,
-        identity.broker_id,
+        broker_id,
         config,
         channels,
         world.random,
         tasks,
-        on_controller=metadata.controller_changed,
-        journal=journal,
+        on_controller=parts.metadata.controller_changed,
+        journal=parts.journal,
     )
