@@ -8,11 +8,10 @@ and the end of the session takes the registration away.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
-from odradek.broker.assembly import Assembly, assemble, make_sockets, set_rates
+from odradek.broker.assembly import Assembly, assemble, make_sockets
 from odradek.broker.cluster.directory_events import DirectoryEvents
 from odradek.broker.cluster.identity import Identity
 from odradek.broker.cluster.session import BrokerSession
@@ -30,21 +29,18 @@ from odradek.broker.network.outcomes import Dispatch
 from odradek.broker.network.server import SocketServer
 from odradek.broker.requests import loggers, request_log
 from odradek.broker.requests.request_log import RequestLog
-from odradek.broker.security.credentials import Credentials
 from odradek.broker.services import Services
-from odradek.broker.settings.live_settings import LiveSettings
+from odradek.broker.setting_changes import SettingChanges
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.broker.world import World
 from odradek.protocol.primitives import TopicPartition
 from odradek.security.errors import BadSecuritySetting
-from odradek.security.scram import ScramIdentity
 from odradek.world.periodic import PeriodicActions
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
 from odradek.zk_schema.store import ConnectionLost, NotAuthorized, Store
 from odradek.zk_schema.znodes.brokers import BrokerRegistration
-from odradek.zk_schema.znodes.configs import IPS, USERS, desanitize
 from odradek.zk_schema.znodes.json_data import BadZnode
 
 log = logging.getLogger(__name__)
@@ -62,19 +58,17 @@ class BrokerServer:
 
     def __init__(self, config: BrokerConfig, world: World, on_broken: Callable[[], object] = lambda: None) -> None:
         """`on_broken` is called when it cannot go on by itself and is to be stopped."""
-        self.config, self._world = config, world
+        self._world = world
         self.broken = asyncio.Event()
         """Set when it cannot go on by itself."""
         self._on_broken = on_broken
         self.tasks = Tasks(world.clock, self._break)
         """All tasks of this broker."""
-        self._live = LiveSettings()
         self._sockets: SocketServer = make_sockets(config, world, self.tasks)
-        self._live.register("sockets", self._sockets.configure)
-        self._credentials = Credentials()
-        self._listeners = BrokerListeners(self._sockets, world.network, world.clock, self.tasks, self._find_scram)
-        self._live.register("listeners", self._listeners.configure)
-        self._live.register("tls", self._listeners.configure_security)
+        self.setting_changes = changes = SettingChanges(config, self._sockets)
+        self._listeners = BrokerListeners(self._sockets, world.network, world.clock, self.tasks, changes.find_scram)
+        changes.register("listeners", self._listeners.configure)
+        changes.register("tls", self._listeners.configure_security)
         self._monitoring = Monitoring(world.network, world.clock, self.tasks)
         self._store: Store | None = None
         self._logs: LogManager | None = None
@@ -82,11 +76,14 @@ class BrokerServer:
         self._directory_events: DirectoryEvents | None = None
         self._lifecycle: BrokerSession | None = None
         self._assembly: Assembly | None = None
-        self._entities: dict[str, Mapping[str, str]] = {}
-        """Settings of users, clients and addresses that were read before there was anybody to obey them."""
         self._periodic = PeriodicActions(world.clock)
         self.dispatch: Dispatch | None = None
         """Handles the requests of this broker, once it has started; `sockets.dispatch` may be another one around it."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings as they are now."""
+        return self.setting_changes.config
 
     @property
     def services(self) -> Services:
@@ -104,7 +101,7 @@ class BrokerServer:
     async def start(self) -> None:
         """Raises StartFailure, UnusableDirectory."""
         logs = self._logs = self._make_logs()
-        self._live.register("logs", self._configure_logs)
+        self.setting_changes.obeyed_by_logs(logs)
         owner = logs.owner()
         self._listen()
         store = await self._reach_zookeeper()
@@ -115,16 +112,14 @@ class BrokerServer:
             store,
             self._world.clock,
             self.tasks,
-            broker_changed=self._settings_changed,
-            topic_changed=self._topic_changed,
-            entity_changed=self._entity_changed,
+            broker_changed=self.setting_changes.broker_changed,
+            topic_changed=self.setting_changes.topic_changed,
+            entity_changed=self.setting_changes.entity_changed,
         )
         await self._dynamic.start()
         await self._open_logs(logs, identity)
         self._assembly = assemble(self._dynamic, self._world, store, identity, logs, self._sockets, self.tasks)
-        self._register_appliers(self._assembly)
-        for entity, settings in self._entities.items():
-            self._quota_changed(entity, settings)
+        self.setting_changes.obeyed_by(self._assembly)
         services = self._assembly.services
         await self._start_authorizer(services)
         await services.tokens.start(lambda: services.controller.is_active)
@@ -166,12 +161,6 @@ class BrokerServer:
     def _log_config(self, topic: str) -> LogConfig:
         assert self._dynamic is not None, "a log before its settings are known"
         return self._dynamic.log_config(topic)
-
-    def _find_scram(self, mechanism: str, name: str, token: bool) -> ScramIdentity | None:
-        """Whom a SCRAM client may prove to be."""
-        if not token:
-            return self._credentials.find(mechanism, name)
-        return None if self._assembly is None else self._assembly.services.tokens.find(mechanism, name)
 
     def _listen(self) -> None:
         """Read keys, and take the ports before anything else is touched."""
@@ -277,57 +266,6 @@ class BrokerServer:
             raise StartFailure(str(taken)) from taken
 
     # ---- while it runs
-
-    def _settings_changed(self, config: BrokerConfig) -> None:
-        """Obey dynamic settings of this broker, or of all, that ZooKeeper has now (KIP-226)."""
-        before, self.config = self.config.layers, config
-        if self._assembly is not None:
-            self._assembly.services.config = config
-        self._live.apply(before, config)
-
-    def _register_appliers(self, assembly: Assembly) -> None:
-        """Those of what has begun with the present settings just now."""
-        services, live = assembly.services, self._live
-        live.register("each-use", lambda config: None)  # `services.config` is what is read at each use
-        live.register("controller", services.controller.configure)
-        live.register("throttles", partial(set_rates, assembly.throttling))
-        live.register("fetchers", lambda config: assembly.fetchers.resize(config.num_replica_fetchers))
-        assert not live.missing, live.missing
-
-    def _configure_logs(self, config: BrokerConfig) -> None:
-        assert self._logs is not None
-        self._logs.configure_broker(config)
-        self._logs.configure_all()
-
-    def _topic_changed(self, topic: str) -> None:
-        if self._assembly is not None and self._logs is not None:
-            self._logs.configure(topic)
-            if self._log_config(topic).unclean_leader_election_enable:
-                self._assembly.services.controller.unclean_election_enabled(topic)
-
-    def _entity_changed(self, entity: str, settings: Mapping[str, str]) -> None:
-        """Obey other settings of a user, a client or an address: of users, their SCRAM credentials; of all, quotas."""
-        kind, _, name = entity.partition("/")
-        if kind == USERS and "/" not in name:
-            self._credentials.set_user(desanitize(name), settings)
-        if self._assembly is None:
-            self._entities[entity] = settings
-        else:
-            self._quota_changed(entity, settings)
-
-    def _quota_changed(self, entity: str, settings: Mapping[str, str]) -> None:
-        """With the first quota everything is measured, with the last one gone nothing any more."""
-        assert self._assembly is not None
-        kind, _, name = entity.partition("/")
-        if kind == IPS:
-            assert self._sockets.address_rates is not None
-            self._sockets.address_rates.set_address(name, settings)
-            return
-        quotas = self._assembly.services.quotas
-        before = quotas.any
-        quotas.set_entity(entity, settings)
-        if quotas.any is not before:
-            self._assembly.dispatcher.forget_routes()
 
     def _checkpoint_watermarks(self) -> None:
         assert self._logs is not None and self._assembly is not None

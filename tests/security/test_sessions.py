@@ -143,4 +143,4 @@ def play(change: Callable[[EmbeddedCluster], Any]) -> None:
 
 
 def test_a_user_who_is_gone_is_told_so_when_the_session_ends() -> None:
-    play(lambda cluster: cluster.brokers[0].server._credentials.set_user("u", {}))
+    play(lambda cluster: cluster.brokers[0].server.setting_changes.credentials.set_user("u", {}))

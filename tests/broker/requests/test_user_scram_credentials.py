@@ -82,11 +82,11 @@ def test_credentials_are_made_shown_and_taken_away() -> None:
             ("al ice", 0, [(SHA_256, 4096), (SHA_512, 8192)]),
             ("bob", 0, [(SHA_256, 4096)]),
         ]
-        while cluster.brokers[0].server._credentials.find("SCRAM-SHA-512", "al ice") is None:
+        while cluster.brokers[0].server.setting_changes.credentials.find("SCRAM-SHA-512", "al ice") is None:
             await asyncio.sleep(0.1)
         assert await altered(ask, delete("al ice"), delete("bob")) == {"al ice": (0, None), "bob": (0, None)}
         assert await described(ask) == [("al ice", 0, [(SHA_512, 8192)])]
-        while cluster.brokers[0].server._credentials.find("SCRAM-SHA-256", "al ice") is not None:
+        while cluster.brokers[0].server.setting_changes.credentials.find("SCRAM-SHA-256", "al ice") is not None:
             await asyncio.sleep(0.1)
 
     play(scenario)

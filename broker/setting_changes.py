@@ -1,0 +1,101 @@
+"""Obeying settings that change in ZooKeeper while the broker runs."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from odradek.broker.assembly import Assembly, set_rates
+from odradek.broker.config import BrokerConfig
+from odradek.broker.log.log_manager import LogManager
+from odradek.broker.network.server import SocketServer
+from odradek.broker.security.credentials import Credentials
+from odradek.broker.settings.live_settings import Apply, LiveSettings
+from odradek.security.scram import ScramIdentity
+from odradek.zk_schema.znodes.configs import IPS, USERS, desanitize
+
+
+class SettingChanges:
+    """Settings of this broker as they are now, and what is done when they, or those of others, have changed.
+
+    Whatever is not there yet when a setting changes begins with the new one.
+    """
+
+    def __init__(self, config: BrokerConfig, sockets: SocketServer) -> None:
+        self.config = config
+        self.credentials = Credentials()
+        """SCRAM credentials of users."""
+        self._sockets = sockets
+        self._live = LiveSettings()
+        self._live.register("sockets", sockets.configure)
+        self._logs: LogManager | None = None
+        self._assembly: Assembly | None = None
+        self._entities: dict[str, Mapping[str, str]] = {}
+        """Settings of users, clients and addresses that were read before there was anybody to obey them."""
+
+    def register(self, applier: str, apply: Apply) -> None:
+        """Have `apply` called with all settings when one of those that name this applier has changed."""
+        self._live.register(applier, apply)
+
+    def obeyed_by_logs(self, logs: LogManager) -> None:
+        """Tell the logs from now on."""
+        self._logs = logs
+        self._live.register("logs", partial(_configure_logs, logs))
+
+    def obeyed_by(self, assembly: Assembly) -> None:
+        """Tell the broker's objects, which were made with the present settings just now, from now on."""
+        self._assembly = assembly
+        services, live = assembly.services, self._live
+        live.register("each-use", lambda config: None)  # `services.config` is what is read at each use
+        live.register("controller", services.controller.configure)
+        live.register("throttles", partial(set_rates, assembly.throttling))
+        live.register("fetchers", lambda config: assembly.fetchers.resize(config.num_replica_fetchers))
+        assert not live.missing, live.missing
+        for entity, settings in self._entities.items():
+            self._quota_changed(assembly, entity, settings)
+
+    def broker_changed(self, config: BrokerConfig) -> None:
+        """Obey dynamic settings of this broker, or of all, that ZooKeeper has now (KIP-226)."""
+        before, self.config = self.config.layers, config
+        if self._assembly is not None:
+            self._assembly.services.config = config
+        self._live.apply(before, config)
+
+    def topic_changed(self, topic: str) -> None:
+        """Obey other settings of a topic."""
+        if self._assembly is not None and self._logs is not None:
+            self._logs.configure(topic)
+            if self._logs.config_of(topic).unclean_leader_election_enable:
+                self._assembly.services.controller.unclean_election_enabled(topic)
+
+    def entity_changed(self, entity: str, settings: Mapping[str, str]) -> None:
+        """Obey other settings of a user, a client or an address: of users, their SCRAM credentials; of all, quotas."""
+        kind, _, name = entity.partition("/")
+        if kind == USERS and "/" not in name:
+            self.credentials.set_user(desanitize(name), settings)
+        if self._assembly is None:
+            self._entities[entity] = settings
+        else:
+            self._quota_changed(self._assembly, entity, settings)
+
+    def find_scram(self, mechanism: str, name: str, token: bool) -> ScramIdentity | None:
+        """Find the user, or with `token` the delegation token, that a SCRAM client has to prove to be."""
+        if not token:
+            return self.credentials.find(mechanism, name)
+        return None if self._assembly is None else self._assembly.services.tokens.find(mechanism, name)
+
+    def _quota_changed(self, assembly: Assembly, entity: str, settings: Mapping[str, str]) -> None:
+        """Set an entity's quotas. With the first quota everything is measured, with the last one gone nothing more."""
+        kind, _, name = entity.partition("/")
+        if kind == IPS:
+            assert self._sockets.address_rates is not None
+            self._sockets.address_rates.set_address(name, settings)
+            return
+        quotas = assembly.services.quotas
+        before = quotas.any
+        quotas.set_entity(entity, settings)
+        if quotas.any is not before:
+            assembly.dispatcher.forget_routes()
+
+
+def _configure_logs(logs: LogManager, config: BrokerConfig) -> None:
+    logs.configure_broker(config)
+    logs.configure_all()
