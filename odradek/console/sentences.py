@@ -169,7 +169,10 @@ def _session_entry(entry: Mapping[str, Any]) -> Happening:
     said = {
         "registered": ("registered itself in ZooKeeper", ""),
         "away": ("does not reach ZooKeeper", "it goes on with what it knows until its session ends"),
-        "expired": ("has lost its ZooKeeper session", f"it led {entry.get('led', 0)} partitions and leads none now"),
+        "expired": (
+            "has lost its ZooKeeper session",
+            f"it led {_partitions(int(entry.get('led', 0)))} and leads none now",
+        ),
         "back": ("reaches ZooKeeper again", "in the same session: nothing is lost"),
     }
     change = str(entry["change"])

@@ -141,9 +141,12 @@ def kill_and_bring_back(page: Page) -> None:
     expect(partition.first).to_be_visible()
     expect(page.locator("h1")).to_have_text("Every partition is led and in sync.")
     expect(page.locator(".crown")).to_have_count(1)
+    buttons = page.locator("[data-broker='1'] .acts")
+    where = buttons.bounding_box()
     page.locator("[data-broker='1'] [data-action=kill]").click()
     away = page.locator(".head.away[data-broker='1']")
     expect(away).to_contain_text("was killed by SIGKILL")
+    assert buttons.bounding_box() == where, "a button that moves is pressed for another"
     expect(page.locator("h1")).to_contain_text("lack a replica; all of them are led")
     expect(page.locator(".recent")).to_contain_text("broker 1 was killed (SIGKILL)")
     expect(page.locator(".recent")).to_contain_text("is not there: its replica leaves the ISR")

@@ -146,6 +146,22 @@ def test_a_private_console_tells_nothing_without_the_token(cluster: Cluster) -> 
     play(cluster, scenario, host="0.0.0.0", allowed_hosts=["0.0.0.0"])
 
 
+@pytest.mark.parametrize(
+    ("settings", "host", "private"),
+    [
+        ({}, "127.0.0.1", False),
+        ({"security.protocol": "PLAINTEXT"}, "localhost", False),
+        ({"security.protocol": "SASL_SSL"}, "127.0.0.1", True),
+        ({"security.protocol": "SSL"}, "127.0.0.1", True),
+        ({}, "0.0.0.0", True),
+    ],
+)
+def test_a_console_is_private_where_the_cluster_is_or_where_others_reach_it(
+    settings: dict[str, str], host: str, private: bool
+) -> None:
+    assert ConsolePlan("127.0.0.1:9092", settings, host).private is private
+
+
 def test_records_by_offset_by_time_newest_and_oldest(cluster: Cluster) -> None:
     async def scenario(page: Page) -> None:
         await produce(cluster, "flights", *((f"k{number}".encode(), b'{"a": 1}') for number in range(20)))

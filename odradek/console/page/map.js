@@ -4,7 +4,7 @@
 import { fill, fillOnce, h, Rows } from "./dom.js";
 import { act, token } from "./stream.js";
 import { many, number } from "./words.js";
-import { entry } from "./timeline.js";
+import { byTime, entry } from "./timeline.js";
 
 const ROW = 28;
 const RECENT = 14;
@@ -26,6 +26,7 @@ export class MapView {
     this.known = known;
     this.filter = "";
     this.onlyTrouble = false;
+    this.places = new Map();
     this.headline = h("h1", { "aria-live": "polite" });
     this.figures = h("p.figures");
     this.heads = h("div.heads");
@@ -66,7 +67,7 @@ export class MapView {
     this.loom.style.setProperty("--brokers", Math.max(1, state.brokers.length));
     this.loom.dataset.many = state.brokers.length > 6;
     this.rows.show(this.items(state));
-    const latest = this.known.happenings.slice(-RECENT).reverse();
+    const latest = this.known.happenings.slice(-4 * RECENT).sort(byTime).slice(-RECENT).reverse();
     fillOnce(this.recent, String(latest.map((one) => one.number)), () => (latest.length ? latest.map((one) => entry(one)) : h("li.none", "Nothing since this console looks.")));
   }
 
@@ -91,18 +92,23 @@ export class MapView {
     return items;
   }
 
-  head(broker, state) {
+  head(broker, whole) {
     const here = broker.registered;
-    const controller = state.controller === broker.id && here;
+    const controller = whole.controller === broker.id && here;
     const local = broker.process;
+    // What an absent broker was, and lines that are empty now: the buttons below must not move while somebody presses.
+    if (here) this.places.set(broker.id, [broker.address, broker.rack]);
+    const [address, rack] = this.places.get(broker.id) || [null, null];
+    const line = (said) => (said ? h("p.address.warn", said) : local ? h("p.address", "\u00a0") : null);
+    const state = local && local.state !== "registered" ? local.state.split(";")[0] : "";
     return h(`div.head${here ? "" : ".away"}`, { "data-broker": broker.id },
       h("h2", h("span.numeral", String(broker.id)), controller ? h("span.crown", { title: "the controller" }, "controller") : null),
       h("p.status", h(`i.state.${here ? "here" : "gone"}`), here ? "registered" : "not registered"),
-      broker.address ? h("p.address", broker.address.replace(/:\d+$/, ""), h("span.port", broker.address.match(/:\d+$/)?.[0])) : null,
-      broker.rack ? h("p.address", `rack ${broker.rack}`) : null,
+      address ? h("p.address", address.replace(/:\d+$/, ""), h("span.port", address.match(/:\d+$/)?.[0])) : line(""),
+      rack ? h("p.address", `rack ${rack}`) : null,
       h("p.address", `leads ${number(broker.leads)} of ${number(broker.replicas)}`),
-      broker.lagging ? h("p.address.warn", `${number(broker.lagging)} not in sync`) : null,
-      local && local.state !== "registered" ? h("p.address.warn", local.state) : null,
+      line(broker.lagging ? `${number(broker.lagging)} not in sync` : ""),
+      line(state),
       local && token() ? h("p.acts", SLOTS.map((slot) => this.button(broker.id, slot, local.actions))) : null);
   }
 

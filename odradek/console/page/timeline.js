@@ -7,6 +7,9 @@ const GLYPHS = { election: "♛", isr: "◎", broker: "▣", controller: "★", 
 const NAMES = { election: "elections", isr: "ISR", broker: "brokers", controller: "controller", session: "sessions", topic: "topics", failure: "failures", truncation: "truncations", action: "this page" };
 const SHOWN_MAX = 300;
 
+/** Of several journals each is read in its turn: what is heard later may have been before. */
+export const byTime = (one, other) => one.at_ms - other.at_ms || one.number - other.number;
+
 /** A happening as a list item. */
 export function entry(one) {
   return h(`li.happening.${one.kind}`, { "data-number": one.number },
@@ -62,7 +65,11 @@ export class TimelineView {
     if (this.first === undefined) fill(this.list);
     for (const one of wanted) {
       if (this.first !== undefined && one.number <= this.first) continue;
-      this.list.prepend(entry(one));
+      const item = entry(one);
+      item.at = one.at_ms;
+      let next = this.list.firstElementChild;
+      while (next && next.at > one.at_ms) next = next.nextElementSibling;
+      this.list.insertBefore(item, next);
     }
     this.first = wanted[wanted.length - 1].number;
     while (this.list.children.length > SHOWN_MAX) this.list.lastChild.remove();

@@ -48,7 +48,7 @@ export class TopicView {
     fill(this.said, view.trouble.join("; "));
     this.topic = view;
     const records = view.partitions.reduce((sum, one) => sum + Math.max(0, (one.end ?? 0) - (one.begin ?? 0)), 0);
-    fill(this.note, `${many(view.partitions.length, "partition", "partitions")} · ${number(records)} offsets · ${bytes(view.bytes)} on all replicas`);
+    fill(this.note, `${many(view.partitions.length, "partition", "partitions")} · ${many(records, "offset", "offsets")} · ${bytes(view.bytes)} on all replicas`);
     this.messages.offer(view.partitions);
     fillOnce(this.partitions, JSON.stringify(view.partitions), () => partitionTable(view.partitions));
     fillOnce(this.settings, JSON.stringify(view.settings), () => settingTable(view.settings));
