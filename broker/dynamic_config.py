@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from odradek.broker.config import BrokerConfig
+from odradek.broker.security.password_encoder import StoredPasswords
 from odradek.broker.settings.catalog import TOPIC_SETTINGS, known_setting
 from odradek.broker.settings.definition import BadValue
 from odradek.broker.settings.layers import KEEP_EVERYTHING, put_instead, readable
@@ -17,6 +18,7 @@ from odradek.broker.settings.topic_settings import LogConfig
 from odradek.world.clock import Clock
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.change_nodes import ChangeFollower, ChangeNodes, read_each
+from odradek.zk_schema.entity_settings import change_entity
 from odradek.zk_schema.store import (
     ConnectionLost,
     NoNode,
@@ -145,6 +147,8 @@ class DynamicConfig:
     async def _read_broker(self) -> None:
         default = await self._settings(broker_config_path(None))
         own = await self._settings(broker_config_path(self._broker_id))
+        if own is not None:
+            own = await self._opened(own)
         layers = self.config.layers
         changed = self._with_dynamic(
             layers.dynamic_default if default is None else default,
@@ -154,6 +158,15 @@ class DynamicConfig:
             self.config = changed
             log.info("dynamic settings: %s, of this broker: %s", *self._names())
             self._broker_changed(changed)
+
+    async def _opened(self, own: dict[str, str]) -> dict[str, str]:
+        """With the passwords; those of a secret from before are written anew."""
+        passwords = StoredPasswords.of(self.config.layers)
+        opened, by_former = passwords.opened(own)
+        if by_former and passwords.encoder is not None:
+            log.info("passwords of this broker are encrypted with the new secret")
+            await change_entity(self._store, f"{BROKERS}/{self._broker_id}", passwords.closed(opened))
+        return opened
 
     def _with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
         """These dynamic settings, without those that cannot count: alone, or beside the others."""

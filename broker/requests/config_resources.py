@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any, Final, Protocol, TypeVar
 
 from odradek.broker.config import BrokerConfig
+from odradek.broker.security.password_encoder import StoredPasswords
 from odradek.broker.services import Services
 from odradek.broker.settings.catalog import LISTENER_PREFIX, known_setting
 from odradek.broker.settings.checks import check_live_change
@@ -40,6 +41,16 @@ class Named(Protocol):
 
 Resource = TypeVar("Resource", bound=Named)
 Change = Callable[[Resource], Coroutine[Any, Any, None]]
+OF_A_LISTENER: Final = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.truststore.certificates",
+        *(f"ssl.{store}.{what}" for store in ("keystore", "truststore") for what in ("type", "location", "password")),
+    }
+)
+"""Settings that may change while the broker runs for one listener alone (SslConfigs.RECONFIGURABLE_CONFIGS)."""
 ONCE: Final = "Each resource must appear at most once."
 
 
@@ -101,7 +112,8 @@ def entity(kind: int, name: str) -> str:
 
 async def settings_of(broker: Services, kind: int, name: str) -> dict[str, str]:
     """Read what is set of a topic or broker now."""
-    return await stored_settings(broker.zookeeper, entity(kind, name))
+    found = await stored_settings(broker.zookeeper, entity(kind, name))
+    return StoredPasswords.of(broker.config.layers).opened(found)[0] if kind == ResourceType.BROKER else found
 
 
 async def replace_settings(
@@ -113,12 +125,22 @@ async def replace_settings(
             validate_topic_config(broker.config, settings)
         else:
             _check_broker_settings(broker, name, settings)
+            settings = _with_passwords_closed(broker, name, settings)
     except BadValue as error:
         resource = f"ConfigResource(type={ResourceType(kind).name}, name='{name}')"
         code = ErrorCode.INVALID_CONFIG if kind == ResourceType.TOPIC else ErrorCode.INVALID_REQUEST
         raise refuse(code, f"Invalid config value for resource {resource}: {error}") from None
     if not validate_only:
         await change_entity(broker.zookeeper, entity(kind, name), settings)
+
+
+def _with_passwords_closed(broker: Services, name: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Encrypt passwords. Raises KafkaError INVALID_CONFIG where that cannot be."""
+    try:
+        return StoredPasswords.of(broker.config.layers).closed(settings)
+    except ValueError as error:
+        resource = f"ConfigResource(type=BROKER, name='{name}')"
+        raise refuse(ErrorCode.INVALID_CONFIG, f"Invalid config value for resource {resource}: {error}") from None
 
 
 def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, str]) -> None:
@@ -138,8 +160,8 @@ def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, s
             ),
         )
     _refuse_some(
-        "Passwords cannot be stored, password.encoder.secret has no effect here",
-        (one for one, setting in known.items() if setting.is_sensitive),
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+        (one for one in known if one in OF_A_LISTENER),
     )
     layers = broker.config.layers
     for one, setting in known.items():

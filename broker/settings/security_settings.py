@@ -133,16 +133,16 @@ delegation.token.expiry.time.ms long 86400000 >=1 medium read-only works
     Life of a token that is not renewed.
 delegation.token.expiry.check.interval.ms long 3600000 >=1 low read-only works
     How often expired tokens are looked for.
-password.encoder.secret password - any medium read-only none
+password.encoder.secret password - any medium read-only works
     Secret that passwords in ZooKeeper are encrypted with.
-password.encoder.old.secret password - any medium read-only none
+password.encoder.old.secret password - any medium read-only works
     The secret before, while it is being changed.
-password.encoder.keyfactory.algorithm string - any low read-only none
+password.encoder.keyfactory.algorithm string - any low read-only works
     Algorithm that makes the key.
-password.encoder.cipher.algorithm string AES/CBC/PKCS5Padding any low read-only none
-    Cipher.
-password.encoder.key.length int 128 >=8 low read-only none
+password.encoder.cipher.algorithm string AES/CBC/PKCS5Padding any low read-only refused
+    Cipher. | only AES/CBC/PKCS5Padding is built
+password.encoder.key.length int 128 >=8 low read-only works
     Length of the key in bits.
-password.encoder.iterations int 4096 >=1024 low read-only none
+password.encoder.iterations int 4096 >=1024 low read-only works
     Rounds that make the key.
 """)

@@ -5,16 +5,20 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from odradek.aio import Admin
 from odradek.broker.cluster.peer import BrokerUnreachable, Peer
+from odradek.broker.security.password_encoder import PasswordEncoder
 from odradek.client.admin.values import ConfigResource, ResourceType
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.security.authority import Authority
 from odradek.security.secure_network import ClientSecurity, SecureNetwork
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.znodes.brokers import BrokerRegistration
+from odradek.zk_schema.znodes.configs import decode_config
 
 PLAIN = "PLAINTEXT://broker-0:9092"
 MAP = "PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT,SAFE:SASL_PLAINTEXT"
@@ -54,10 +58,10 @@ class Broker:
             await asyncio.sleep(0.05)
 
 
-def play(scenario: Callable[[Broker], Awaitable[None]]) -> None:
+def play(scenario: Callable[[Broker], Awaitable[None]], overrides: dict[str, str] | None = None) -> None:
     async def main(clock: VirtualClock) -> None:
         async with (
-            EmbeddedCluster(clock, 2) as cluster,
+            EmbeddedCluster(clock, 2, overrides) as cluster,
             Admin(bootstrap_servers="broker-0:9092", network=cluster.network.host("a"), clock=clock) as admin,
         ):
             await scenario(Broker(cluster, clock, admin))
@@ -165,3 +169,44 @@ def test_listeners_are_a_brokers_own() -> None:
                 await broker.alter("", **{name: PLAIN})
 
     play(scenario)
+
+
+def test_a_listener_with_tls_is_added_and_its_key_is_kept_encrypted() -> None:
+    authority = Authority("Test CA")
+    pair = authority.issue("broker-0", hosts=["broker-0"])
+    look = {
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.certificate.public_bytes(Encoding.PEM).decode(),
+        "ssl.endpoint.identification.algorithm": "https",
+    }
+
+    async def scenario(broker: Broker) -> None:
+        await broker.alter(
+            listeners=f"{PLAIN},SAFE://broker-0:9600",
+            listener_security_protocol_map="PLAINTEXT:PLAINTEXT,SAFE:SSL",
+            listener_name_safe_ssl_keystore_type="PEM",
+            listener_name_safe_ssl_keystore_key=pair.key_pem().decode(),
+            listener_name_safe_ssl_keystore_certificate_chain=pair.chain_pem().decode(),
+        )
+        await broker.until_registered(PLAIN, "SAFE://broker-0:9600")
+        await broker.alter(log_retention_ms="86400000")  # the others are read, and written again
+        store = broker.cluster.zookeeper.connect()
+        await store.start(1000)
+        data, _ = await store.get("/config/brokers/0")
+        assert b"86400000" in data and b"encryptedPassword" in data and b"PRIVATE" not in data
+        security = ClientSecurity.read("SSL", look.get)
+        network = SecureNetwork(broker.cluster.network.host("client"), broker.clock, security)
+        for life in range(2):
+            peer = Peer(network, broker.clock, "broker-0", 9600, "c")
+            await broker.until_addresses(peer, ("broker-0", 9600))
+            peer.close()
+            if not life:
+                await broker.cluster.brokers[0].stop()
+                secrets = {"password.encoder.secret": "another", "password.encoder.old.secret": "a secret"}
+                broker.cluster.overrides.update(secrets)
+                await broker.cluster.brokers[0].start()
+        kept = decode_config("/config/brokers/0", (await store.get("/config/brokers/0"))[0])
+        key = kept["listener.name.safe.ssl.keystore.key"]
+        assert PasswordEncoder("another").decode(key) == pair.key_pem().decode(), "written anew at the start"
+
+    play(scenario, {"password.encoder.secret": "a secret"})

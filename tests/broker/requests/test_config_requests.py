@@ -341,15 +341,16 @@ def test_single_settings_change_and_lists_grow_and_shrink() -> None:
             "1",
             [(SET, "ssl.key.password", "x")],
             ErrorCode.INVALID_REQUEST,
-            "Passwords cannot be stored, password.encoder.secret has no effect here: Set(ssl.key.password)",
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            "Set(ssl.key.password)",
         ),
         (
             BROKER,
             "1",
             [(SET, "listener.name.external.ssl.key.password", "x")],
-            ErrorCode.INVALID_REQUEST,
-            "Passwords cannot be stored, password.encoder.secret has no effect here: "
-            "Set(listener.name.external.ssl.key.password)",
+            ErrorCode.INVALID_CONFIG,
+            "Invalid config value for resource ConfigResource(type=BROKER, name='1'): "
+            "Password encoder secret not configured",
         ),
         (
             BROKER,

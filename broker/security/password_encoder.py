@@ -1,0 +1,168 @@
+"""Passwords in dynamic settings: encrypted as Kafka keeps them in ZooKeeper (KIP-226).
+
+    keyLength:128,salt:…,encryptedPassword:…,cipherAlgorithm:AES/CBC/PKCS5Padding,iterations:4096,passwordLength:6,…
+
+The key comes of `password.encoder.secret` by PBKDF2, with another salt for each password. Source:
+EncryptingPasswordEncoder and DynamicBrokerConfig of Kafka 3.9.
+"""
+
+import base64
+import binascii
+import hashlib
+import logging
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from odradek.broker.settings.catalog import known_setting
+from odradek.broker.settings.layers import Layers
+
+log = logging.getLogger(__name__)
+
+CIPHER: Final = "AES/CBC/PKCS5Padding"
+KEY_FACTORY: Final = "PBKDF2WithHmacSHA512"
+DIGESTS: Final = {f"PBKDF2WithHmacSHA{digits}": f"sha{digits}" for digits in (1, 224, 256, 384, 512)}
+"""Java's names of key factories to names of digests."""
+SALT_BYTES: Final = 256
+BLOCK_BYTES: Final = 16
+KEY_BITS: Final = (128, 192, 256)
+ITERATIONS_MAX: Final = 1_000_000
+"""More rounds than that would hold the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordEncoder:
+    """A secret, and how new passwords are encrypted with it."""
+
+    secret: str
+    key_factory: str = KEY_FACTORY
+    key_bits: int = 128
+    iterations: int = 4096
+
+    def __repr__(self) -> str:
+        return "PasswordEncoder()"
+
+    def encode(self, password: str) -> str:
+        """Encrypt a password. Raises ValueError for settings that cannot be obeyed."""
+        salt, vector = secrets.token_bytes(SALT_BYTES), secrets.token_bytes(BLOCK_BYTES)
+        encryptor = _cipher(self._key(self.key_factory, salt, self.iterations, self.key_bits), vector).encryptor()
+        data = password.encode()
+        padding = BLOCK_BYTES - len(data) % BLOCK_BYTES
+        encrypted = encryptor.update(data + bytes([padding]) * padding) + encryptor.finalize()
+        parts = {
+            "keyFactoryAlgorithm": self.key_factory,
+            "cipherAlgorithm": CIPHER,
+            "keyLength": str(self.key_bits),
+            "salt": _b64(salt),
+            "iterations": str(self.iterations),
+            "encryptedPassword": _b64(encrypted),
+            "passwordLength": str(_length(password)),
+            "initializationVector": _b64(vector),
+        }
+        return ",".join(f"{name}:{text}" for name, text in parts.items())
+
+    def decode(self, text: str) -> str:
+        """Decrypt a password. Raises ValueError, which shows nothing of it."""
+        parts = dict(part.partition(":")[::2] for part in text.split(","))
+        try:
+            if parts["cipherAlgorithm"] != CIPHER:
+                raise ValueError(f"encrypted with {parts['cipherAlgorithm']}, {CIPHER} is built")
+            key = self._key(
+                parts.get("keyFactoryAlgorithm", KEY_FACTORY),
+                _unb64(parts["salt"]),
+                int(parts["iterations"]),
+                int(parts["keyLength"]),
+            )
+            decryptor = _cipher(key, _unb64(parts["initializationVector"])).decryptor()
+            data = decryptor.update(_unb64(parts["encryptedPassword"])) + decryptor.finalize()
+            password = str(data[: -data[-1]], "utf-8")
+            if not 1 <= data[-1] <= BLOCK_BYTES or _length(password) != int(parts["passwordLength"]):
+                raise ValueError("another secret has encrypted it")
+        except (KeyError, IndexError, UnicodeDecodeError, binascii.Error):
+            raise ValueError("another secret has encrypted it, or it is not an encrypted password") from None
+        return password
+
+    def _key(self, factory: str, salt: bytes, iterations: int, bits: int) -> bytes:
+        if factory not in DIGESTS or bits not in KEY_BITS or not 1 <= iterations <= ITERATIONS_MAX:
+            raise ValueError(f"{factory} with {iterations} rounds and {bits} bits is not built")
+        return hashlib.pbkdf2_hmac(DIGESTS[factory], self.secret.encode(), salt, iterations, bits // 8)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPasswords:
+    """The passwords among a broker's settings in ZooKeeper."""
+
+    encoder: PasswordEncoder | None
+    """None: no password can be kept."""
+    former: PasswordEncoder | None = None
+    """With the secret from before."""
+
+    @classmethod
+    def of(cls, layers: Layers) -> "StoredPasswords":
+        """With the broker's `password.encoder.` settings."""
+
+        def encoder(name: str) -> PasswordEncoder | None:
+            secret: Any = layers.value(name)
+            if not secret:
+                return None
+            factory: Any = layers.value("password.encoder.keyfactory.algorithm")
+            bits: Any = layers.value("password.encoder.key.length")
+            iterations: Any = layers.value("password.encoder.iterations")
+            return PasswordEncoder(secret, factory or KEY_FACTORY, bits, iterations)
+
+        return cls(encoder("password.encoder.secret"), encoder("password.encoder.old.secret"))
+
+    def closed(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """The settings with their passwords encrypted. Raises ValueError where there is no secret."""
+        found = dict(settings)
+        for name in filter(_is_password, settings):
+            if self.encoder is None:
+                raise ValueError("Password encoder secret not configured")
+            found[name] = self.encoder.encode(settings[name])
+        return found
+
+    def opened(self, settings: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+        """The settings with their passwords, without those that cannot be read; and whether the secret from before was
+        needed, so that they should be written anew."""
+        found, by_former = dict(settings), False
+        for name in filter(_is_password, settings):
+            text = found.pop(name)
+            for encoder in (self.encoder, self.former):
+                try:
+                    if encoder is not None:
+                        found[name] = encoder.decode(text)
+                        by_former = by_former or encoder is self.former
+                        break
+                except ValueError as error:
+                    reason = str(error)
+            else:
+                log.error("%s cannot be read and counts as not set: %s", name, reason if self.encoder else "no secret")
+        return found, by_former
+
+
+def _is_password(name: str) -> bool:
+    setting = known_setting(name)
+    return setting is not None and setting.is_sensitive
+
+
+def _cipher(key: bytes, vector: bytes) -> Any:
+    """Imported where there is a password: a broker without any does not need it."""
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import AES
+    from cryptography.hazmat.primitives.ciphers.modes import CBC
+
+    return Cipher(AES(key), CBC(vector))
+
+
+def _length(password: str) -> int:
+    """Of a text as Java counts."""
+    return len(password.encode("utf-16-le")) // 2
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _unb64(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
