@@ -40,35 +40,36 @@ class RequestLog:
         """The same, and a line for each request."""
 
         def handle(frame: memoryview, client: Client) -> Answer:
-            began_ms, facts = self._clock.monotonic_ms(), _facts(frame, client)
+            began_s, facts = self._clock.perf_counter(), _facts(frame, client)
             if requests.isEnabledFor(TRACE):
                 requests.log(TRACE, "Received request:%s", json.dumps(facts))
             answer = dispatch(frame, client)
             facts["clientId"] = client.identity[2:].decode(errors="replace")
             facts["principal"] = str(client.principal)
             if isinstance(answer, list):
-                self._answered(facts, began_ms, answer)
+                self._answered(facts, began_s, answer)
                 return answer
             if answer is None:
-                self._answered(facts, began_ms, [])
+                self._answered(facts, began_s, [])
                 return None
-            return _LoggedLater(answer, self, facts, began_ms)
+            return _LoggedLater(answer, self, facts, began_s)
 
         return handle
 
-    def _answered(self, facts: dict[str, Any], began_ms: float, parts: list[Part]) -> None:
-        total_ms = round(self._clock.monotonic_ms() - began_ms, 3)
+    def _answered(self, facts: dict[str, Any], began_s: float, parts: list[Part]) -> None:
+        total_ms = round(1000 * (self._clock.perf_counter() - began_s), 3)
         told = {**facts, "responseBytes": sum(map(len, parts)), "totalTimeMs": total_ms}
-        requests.debug("Completed request:%s", json.dumps(told), extra={"fields": told})
+        extra = {"fields": told, "brief": "Completed request"}
+        requests.debug("Completed request:%s", json.dumps(told), extra=extra)
 
 
 class _LoggedLater:
     """A deferred answer, logged when it is given."""
 
-    __slots__ = ("_began_ms", "_deferred", "_facts", "_log")
+    __slots__ = ("_began_s", "_deferred", "_facts", "_log")
 
-    def __init__(self, deferred: Deferred, log: RequestLog, facts: dict[str, Any], began_ms: float) -> None:
-        self._deferred, self._log, self._facts, self._began_ms = deferred, log, facts, began_ms
+    def __init__(self, deferred: Deferred, log: RequestLog, facts: dict[str, Any], began_s: float) -> None:
+        self._deferred, self._log, self._facts, self._began_s = deferred, log, facts, began_s
 
     @property
     def outcome(self) -> Outcome:
@@ -76,7 +77,7 @@ class _LoggedLater:
 
     def answer(self, response: Message) -> list[Part]:
         parts = self._deferred.answer(response)
-        self._log._answered(self._facts, self._began_ms, parts)
+        self._log._answered(self._facts, self._began_s, parts)
         return parts
 
 

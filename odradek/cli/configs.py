@@ -1,4 +1,4 @@
-"""`odradek configs describe|alter`."""
+"""`odradek configs describe|alter`: settings of topics and brokers, and levels of brokers' loggers."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,12 +16,21 @@ Topic = Annotated[str | None, typer.Option(metavar="NAME", help="the settings of
 Broker = Annotated[int | None, typer.Option(metavar="ID", help="the settings of this broker")]
 BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="the dynamic settings of all brokers")]
 
+BrokerLoggers = Annotated[
+    int | None,
+    typer.Option("--broker-loggers", metavar="ID", help="the levels of this broker's loggers"),
+]
 
-def _resource(topic: str | None, broker: int | None, broker_defaults: bool) -> "ConfigResource":
+
+def _resource(
+    topic: str | None, broker: int | None, broker_defaults: bool, broker_loggers: int | None
+) -> "ConfigResource":
     from odradek.client.admin.values import ConfigResource, ResourceType
 
-    if (topic is not None) + (broker is not None) + broker_defaults != 1:
-        raise typer.BadParameter("give one of --topic, --broker, --broker-defaults")
+    if (topic is not None) + (broker is not None) + broker_defaults + (broker_loggers is not None) != 1:
+        raise typer.BadParameter("give one of --topic, --broker, --broker-defaults, --broker-loggers")
+    if broker_loggers is not None:
+        return ConfigResource(ResourceType.BROKER_LOGGER, str(broker_loggers))
     if topic is not None:
         return ConfigResource(ResourceType.TOPIC, topic)
     return ConfigResource(ResourceType.BROKER, "" if broker is None else str(broker))
@@ -32,6 +41,7 @@ def describe(
     topic: Topic = None,
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,
+    broker_loggers: BrokerLoggers = None,
     all_: Annotated[bool, typer.Option("--all", help="also those that nobody has set")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
@@ -39,7 +49,7 @@ def describe(
     """Return what is set, and where."""
     from odradek.client.admin.values import ConfigSource
 
-    resource = _resource(topic, broker, broker_defaults)
+    resource = _resource(topic, broker, broker_defaults, broker_loggers)
     with connect(bootstrap_server) as admin:
         entries = admin.describe_configs([resource])[resource]
     usual = (ConfigSource.DEFAULT_CONFIG, ConfigSource.STATIC_BROKER_CONFIG)
@@ -65,6 +75,7 @@ def alter(
     topic: Topic = None,
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,
+    broker_loggers: BrokerLoggers = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
@@ -77,7 +88,7 @@ def alter(
     changes += [(name, Operation.SUBTRACT, value) for name, value in settings(subtract, "--subtract").items()]
     if not changes:
         raise typer.BadParameter("give --set, --delete, --append or --subtract")
-    resource = _resource(topic, broker, broker_defaults)
+    resource = _resource(topic, broker, broker_defaults, broker_loggers)
     with connect(bootstrap_server) as admin:
         admin.alter_configs({resource: changes})
     if json:

@@ -32,7 +32,8 @@ LEVEL_NAMES: Final = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 
 class JsonLines(logging.Formatter):
     """Write a record as one JSON object on one line: `time`, `level`, `logger`, `message`; `broker` and `error` where
-    there are any, and the fields that whoever logged gave as `extra={"fields": …}`."""
+    there are any, and the fields that whoever logged gave as `extra={"fields": …}`, perhaps with a `brief` message that
+    does not repeat them."""
 
     def __init__(self, broker: int | None = None) -> None:
         super().__init__()
@@ -44,7 +45,7 @@ class JsonLines(logging.Formatter):
             "time": moment.replace("+00:00", "Z"),
             "level": LEVEL_NAMES.get(record.levelname, record.levelname),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": record.__dict__.get("brief") or record.getMessage(),
         }
         if self._broker is not None:
             told["broker"] = self._broker
@@ -52,7 +53,7 @@ class JsonLines(logging.Formatter):
             told["error"] = self.formatException(record.exc_info)
         fields = record.__dict__.get("fields")
         if isinstance(fields, dict):
-            told = fields | told
+            told |= {name: value for name, value in fields.items() if name not in told}
         return json.dumps(told, ensure_ascii=False, default=str)
 
 

@@ -121,3 +121,11 @@ def test_top_once_in_words_and_as_json(cluster: Cluster, capsys: Capture) -> Non
 def test_top_without_a_terminal_wants_once(cluster: Cluster, capsys: Capture) -> None:
     code, (line,) = run(cluster, capsys, "top")
     assert code == 2 and "give --once" in line
+
+
+def test_levels_of_loggers_are_settings_like_others(cluster: Cluster, capsys: Capture) -> None:
+    of_one = ["--broker-loggers", "0"]
+    assert run(cluster, capsys, "configs", "alter", *of_one, "--set", "state.change.logger=DEBUG")[0] == 0
+    _, (line,) = run(cluster, capsys, "configs", "describe", *of_one, "--json")
+    assert {one["name"]: one["value"] for one in json.loads(line)}["state.change.logger"] == "DEBUG"
+    assert run(cluster, capsys, "configs", "alter", *of_one, "--delete", "state.change.logger")[0] == 0

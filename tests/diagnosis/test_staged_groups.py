@@ -9,9 +9,11 @@ import pytest
 
 from odradek.aio import Admin, Consumer, Producer
 from odradek.client.admin.values import ACL, ACLOperation, ACLPermissionType, ACLResourceType, ResourcePattern
+from odradek.client.errors import ClientError
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.diagnosis.examination import Subject, UnknownSubject, examine, subjects
 from odradek.diagnosis.facts import NO_LEADER
+from odradek.diagnosis.surroundings import check_may_see
 from odradek.diagnosis.telling import calm
 from odradek.testing.virtual_run import VirtualCluster, run
 from tests.diagnosis.conftest import facts_of, group, staged
@@ -241,6 +243,11 @@ def test_a_group_that_may_not_be_seen_is_not_taken_for_one_without_coordinator()
         assert examine(facts, Subject(group="billing")) == []
         assert "group billing: you may not see it (Describe on the group is missing)" in facts.unknown
         assert calm(facts, Subject(group="billing")) == "nothing can be said of group billing"
+        with pytest.raises(
+            ClientError, match="you may not see group 'billing', if there is one: Describe on that group"
+        ):
+            await check_may_see({}, cluster.bootstrap, "billing")
+        await check_may_see({}, cluster.bootstrap, "nothing")
 
     settings = {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
