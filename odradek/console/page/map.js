@@ -8,6 +8,7 @@ import { byTime, entry } from "./timeline.js";
 
 const ROW = 28;
 const RECENT = 14;
+const MANY = 6;
 const LABELS = { kill: "Kill", stop: "Stop", start: "Start", suspend: "Freeze", resume: "Thaw", isolate: "Cut off", rejoin: "Reconnect" };
 const SLOTS = [["kill"], ["stop", "start"], ["suspend", "resume"], ["isolate", "rejoin"]];
 const HINTS = {
@@ -65,7 +66,7 @@ export class MapView {
     if (slot && !document.activeElement?.dataset?.slot) [...this.heads.querySelectorAll("[data-slot]")].find((one) => one.dataset.slot === slot)?.focus();
     this.brokers = new Map(state.brokers.map((broker, at) => [broker.id, { ...broker, at }]));
     this.loom.style.setProperty("--brokers", Math.max(1, state.brokers.length));
-    this.loom.dataset.many = state.brokers.length > 6;
+    this.loom.parentElement.dataset.many = state.brokers.length > MANY;
     this.rows.show(this.items(state));
     const latest = this.known.happenings.slice(-4 * RECENT).sort(byTime).slice(-RECENT).reverse();
     fillOnce(this.recent, String(latest.map((one) => one.number)), () => (latest.length ? latest.map((one) => entry(one)) : h("li.none", "Nothing since this console looks.")));
@@ -103,9 +104,9 @@ export class MapView {
     const state = local && local.state !== "registered" ? local.state.split(";")[0] : "";
     return h(`div.head${here ? "" : ".away"}`, { "data-broker": broker.id },
       h("h2", h("span.numeral", String(broker.id)), controller ? h("span.crown", { title: "the controller" }, "controller") : null),
-      h("p.status", h(`i.state.${here ? "here" : "gone"}`), here ? "registered" : "not registered"),
+      h("p.status", h(`i.state.${here ? "here" : "gone"}`), h("span", here ? "registered" : "not registered")),
       address ? h("p.address", address.replace(/:\d+$/, ""), h("span.port", address.match(/:\d+$/)?.[0])) : line(""),
-      rack ? h("p.address", `rack ${rack}`) : null,
+      rack ? h("p.address", /^rack/i.test(rack) ? rack : `rack ${rack}`) : null,
       h("p.address", `leads ${number(broker.leads)} of ${number(broker.replicas)}`),
       line(broker.lagging ? `${number(broker.lagging)} not in sync` : ""),
       line(state),
