@@ -133,7 +133,7 @@ class CoordinatedGroup:
         """Forget what is older than the retention, and the whole group when nothing is left of it."""
         now_ms = self._clock.now_ms()
         over = expired(self.metadata, self.offsets, now_ms, self._config.offsets_retention_ms)
-        self.forget(self.offsets.remove(over))
+        self.forget(self.offsets.remove_visible(over))
 
     def forget(self, removed: list[TopicPartition]) -> None:
         """Write tombstones for offsets that were just removed; an empty group without any offset dies with them."""

@@ -199,8 +199,16 @@ class OffsetTable:
 
     # removal
 
+    def remove_visible(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Forget what is visible of these, not what is under way or in a transaction; return those that had something.
+
+        Source: GroupMetadata.removeExpiredOffsets of Kafka 3.9.
+        """
+        return [partition for partition in partitions if self._visible.pop(partition, None) is not None]
+
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget these; those that have records in the log, visible or not, are returned, for their tombstones."""
+        """Forget these, in open transactions too; those that have records in the log, visible or not, are returned, for
+        their tombstones."""
         removed = []
         for partition in partitions:
             for transaction in self._transactions():

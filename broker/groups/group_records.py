@@ -247,7 +247,7 @@ class GroupReplay:
             self._transactions.setdefault(header.producer_id, set()).add(key.group_id)
             table.load_transactional(header.producer_id, key.partition, committed, header.base_offset)
         elif committed is None:
-            table.remove([key.partition])
+            table.remove_visible([key.partition])
         else:
             table.load(key.partition, committed, header.base_offset)
 

@@ -1,6 +1,12 @@
 """Which offsets are forgotten, and when (KIP-211)."""
 
+from dataclasses import replace
+
 import pytest
+
+from odradek.broker.groups.group import InTransaction
+from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
+from odradek.protocol.errors import ErrorCode
 
 T0, U0 = ("t", 0), ("u", 0)
 MINUTE = 60_000
@@ -82,3 +88,20 @@ def test_group_without_anything_goes_away(world):
     world.clock.advance(CHECK)
     assert world.coordinator.list_groups([], [])[1] == []
     assert world.log.batches == {}
+
+
+def test_what_a_transaction_holds_does_not_expire_with_an_older_commit(world):
+    world.commit({T0: 1})
+    world.clock.advance(50 * MINUTE)
+    request = replace(world.commit_attempt({T0: 2}), transaction=InTransaction(7, 0))
+    world.coordinator.commit("g", request, lambda errors: None)
+    world.clock.advance(2 * CHECK)
+    assert world.offsets() == {}, "the older one has expired"
+    partition = world.coordinator.partition_for("g")
+    world.log.append(partition, encode_end_txn_marker(EndTxnMarker(True, 0), 0, 7, 0), 0, lambda error: None)
+    world.coordinator.marker_appended(partition, 7, committed=True)(ErrorCode.NONE)
+    assert world.offsets() == {T0: 2}
+    successor = world.broker()
+    successor.on_elected(partition, 1)
+    world.clock.advance()
+    assert successor.fetch_offsets("g", [T0], require_stable=True)[1][T0].offset == 2
