@@ -77,6 +77,8 @@ class TransactionCoordinator:
             self._install,
         )
         self._transactions: dict[str, TransactionMetadata] = {}
+        self._ids: dict[int, set[str]] = {}
+        """Names of those, by partition."""
         self._pending_markers: dict[str, PendingMarkers] = {}
         self._periodic = PeriodicActions(clock)
         self._active = False
@@ -99,6 +101,7 @@ class TransactionCoordinator:
         self._periodic.stop()
         for transactional_id in list(self._transactions):
             self._unload(transactional_id)
+        self._ids.clear()
 
     def on_elected(self, partition: int, epoch: int) -> None:
         """This broker has become the leader of the partition: load its ids, and finish what was decided there."""
@@ -107,9 +110,8 @@ class TransactionCoordinator:
     def on_resigned(self, partition: int, epoch: int | None) -> None:
         """Another broker leads it, or none."""
         if self._partitions.resigned(partition, epoch):
-            for transactional_id in list(self._transactions):
-                if self.partition_for(transactional_id) == partition:
-                    self._unload(transactional_id)
+            for transactional_id in self._ids.pop(partition, ()):
+                self._unload(transactional_id)
 
     def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Nothing to do: a marker for a partition that is gone counts as written."""
@@ -154,7 +156,8 @@ class TransactionCoordinator:
                 answer(ErrorCode.CONCURRENT_TRANSACTIONS, NO_PRODUCER)  # forgotten since it was asked for
                 return
             nobody = TxnState(ProducerIdentity(fresh_producer_id, NO_PRODUCER_EPOCH), timeout_ms)
-            transaction = self._transactions[transactional_id] = TransactionMetadata(transactional_id, nobody)
+            transaction = TransactionMetadata(transactional_id, nobody)
+            self._add(self.partition_for(transactional_id), transaction)
         decided = transaction.initialize(timeout_ms, expected, fresh_producer_id, self._clock.now_ms())
         if isinstance(decided, TxnState):
             producer = decided.producer
@@ -282,8 +285,12 @@ class TransactionCoordinator:
         if isinstance(decided, TxnState):
             self._store(transaction, decided, lambda error: None)
 
-    def _install(self, partition: int, transaction: TransactionMetadata) -> None:
+    def _add(self, partition: int, transaction: TransactionMetadata) -> None:
         self._transactions[transaction.transactional_id] = transaction
+        self._ids.setdefault(partition, set()).add(transaction.transactional_id)
+
+    def _install(self, partition: int, transaction: TransactionMetadata) -> None:
+        self._add(partition, transaction)
         if transaction.state.status in PREPARED:
             self._send_markers(transaction)
 
@@ -316,5 +323,6 @@ class TransactionCoordinator:
             transaction.pending = None
             if error is ErrorCode.NONE:
                 self._unload(transaction.transactional_id)
+                self._ids[self.partition_for(transaction.transactional_id)].discard(transaction.transactional_id)
 
         self._append(transaction, None, done)

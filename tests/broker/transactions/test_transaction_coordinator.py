@@ -340,3 +340,22 @@ def test_nonsense_in_the_log_is_passed_over_and_the_rest_served(
         successor.coordinator.stop()
 
     in_world(scenario)
+
+
+def test_a_resignation_looks_at_the_ids_of_its_partition_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        coordinator = world.coordinator
+        names = [f"id-{number}" for number in range(40)]
+        for name in names:
+            coordinator.initialize(name, 1000, None, 7, lambda *answer: None)
+        left = {name for name in names if coordinator.partition_for(name) != 1}
+        assert 0 < len(left) < len(names)
+        with monkeypatch.context() as patch:
+            patch.setattr(coordinator, "partition_for", None)  # to hash them all would hold up the loop
+            coordinator.on_resigned(1, None)
+        assert {name for name, _ in coordinator.all()[1]} == left
+        coordinator.on_elected(1, EPOCH + 1)
+        await world.pass_time(1)
+        assert {name for name, _ in coordinator.all()[1]} == set(names)
+
+    in_world(scenario)
