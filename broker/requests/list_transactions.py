@@ -1,8 +1,12 @@
-"""ListTransactions (key 66), versions 0 and 1: the transactions that this broker coordinates (KIP-664, KIP-994)."""
+"""ListTransactions (key 66), versions 0 and 1: the transactions that this broker coordinates (KIP-664, KIP-994).
+
+A filter by duration asks how long ago the latest transaction began, over or not, as with Kafka
+(TransactionStateManager.listTransactionStates).
+"""
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
-from odradek.broker.transactions.transaction_state import ONGOING, TxnState
+from odradek.broker.transactions.transaction_state import TxnState
 from odradek.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -41,6 +45,4 @@ def _is_asked_for(state: TxnState, request: ListTransactionsRequest, now_ms: int
         return False
     if request.state_filters and state.status.camel_case not in request.state_filters:
         return False
-    if request.duration_filter < 0:
-        return True
-    return state.status is ONGOING and now_ms - state.started_ms > request.duration_filter
+    return request.duration_filter < 0 or now_ms - state.started_ms > request.duration_filter
