@@ -190,14 +190,16 @@ class GroupCoordinator:
     # offsets
 
     def commit(self, group_id: str, request: CommitRequest, answer: CommitAnswer) -> None:
-        """OffsetCommit. Without a generation, a group that does not exist is made: a consumer that assigns by hand."""
+        """OffsetCommit, TxnOffsetCommit. Without a generation, a group that does not exist is made: a consumer that
+        assigns by hand. With one, nobody is its member, which OffsetCommit calls an ILLEGAL_GENERATION."""
         error = self.check(group_id, may_be_empty=request.transaction is None)
         group = self._groups.get(group_id)
         if error is ErrorCode.NONE and group is None:
             if request.generation < 0:
                 group = self._create(group_id)
             else:
-                error = ErrorCode.ILLEGAL_GENERATION
+                plain = request.transaction is None
+                error = ErrorCode.ILLEGAL_GENERATION if plain else ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE or group is None:
             answer(dict.fromkeys(request.offsets, error))
         else:

@@ -26,6 +26,9 @@ from odradek.protocol.primitives import TopicPartition
 REQUEST = TxnOffsetCommitRequest
 VERSIONS = (0, 4)
 
+FIRST_VERSION_WITH_LOADING = 2
+Errors = dict[TopicPartition, ErrorCode]
+
 
 def handle(broker: Services, request: TxnOffsetCommitRequest, context: RequestContext) -> Outcome:
     now_ms = broker.clock.now_ms()
@@ -54,31 +57,41 @@ def handle(broker: Services, request: TxnOffsetCommitRequest, context: RequestCo
         producer = ProducerIdentity(request.producer_id, request.producer_epoch)
         to_verify = unverified(broker.replicas, at, producer)
         if to_verify is not None:
-            return _commit_verified(broker, request, commit, to_verify)
-    return _commit(broker, request, commit).outcome()
+            return _commit_verified(broker, request, context.api_version, commit, to_verify)
+    return _commit(broker, request, context.api_version, commit).outcome()
 
 
 async def _commit_verified(
-    broker: Services, request: TxnOffsetCommitRequest, commit: CommitRequest, to_verify: Unverified
+    broker: Services, request: TxnOffsetCommitRequest, version: int, commit: CommitRequest, to_verify: Unverified
 ) -> Reply:
     """Commit when the coordinator has been asked. Producers ask again when they are told that something is loading."""
     verdicts = await broker.transaction_verification.verify(request.transactional_id, [to_verify])
     verdict = verdicts[to_verify.partition]
     if isinstance(verdict, ErrorCode):
         told = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if verdict in RETRIED else verdict
-        return Reply(_response(request, dict.fromkeys(commit.offsets, told)))
-    return await _commit(broker, request, commit).arrived()
+        return Reply(_response(request, _known_to(version, dict.fromkeys(commit.offsets, told))))
+    return await _commit(broker, request, version, commit).arrived()
 
 
 def _commit(
-    broker: Services, request: TxnOffsetCommitRequest, commit: CommitRequest
+    broker: Services, request: TxnOffsetCommitRequest, version: int, commit: CommitRequest
 ) -> LaterReply[TxnOffsetCommitResponse]:
     reply = LaterReply[TxnOffsetCommitResponse]()
-    broker.groups.commit(request.group_id, commit, lambda errors: reply.give(_response(request, errors)))
+    broker.groups.commit(
+        request.group_id, commit, lambda errors: reply.give(_response(request, _known_to(version, errors)))
+    )
     return reply
 
 
-def _response(request: TxnOffsetCommitRequest, errors: dict[TopicPartition, ErrorCode]) -> TxnOffsetCommitResponse:
+def _known_to(version: int, errors: Errors) -> Errors:
+    """Old producers do not know that a coordinator may be loading (KafkaApis.handleTxnOffsetCommitRequest)."""
+    if version >= FIRST_VERSION_WITH_LOADING:
+        return errors
+    loading, told = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return {at: told if error is loading else error for at, error in errors.items()}
+
+
+def _response(request: TxnOffsetCommitRequest, errors: Errors) -> TxnOffsetCommitResponse:
     """Make an entry for each partition asked, in their order; those without an error code of their own do not exist."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return TxnOffsetCommitResponse(

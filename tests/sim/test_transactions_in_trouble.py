@@ -18,6 +18,7 @@ from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.list_transactions import ListTransactionsRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.txn_offset_commit import (
@@ -198,7 +199,7 @@ class Producer:
         name: str = response.transaction_states[0].transaction_state
         return name
 
-    async def commit_offset(self, offset: int) -> int:
+    async def commit_offset(self, offset: int, version: int = 3, **more: Any) -> int:
         """TxnOffsetCommit for partition 0 of the topic; its error."""
         partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         request = TxnOffsetCommitRequest(
@@ -207,8 +208,9 @@ class Producer:
             producer_id=self.id,
             producer_epoch=self.epoch,
             topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[partition])],
+            **more,
         )
-        response = await self.client.ask_coordinator(GROUP, GROUPS, request, 3)
+        response = await self.client.ask_coordinator(GROUP, GROUPS, request, version)
         error: int = response.topics[0].partitions[0].error_code
         return error
 
@@ -290,6 +292,47 @@ def test_offsets_that_come_after_their_transaction_has_ended_are_refused() -> No
         [broker] = client.cluster.brokers
         for index, partition in broker.server.services.replicas.partitions.items():
             assert partition.last_stable_offset == partition.high_watermark, index
+
+    with_brokers(1, scenario)
+
+
+def test_offsets_while_the_coordinator_moves_and_of_a_generation_that_nobody_knows() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create([[0]])
+        producer = Producer(client, "id")
+        await producer.begin()
+        await producer.add_offsets()
+        assert await producer.commit_offset(5, generation_id=5, member_id="m") == ErrorCode.UNKNOWN_MEMBER_ID
+        verification: Any = client.cluster.brokers[0].server.services.transaction_verification
+
+        async def moving(name: str, producer: Any, partitions: Any) -> Any:
+            return dict.fromkeys(partitions, ErrorCode.NOT_COORDINATOR)
+
+        verification._ask = moving
+        assert await producer.commit_offset(5, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await producer.commit_offset(5, 2) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    with_brokers(1, scenario)
+
+
+def test_transactions_are_listed_by_when_they_began() -> None:
+    """The latest one of each producer, over or not."""
+
+    async def scenario(client: Client) -> None:
+        producer = await one_producer(client, 0)
+        await producer.end()
+
+        async def listed(older_than_ms: int) -> list[str]:
+            states = (await producer.ask(ListTransactionsRequest(duration_filter=older_than_ms), 1)).transaction_states
+            return [one.transaction_state for one in states]
+
+        async def complete() -> bool:
+            return await producer.state() == "CompleteCommit"
+
+        await until(10_000, client, complete)
+        await asyncio.sleep(10)
+        assert await listed(-1) == await listed(10_000) == ["CompleteCommit"]
+        assert await listed(60_000) == []
 
     with_brokers(1, scenario)
 

@@ -25,6 +25,7 @@ from odradek.broker.requests import (
     offset_delete,
     offset_fetch,
     sync_group,
+    txn_offset_commit,
 )
 from odradek.broker.settings.coordinator_settings import GroupSettings, TransactionSettings
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
@@ -55,6 +56,10 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from odradek.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from odradek.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -551,5 +556,21 @@ def test_connection_that_closes_while_a_join_waits_harms_nobody():
         task.cancel()
         other = await broker.ask(join_group, 3, **join_fields())
         assert (other.error_code, other.members) == (0, [])  # the one that is gone leads, until its session ends
+
+    with_broker(test)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_old_producers_are_not_told_that_a_coordinator_is_loading(version):
+    async def test(broker):
+        for partition in range(PARTITIONS):
+            broker.groups.on_resigned(partition, 1)
+            broker.groups.on_elected(partition, 2)
+        offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+        topic = TxnOffsetCommitRequestTopic(name="t", partitions=[offset])
+        fields = {"transactional_id": "x", "group_id": "g", "producer_id": 1, "producer_epoch": 0, "topics": [topic]}
+        told = (await broker.ask(txn_offset_commit, version, **fields)).topics[0].partitions[0].error_code
+        new, old = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert told == (old if version < 2 else new)
 
     with_broker(test)
