@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, ZooKeeperFile, zookeeper_link
 from odradek.cli.output import print_json
 from odradek.cli.why import ZooKeeper
 
@@ -26,6 +26,7 @@ def doctor(
     least: Annotated[Least, typer.Option("--least", help="show findings from this weight on")] = Least.uneven,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     zookeeper: ZooKeeper = "",
+    zookeeper_file: ZooKeeperFile = None,
     json: Json = False,
 ) -> None:
     """Check a cluster: what is wrong, the gravest first. Exit code 0: nothing is degraded; 3: degraded; 4: stopped or
@@ -39,7 +40,7 @@ def doctor(
     from odradek.diagnosis.surroundings import facts
     from odradek.diagnosis.telling import findings_lines
 
-    known = asyncio.run(facts(command_config, bootstrap_server, zookeeper, Scope()))
+    known = asyncio.run(facts(command_config, bootstrap_server, zookeeper, Scope(), zookeeper_link(zookeeper_file)))
     found = examine_all(known, Weight[least.value.upper()])
     if json:
         print_json({"findings": [plain(one) for one in found], "unknown": list(known.unknown)})

@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, ZooKeeperFile, zookeeper_link
 from odradek.cli.output import print_json
 
 if TYPE_CHECKING:
     from odradek.diagnosis.examination import Subject
     from odradek.diagnosis.facts import Facts
     from odradek.diagnosis.situation import Finding
+    from odradek.zk_schema.link import Link
 
 ZooKeeper = Annotated[
     str,
@@ -23,6 +24,7 @@ def why(
     history: Annotated[int, typer.Option("--history", min=0, help="so many events of the journals at most")] = 10,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     zookeeper: ZooKeeper = "",
+    zookeeper_file: ZooKeeperFile = None,
     json: Json = False,
 ) -> None:
     """Tell what is so with a topic, a partition, a broker or a group, why, and the way out."""
@@ -30,7 +32,7 @@ def why(
 
     from odradek.diagnosis.examination import examine
 
-    facts, wanted = asyncio.run(_look(name, bootstrap_server, zookeeper))
+    facts, wanted = asyncio.run(_look(name, bootstrap_server, zookeeper, zookeeper_link(zookeeper_file)))
     found = [(subject, examine(facts, subject)) for subject in wanted]
     if json:
         print_json(_as_objects(facts, found, history))
@@ -41,7 +43,7 @@ def why(
         print(f"not known: {one}")
 
 
-async def _look(name: str, bootstrap: str, zookeeper: str) -> "tuple[Facts, list[Subject]]":
+async def _look(name: str, bootstrap: str, zookeeper: str, link: "Link") -> "tuple[Facts, list[Subject]]":
     """What the name means, and what there is to know of that."""
     from odradek.cli.options import command_config
     from odradek.diagnosis.examination import UnknownSubject, subjects
@@ -57,7 +59,7 @@ async def _look(name: str, bootstrap: str, zookeeper: str) -> "tuple[Facts, list
         return Scope(None if any(one.broker is not None for one in wanted) else topics, groups)
 
     try:
-        return await facts(command_config, bootstrap, zookeeper, scope), wanted
+        return await facts(command_config, bootstrap, zookeeper, scope, link), wanted
     except UnknownSubject:
         await check_may_see(command_config, bootstrap, name)
         raise

@@ -11,7 +11,7 @@ ROOM_LEAST = 0.1
 RECENT_MS = 3_600_000
 
 
-@row(Weight.DEGRADED, "zookeeper.session.timeout.ms; /brokers/ids")
+@row(Weight.DEGRADED, "zookeeper.session.timeout.ms; /brokers/ids", "start it again")
 def died(case: BrokerCase) -> Told | None:
     """The broker is not registered, and did not say that it would go: it was killed, lost its machine or network, or
     froze for longer than its session."""
@@ -40,7 +40,7 @@ def _left_behind(case: BrokerCase) -> str:
     return f"{case.replicas} replica(s) are on it{only}"
 
 
-@row(Weight.DEGRADED, "controlled.shutdown.enable; ControlledShutdown")
+@row(Weight.DEGRADED, "controlled.shutdown.enable; ControlledShutdown", "start it again")
 def was_shut_down(case: BrokerCase) -> Told | None:
     """The broker is not registered because it was shut down: its leaders had moved before."""
     end = end_of(case.history, case.number)
@@ -58,7 +58,11 @@ def was_shut_down(case: BrokerCase) -> Told | None:
     )
 
 
-@row(Weight.STOPPED, "zookeeper.session.timeout.ms")
+@row(
+    Weight.STOPPED,
+    "zookeeper.session.timeout.ms",
+    "look at its process and machine; end it, and its partitions move at once",
+)
 def answers_nobody(case: BrokerCase) -> Told | None:
     """The broker is registered and does not answer: it is frozen, overloaded, or cut off from here, and its session has
     not ended yet."""
@@ -75,7 +79,7 @@ def answers_nobody(case: BrokerCase) -> Told | None:
     return Told("answers nobody", because + led, rule, ways)
 
 
-@row(Weight.DEGRADED, "ZooKeeperClient; zookeeper.session.timeout.ms")
+@row(Weight.DEGRADED, "ZooKeeperClient; zookeeper.session.timeout.ms", "look at the network between it and ZooKeeper")
 def without_zookeeper(case: BrokerCase) -> Told | None:
     """The broker serves and has lost its connection to ZooKeeper: it goes on until its session ends."""
     session = case.history.last("session", str(case.number))
@@ -88,7 +92,7 @@ def without_zookeeper(case: BrokerCase) -> Told | None:
     return Told(what, "its own journal says so", rule, (way,), session.at_ms, evidence=(session,))
 
 
-@row(Weight.DEGRADED, "KIP-112; log.dirs")
+@row(Weight.DEGRADED, "KIP-112; log.dirs", "mend the disk, start it again")
 def disk_failed(case: BrokerCase) -> Told | None:
     """A log directory of the broker is offline: its replicas in there are out of reach, the others go on."""
     offline = [one.path for one in case.broker.directories if not one.online]
@@ -107,7 +111,7 @@ def disk_failed(case: BrokerCase) -> Told | None:
     return Told("has an offline log directory", because, rule, (way,), evidence=tuple(noted[-1:]))
 
 
-@row(Weight.DEGRADED, "log.dirs; log.retention.bytes")
+@row(Weight.DEGRADED, "log.dirs; log.retention.bytes", "`odradek configs alter --topic T --set retention.ms=…`")
 def disk_fills_up(case: BrokerCase) -> Told | None:
     """Less than a tenth of the volume of a log directory is free."""
     full = [
@@ -125,7 +129,11 @@ def disk_fills_up(case: BrokerCase) -> Told | None:
     return Told("runs out of disk", because, "a directory that is full goes offline", ways)
 
 
-@row(Weight.DEGRADED, "follower.replication.throttled.rate; KIP-73")
+@row(
+    Weight.DEGRADED,
+    "follower.replication.throttled.rate; KIP-73",
+    "`odradek configs alter --broker N --delete leader.replication.throttled.rate …`",
+)
 def throttle_left(case: BrokerCase) -> Told | None:
     """Replication is throttled on the broker though nothing is being moved: somebody forgot to lift it."""
     moving = any(one.adding for topic in case.facts.topics.values() for one in topic.partitions.values())
@@ -142,7 +150,7 @@ def throttle_left(case: BrokerCase) -> Told | None:
     return Told("throttles replication while nothing is being moved", because, "", (way,))
 
 
-@row(Weight.NOTE, "zookeeper.session.timeout.ms; KafkaServer")
+@row(Weight.NOTE, "zookeeper.session.timeout.ms; KafkaServer", "`odradek elect-leaders`")
 def session_expired(case: BrokerCase) -> Told | None:
     """The broker lost its ZooKeeper session, led nothing for a while, and registered again."""
     expired = case.history.last("session", str(case.number), "expired")
@@ -173,7 +181,7 @@ def session_expired(case: BrokerCase) -> Told | None:
     )
 
 
-@row(Weight.NOTE, "/brokers/ids; KIP-380")
+@row(Weight.NOTE, "/brokers/ids; KIP-380", "nothing")
 def came_back(case: BrokerCase) -> Told | None:
     """The broker went and is back, as another life of itself."""
     went = case.history.last("broker", str(case.number), "went") or case.history.last(
@@ -197,7 +205,7 @@ def came_back(case: BrokerCase) -> Told | None:
     )
 
 
-@row(Weight.NOTE, "/controller")
+@row(Weight.NOTE, "/controller", "nothing")
 def is_controller(case: BrokerCase) -> Told | None:
     """The broker is the controller: elections are its work."""
     if case.facts.controller != case.number:

@@ -9,7 +9,7 @@ row = CLUSTER.row
 RECENT_MS = 3_600_000
 
 
-@row(Weight.STOPPED, "/controller; KafkaController.elect")
+@row(Weight.STOPPED, "/controller; KafkaController.elect", "see that brokers reach ZooKeeper")
 def no_controller(case: ClusterCase) -> Told | None:
     """Nobody is the controller: leaders that die are not replaced, topics are neither made nor deleted."""
     if case.facts.controller is None or case.facts.controller != NO_LEADER:
@@ -24,7 +24,7 @@ def no_controller(case: ClusterCase) -> Told | None:
     return Told("has no controller", because, "", (way,))
 
 
-@row(Weight.NOTE, "/controller_epoch; KafkaController.onControllerFailover")
+@row(Weight.NOTE, "/controller_epoch; KafkaController.onControllerFailover", "nothing")
 def controller_moved(case: ClusterCase) -> Told | None:
     """Another broker became the controller: the former one resigned, or its session ended."""
     elected = case.history.about("controller")
@@ -51,7 +51,11 @@ def controller_moved(case: ClusterCase) -> Told | None:
     )
 
 
-@row(Weight.UNEVEN, "leader.imbalance.per.broker.percentage")
+@row(
+    Weight.UNEVEN,
+    "leader.imbalance.per.broker.percentage",
+    "`odradek elect-leaders`, or reassign some of its partitions",
+)
 def leaders_uneven(case: ClusterCase) -> Told | None:
     """One broker leads far more partitions than its share."""
     alive = [one for one, broker in case.facts.brokers.items() if broker.registered]

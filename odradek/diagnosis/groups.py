@@ -16,7 +16,7 @@ SHOWN = 3
 DROPPED_OUT = ("member expired", "member did not rejoin", "member left")
 
 
-@row(Weight.STOPPED, "__consumer_offsets; FindCoordinator")
+@row(Weight.STOPPED, "__consumer_offsets; FindCoordinator", "`odradek why __consumer_offsets-P`")
 def coordinator_away(case: GroupCase) -> Told | None:
     """The group cannot be coordinated: its partition of __consumer_offsets has no leader, or its leader does not
     answer."""
@@ -27,7 +27,7 @@ def coordinator_away(case: GroupCase) -> Told | None:
     return Told("has no coordinator", group.refusal, rule, (case.way("see why", f"why {group.home}"),))
 
 
-@row(Weight.UNEVEN, "GroupCoordinator; offsets.retention.minutes")
+@row(Weight.UNEVEN, "GroupCoordinator; offsets.retention.minutes", "start a consumer; or `odradek groups delete G`")
 def no_members(case: GroupCase) -> Told | None:
     """The group has no members, and records that nobody reads wait for it."""
     if case.group.refusal or case.group.state != "Empty" or not case.behind:
@@ -68,7 +68,11 @@ def _went(noted: Noted) -> str:
             return f"({client}) left" + (f": {entry['reason']}" if entry.get("reason") else "")
 
 
-@row(Weight.STOPPED, "max.poll.interval.ms; session.timeout.ms; KIP-62")
+@row(
+    Weight.STOPPED,
+    "max.poll.interval.ms; session.timeout.ms; KIP-62",
+    "fewer records in a poll or more time for them; members that send heartbeats",
+)
 def rebalances_on_and_on(case: GroupCase) -> Told | None:
     """The group rebalances again and again, or does not come to an end of one: members join and drop out, and meanwhile
     nobody reads."""
@@ -101,7 +105,11 @@ def _steadier(case: GroupCase, drops: Sequence[Noted]) -> WayOut:
     return WayOut("have fewer records in a poll (max.poll.records), or more time for them (max.poll.interval.ms)")
 
 
-@row(Weight.DEGRADED, "partition.assignment.strategy")
+@row(
+    Weight.DEGRADED,
+    "partition.assignment.strategy",
+    "restart a member, or forget offsets of topics that nobody reads any more",
+)
 def partition_without_owner(case: GroupCase) -> Told | None:
     """The group has members, and nobody of them owns a partition whose records wait: its lag grows."""
     if case.group.state != "Stable":
@@ -127,7 +135,11 @@ def partition_without_owner(case: GroupCase) -> Told | None:
     return Told("leaves partitions unread", because, f"assignor {case.group.assignor}", (way,))
 
 
-@row(Weight.DEGRADED, "auto.offset.reset; log.retention.ms")
+@row(
+    Weight.DEGRADED,
+    "auto.offset.reset; log.retention.ms",
+    "`odradek groups reset-offsets G --topic T:P --to-earliest --execute`",
+)
 def committed_out_of_range(case: GroupCase) -> Told | None:
     """What the group has committed is not in the log any more, or not yet: retention was quicker, or an unclean
     election cut it. The consumer goes to where auto.offset.reset sends it."""
@@ -164,7 +176,7 @@ def committed_out_of_range(case: GroupCase) -> Told | None:
     )
 
 
-@row(Weight.DEGRADED, "isolation.level=read_committed; transaction.timeout.ms")
+@row(Weight.DEGRADED, "isolation.level=read_committed; transaction.timeout.ms", "`odradek why T-P`")
 def behind_open_transaction(case: GroupCase) -> Told | None:
     """The group has read all that is committed; an open transaction holds the rest back."""
     for at, lag in sorted(case.behind.items()):
@@ -185,7 +197,7 @@ def behind_open_transaction(case: GroupCase) -> Told | None:
     return None
 
 
-@row(Weight.DEGRADED, "__consumer_offsets")
+@row(Weight.DEGRADED, "__consumer_offsets", "`odradek why T-P`")
 def reads_what_has_no_leader(case: GroupCase) -> Told | None:
     """A partition that the group reads has no leader: it waits for it."""
     waiting = sorted(
@@ -203,7 +215,11 @@ def reads_what_has_no_leader(case: GroupCase) -> Told | None:
     )
 
 
-@row(Weight.NOTE, "max.poll.records; fetch.max.bytes")
+@row(
+    Weight.NOTE,
+    "max.poll.records; fetch.max.bytes",
+    "more consumers, up to one for each partition; `odradek groups describe G` shows whether it catches up",
+)
 def lags(case: GroupCase) -> Told | None:
     """The group has members that own what it is behind in: they read, more slowly than others write, or have begun a
     moment ago."""
@@ -228,7 +244,7 @@ def lags(case: GroupCase) -> Told | None:
     )
 
 
-@row(Weight.NOTE, "auto.offset.reset")
+@row(Weight.NOTE, "auto.offset.reset", "see that members commit")
 def nothing_committed(case: GroupCase) -> Told | None:
     """Members own partitions in which the group has committed nothing: after a restart auto.offset.reset decides."""
     if case.group.state != "Stable" or not case.assigned or any(at in case.group.committed for at in case.assigned):

@@ -11,7 +11,11 @@ REMEMBERED_MS = 24 * 3_600_000
 """So long an unclean election is a finding."""
 
 
-@row(Weight.STOPPED, "unclean.leader.election.enable; KafkaController.onReplicasBecomeOffline")
+@row(
+    Weight.STOPPED,
+    "unclean.leader.election.enable; KafkaController.onReplicasBecomeOffline",
+    "start a broker of the ISR or mend its disk; or `odradek elect-leaders --unclean T-P`: records may be lost",
+)
 def isr_died(case: PartitionCase) -> Told | None:
     """Nobody leads the partition: every replica that was in sync is away, and a leader from outside the ISR is not
     allowed."""
@@ -37,7 +41,7 @@ def isr_died(case: PartitionCase) -> Told | None:
     )  # fmt: skip
 
 
-@row(Weight.STOPPED, "/controller; KafkaController.elect")
+@row(Weight.STOPPED, "/controller; KafkaController.elect", "`odradek doctor` says what keeps a controller away")
 def nobody_elects(case: PartitionCase) -> Told | None:
     """The partition's leader is away, or there is none, while a replica in sync could lead it: the controller that
     would elect it is missing or has not come to it."""
@@ -59,7 +63,11 @@ def _could_lead(case: PartitionCase, broker: int) -> bool:
     return broker not in case.dead and broker not in case.diskless
 
 
-@row(Weight.UNEVEN, "auto.leader.rebalance.enable; KafkaController.checkAndTriggerAutoLeaderRebalance")
+@row(
+    Weight.UNEVEN,
+    "auto.leader.rebalance.enable; KafkaController.checkAndTriggerAutoLeaderRebalance",
+    "`odradek elect-leaders T-P`",
+)
 def leader_not_preferred(case: PartitionCase) -> Told | None:
     """Another broker leads the partition than the first of its replicas, which is in sync and could."""
     partition = case.partition
@@ -99,7 +107,11 @@ def rule_in_words(noted: Noted) -> str:
     return RULES.get(noted.rule, noted.rule)
 
 
-@row(Weight.LOST, "unclean.leader.election.enable; KIP-106")
+@row(
+    Weight.LOST,
+    "unclean.leader.election.enable; KIP-106",
+    "`odradek configs alter --topic T --set unclean.leader.election.enable=false`",
+)
 def unclean_election(case: PartitionCase) -> Told | None:
     """A leader was elected from outside the ISR: records that only the former leader had are gone."""
     unclean = next((one for one in reversed(case.changes) if one.entry.get("unclean")), None)
@@ -131,7 +143,7 @@ def unclean_election(case: PartitionCase) -> Told | None:
     )  # fmt: skip
 
 
-@row(Weight.NOTE, "KIP-704")
+@row(Weight.NOTE, "KIP-704", "nothing")
 def leader_recovers(case: PartitionCase) -> Told | None:
     """The leader was elected from outside the ISR and has not told the controller that it has recovered."""
     if not case.partition.recovering or not case.is_led:
@@ -140,7 +152,7 @@ def leader_recovers(case: PartitionCase) -> Told | None:
     return Told("recovers from an unclean election", because, "leader_recovery_state=1 in ZooKeeper", (), case.since_ms)
 
 
-@row(Weight.NOTE, "PartitionStateMachine.doElectLeaderForPartitions")
+@row(Weight.NOTE, "PartitionStateMachine.doElectLeaderForPartitions", "nothing")
 def leader_moved(case: PartitionCase) -> Told | None:
     """The partition got another leader, all in order."""
     moved = next((one for one in reversed(case.changes) if _leader_left(one) is not None), None)

@@ -10,7 +10,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "why.md"
 BEGIN, END = "<!-- situations: begin -->", "<!-- situations: end -->"
 TITLES = {"cluster": "The cluster", "broker": "A broker", "partition": "A partition", "group": "A group"}
 
-HEAD = "| situation | weight | what is so | where the rule stands |\n|---|---|---|---|"
+HEAD = "| situation | weight | what is so | the way out | where the rule stands |\n|---|---|---|---|---|"
 
 
 def render() -> str:
@@ -20,7 +20,8 @@ def render() -> str:
         parts.append(f"### {TITLES[table.about]}\n\n{HEAD}")
         rows = sorted(table.rows, key=lambda one: -one.weight)
         parts[-1] += "".join(
-            f"\n| `{one.name}` | {one.weight.name.lower()} | {one.sign} | {one.source} |" for one in rows
+            f"\n| `{one.name}` | {one.weight.name.lower()} | {one.sign} | {one.way_out} | {one.source} |"
+            for one in rows
         )
     weights = "\n".join(f"- **{one.name.lower()}**: {MEANINGS[one]}" for one in reversed(Weight))
     return "\n\n".join([weights, *parts])

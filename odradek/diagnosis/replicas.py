@@ -8,7 +8,11 @@ from odradek.diagnosis.situation import Told, WayOut, Weight, braces, numbers
 row = PARTITION.row
 
 
-@row(Weight.STOPPED, "min.insync.replicas; Partition.appendRecordsToLeader")
+@row(
+    Weight.STOPPED,
+    "min.insync.replicas; Partition.appendRecordsToLeader",
+    "start the missing broker; or `odradek configs alter --topic T --set min.insync.replicas=N`",
+)
 def under_min_isr(case: PartitionCase) -> Told | None:
     """Fewer replicas are in sync than acks=all asks for: producers get NOT_ENOUGH_REPLICAS."""
     in_sync = len(case.partition.isr)
@@ -33,7 +37,7 @@ def _in_sync(case: PartitionCase) -> str:
     return "; ".join([f"only {braces(case.partition.isr)} of {braces(case.partition.replicas)} are in sync", *missing])
 
 
-@row(Weight.DEGRADED, "zookeeper.session.timeout.ms; KafkaController.onBrokerFailure")
+@row(Weight.DEGRADED, "zookeeper.session.timeout.ms; KafkaController.onBrokerFailure", "start the broker again")
 def follower_dead(case: PartitionCase) -> Told | None:
     """A replica is missing because its broker is not registered in ZooKeeper; enough others are in sync."""
     dead = [one for one in case.dead if one != case.partition.leader]
@@ -45,7 +49,7 @@ def follower_dead(case: PartitionCase) -> Told | None:
     return Told(_under_replicated(case), case.gone(dead), rule, ways, case.since_ms, evidence=tuple(left[-1:]))
 
 
-@row(Weight.DEGRADED, "KIP-112; LogManager.handleLogDirFailure")
+@row(Weight.DEGRADED, "KIP-112; LogManager.handleLogDirFailure", "mend the disk, start the broker again")
 def follower_disk_failed(case: PartitionCase) -> Told | None:
     """A replica is missing though its broker lives: its log directory is offline."""
     diskless = [one for one in case.diskless if one != case.partition.leader]
@@ -66,7 +70,11 @@ def follower_disk_failed(case: PartitionCase) -> Told | None:
     return Told(_under_replicated(case), because, "", (way,), case.since_ms, evidence=tuple(noted[-1:]))
 
 
-@row(Weight.DEGRADED, "follower.replication.throttled.rate; KIP-73")
+@row(
+    Weight.DEGRADED,
+    "follower.replication.throttled.rate; KIP-73",
+    "wait, or `odradek configs alter --broker N --delete follower.replication.throttled.rate`",
+)
 def follower_throttled(case: PartitionCase) -> Told | None:
     """A replica is behind because a throttle lets it copy only so many bytes a second."""
     throttled = {one: rule for one in case.outside_alive if (rule := case.throttle(one))}
@@ -83,7 +91,11 @@ def follower_throttled(case: PartitionCase) -> Told | None:
     return Told(_under_replicated(case), because, rule, (case.way("wait, or lift the throttle", lift),), case.since_ms)
 
 
-@row(Weight.DEGRADED, "replica.lag.time.max.ms; Partition.getOutOfSyncReplicas")
+@row(
+    Weight.DEGRADED,
+    "replica.lag.time.max.ms; Partition.getOutOfSyncReplicas",
+    "it joins by itself when it has all; else `odradek why N`",
+)
 def follower_behind(case: PartitionCase) -> Told | None:
     """A replica lives and is not in sync: it does not ask, cannot reach the leader, copies too slowly, or came back a
     moment ago."""
@@ -131,7 +143,7 @@ def _under_replicated(case: PartitionCase) -> str:
     return f"has {len(case.partition.isr)} of {len(case.partition.replicas)} replicas in sync{case.since}"
 
 
-@row(Weight.UNEVEN, "min.insync.replicas")
+@row(Weight.UNEVEN, "min.insync.replicas", "have the missing broker back before anything else is stopped")
 def at_min_isr(case: PartitionCase) -> Told | None:
     """As many replicas are in sync as acks=all asks for, and fewer than there are: the next failure stops producers."""
     isr, replicas = case.partition.isr, case.partition.replicas
@@ -142,7 +154,7 @@ def at_min_isr(case: PartitionCase) -> Told | None:
     return Told("is one failure away from refusing acks=all", f"{braces(isr)} are in sync", rule, (way,), case.since_ms)
 
 
-@row(Weight.UNEVEN, "default.replication.factor")
+@row(Weight.UNEVEN, "default.replication.factor", "`odradek reassign start T-P=1,2,3`")
 def one_replica(case: PartitionCase) -> Told | None:
     """The partition has one replica: its broker's disk is all that holds its records."""
     if len(case.partition.replicas) != 1 or len(case.facts.brokers) < 2 or case.topic.deleting:
@@ -155,7 +167,9 @@ def one_replica(case: PartitionCase) -> Told | None:
     return Told("has one replica", f"it is on broker {only} alone, and goes where that goes", "", (way,))
 
 
-@row(Weight.DEGRADED, "AlterPartitionReassignments; KIP-455")
+@row(
+    Weight.DEGRADED, "AlterPartitionReassignments; KIP-455", "start the broker again, or `odradek reassign cancel T-P`"
+)
 def reassignment_stuck(case: PartitionCase) -> Told | None:
     """Replicas are being moved, and one that is to be added is away: the move waits for it."""
     waiting = [one for one in case.partition.adding if one in case.dead or one in case.diskless]
@@ -168,7 +182,11 @@ def reassignment_stuck(case: PartitionCase) -> Told | None:
     return Told(_moving(case), because, rule, ways, case.since_ms)
 
 
-@row(Weight.NOTE, "AlterPartitionReassignments; KIP-455")
+@row(
+    Weight.NOTE,
+    "AlterPartitionReassignments; KIP-455",
+    "`odradek reassign list`; `odradek reassign cancel T-P` goes back",
+)
 def reassignment_under_way(case: PartitionCase) -> Told | None:
     """Replicas are being moved to other brokers: new ones copy, then they join the ISR, then the old ones go."""
     partition = case.partition
@@ -198,7 +216,7 @@ def _moving(case: PartitionCase) -> str:
     )
 
 
-@row(Weight.DEGRADED, "/admin/delete_topics; TopicDeletionManager")
+@row(Weight.DEGRADED, "/admin/delete_topics; TopicDeletionManager", "start the brokers again")
 def deletion_waits(case: PartitionCase) -> Told | None:
     """The topic is to be deleted, and brokers that have replicas of it are away: it waits for them."""
     if not case.topic.deleting or not (case.dead or case.diskless):
@@ -210,7 +228,7 @@ def deletion_waits(case: PartitionCase) -> Told | None:
     return Told(f"is to be deleted{since}, and waits", because, rule, ways, case.topic.deleting_ms)
 
 
-@row(Weight.NOTE, "/admin/delete_topics; delete.topic.enable")
+@row(Weight.NOTE, "/admin/delete_topics; delete.topic.enable", "nothing; or set delete.topic.enable on the controller")
 def being_deleted(case: PartitionCase) -> Told | None:
     """The topic is being deleted, or would be if the controller were allowed to."""
     if not case.topic.deleting or case.dead or case.diskless:
@@ -224,7 +242,7 @@ def being_deleted(case: PartitionCase) -> Told | None:
     return Told("is to be deleted", because, rule, ways, case.topic.deleting_ms)
 
 
-@row(Weight.NOTE, "replica.lag.time.max.ms; KIP-497")
+@row(Weight.NOTE, "replica.lag.time.max.ms; KIP-497", "nothing")
 def isr_shrank_and_grew(case: PartitionCase) -> Told | None:
     """The ISR shrank and grew again: when, and why."""
     shrinks = [

@@ -86,6 +86,8 @@ class Situation(Generic[C]):
     sign: str
     source: str
     """Where the rule stands: a setting, a class of Kafka's, a KIP."""
+    way_out: str
+    """What is to be done, in general; a finding says it with names and numbers."""
     look: Callable[[C], Told | None]
 
 
@@ -96,12 +98,16 @@ class Table(Generic[C]):
     about: str
     rows: list[Situation[C]] = field(default_factory=list)
 
-    def row(self, weight: Weight, source: str) -> Callable[[Callable[[C], Told | None]], Callable[[C], Told | None]]:
+    def row(
+        self, weight: Weight, source: str, way_out: str
+    ) -> Callable[[Callable[[C], Told | None]], Callable[[C], Told | None]]:
         """Add a function as a row; its name is the situation's, with hyphens."""
 
         def add(look: Callable[[C], Told | None]) -> Callable[[C], Told | None]:
             sign = " ".join((look.__doc__ or "").split())
-            self.rows.append(Situation(look.__name__.replace("_", "-"), self.about, weight, sign, source, look))
+            self.rows.append(
+                Situation(look.__name__.replace("_", "-"), self.about, weight, sign, source, way_out, look)
+            )
             return look
 
         return add

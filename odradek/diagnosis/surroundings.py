@@ -18,6 +18,7 @@ from odradek.diagnosis.watching import metrics_place
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.link import OPEN, Link
 from odradek.zk_schema.store import Store, StoreError
 
 CONNECT_MS = 3_000.0
@@ -29,12 +30,16 @@ FILE = re.compile(r"broker-(\d+)\.properties")
 
 
 async def facts(
-    settings: Mapping[str, str], bootstrap: str, zookeeper: str, scope: Scope | Callable[[Names], Scope]
+    settings: Mapping[str, str],
+    bootstrap: str,
+    zookeeper: str,
+    scope: Scope | Callable[[Names], Scope],
+    link: Link = OPEN,
 ) -> Facts:
     """Gather them. `settings` are those of the client; `zookeeper`: its address, empty to ask the brokers for it,
-    "none" to do without. Raises KafkaError when no broker answers, and what `scope` does."""
+    "none" to do without; `link`: TLS, login there. Raises KafkaError when no broker answers, and what `scope` does."""
     clock = LoopClock(asyncio.get_running_loop())
-    async with admin(settings, bootstrap) as client, _zookeeper(client, zookeeper, clock) as (store, refusal):
+    async with admin(settings, bootstrap) as client, _zookeeper(client, zookeeper, clock, link) as (store, refusal):
         gathering = Gathering(client, store, read_journal, clock.now_ms(), bootstrap)
         return await gathering.gather(scope, refusal, _broker_files(Path.cwd()))
 
@@ -71,7 +76,9 @@ async def check_may_see(settings: Mapping[str, str], bootstrap: str, name: str) 
 
 
 @asynccontextmanager
-async def _zookeeper(client: Admin, address: str, clock: LoopClock) -> AsyncIterator[tuple[Store | None, str]]:
+async def _zookeeper(
+    client: Admin, address: str, clock: LoopClock, link: Link
+) -> AsyncIterator[tuple[Store | None, str]]:
     """A started store, or None and why."""
     if address == "none":
         yield None, ""
@@ -81,7 +88,7 @@ async def _zookeeper(client: Admin, address: str, clock: LoopClock) -> AsyncIter
     if not address:
         yield None, "what ZooKeeper holds: no broker says where it is; --zookeeper HOST:PORT does"
         return
-    store = KazooStore(address, clock, session_timeout_ms=SESSION_MS, make_chroot=False)
+    store = KazooStore(address, clock, session_timeout_ms=SESSION_MS, make_chroot=False, link=link)
     try:
         await store.start(CONNECT_MS)
     except StoreError:

@@ -7,7 +7,11 @@ from odradek.diagnosis.situation import Told, WayOut, Weight
 row = PARTITION.row
 
 
-@row(Weight.STOPPED, "KIP-664; transaction.max.timeout.ms")
+@row(
+    Weight.STOPPED,
+    "KIP-664; transaction.max.timeout.ms",
+    "`odradek transactions abort T-P --producer-id … --producer-epoch …`",
+)
 def hanging_transaction(case: PartitionCase) -> Told | None:
     """A transaction is open in the partition that no coordinator knows of: nothing will ever end it, and readers of
     committed data wait."""
@@ -25,7 +29,11 @@ def hanging_transaction(case: PartitionCase) -> Told | None:
     )
 
 
-@row(Weight.NOTE, "isolation.level=read_committed; transaction.timeout.ms")
+@row(
+    Weight.NOTE,
+    "isolation.level=read_committed; transaction.timeout.ms",
+    "its timeout ends it, or its producer when it starts again",
+)
 def open_transaction(case: PartitionCase) -> Told | None:
     """An open transaction holds back readers of committed data: they see nothing behind its first record."""
     first = min(

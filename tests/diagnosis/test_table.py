@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+from odradek.cli.main import COMMANDS
 from odradek.diagnosis.examination import TABLES, Subject, merged
 from odradek.diagnosis.facts import Facts, JournalFacts, PartitionFacts, TopicFacts
 from odradek.diagnosis.history import BrokerEnd, History, clock, end_of
@@ -27,6 +28,11 @@ def test_every_situation_is_staged_by_a_test() -> None:
     assert len(names) == len(set(names)) >= 20
     assert not [name for name in names if f'"{name}"' not in text]
     assert all(row.sign.endswith(".") and row.source for table in TABLES for row in table.rows)
+
+
+def test_commands_of_the_table_are_commands() -> None:
+    named = {word for table in TABLES for row in table.rows for word in re.findall(r"`odradek ([\w-]+)", row.way_out)}
+    assert {"elect-leaders", "configs", "reassign", "transactions", "groups", "why"} <= named <= COMMANDS.keys()
 
 
 def finding(subject: str, because: str = "so", weight: Weight = Weight.STOPPED) -> Finding:
