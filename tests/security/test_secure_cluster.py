@@ -16,9 +16,10 @@ import pytest
 from aiokafka.helpers import create_ssl_context
 
 import odradek
+from odradek.cli import main as command_line
 from odradek.testing import needs
 from odradek.testing.foreign.kafka_jars import KafkaJars
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
@@ -212,6 +213,65 @@ def test_quotas_through_the_admin_client(cluster: UpCluster) -> None:
             admin.alter_client_quotas([odradek.ClientQuotaAlteration({"user": "slow"}, {"no_such_limit": 1})])
         admin.alter_client_quotas([odradek.ClientQuotaAlteration(entity, {"producer_byte_rate": None})])
         assert admin.describe_client_quotas() == []
+
+
+def test_users_are_added_changed_and_deleted_while_the_cluster_runs(
+    cluster: UpCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def users(*arguments: str) -> tuple[int, str]:
+        code = command_line.run(["users", *arguments, "--zookeeper", cluster.zookeeper])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    def listed() -> dict[str, list[str]]:
+        code, said = users("list", "--json")
+        assert code == 0
+        return {one["user"]: one["mechanisms"] for one in json.loads(said)}
+
+    def comes_in(mechanism: str, password: str) -> bool:
+        look = {**settings(cluster), "sasl_plain_username": "ca rol", "sasl_plain_password": password}
+        with odradek.KafkaAdminClient(**{**look, "sasl_mechanism": mechanism}) as admin:
+            try:
+                admin.describe_cluster()
+            except odradek.KafkaError as error:
+                assert "invalid credentials" in str(error)
+                return False
+        return True
+
+    (tmp_path / "password").write_text("first\n")
+    assert users("add", "ca rol", "--password-file", str(tmp_path / "password"))[0] == 0
+    both = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+    assert listed()["ca rol"] == both and listed()["admin"] == both
+    wait_until(lambda: comes_in("SCRAM-SHA-512", "first"), "a new user")
+    monkeypatch.setenv("ODRADEK_USER_PASSWORD", "second")
+    assert users("add", "ca rol", "--mechanism", "scram-sha-256")[0] == 0
+    wait_until(lambda: comes_in("SCRAM-SHA-256", "second"), "the new password")
+    assert comes_in("SCRAM-SHA-512", "first"), "of the other mechanism it stays"
+    assert users("delete", "ca rol", "--mechanism", "SCRAM-SHA-512")[0] == 0
+    assert listed()["ca rol"] == ["SCRAM-SHA-256"]
+    assert users("delete", "ca rol")[0] == 0
+    assert "ca rol" not in listed()
+    wait_until(lambda: not comes_in("SCRAM-SHA-256", "second"), "the end of a user")
+
+
+def test_users_says_what_is_wrong(
+    cluster: UpCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ODRADEK_USER_PASSWORD", "")
+    for arguments, code, said in (
+        (["add", "u"], 2, "the password is empty"),
+        (["add", "u", "--mechanism", "PLAIN"], 2, "PLAIN is not one of SCRAM-SHA-256, SCRAM-SHA-512"),
+        (["add", "u", "--iterations", "100"], 2, "4096"),
+        (["list", "--zk-tls-config-file", str(tmp_path / "missing")], 1, "missing"),
+    ):
+        if "PLAIN" in arguments:
+            monkeypatch.setenv("ODRADEK_USER_PASSWORD", "p")
+        assert command_line.run(["users", *arguments, "--zookeeper", cluster.zookeeper]) == code, arguments
+        assert said in capsys.readouterr().err
+    (tmp_path / "file").write_text("zookeeper.set.acl=true\n")
+    arguments = ["users", "list", "--zookeeper", cluster.zookeeper, "--zk-tls-config-file", str(tmp_path / "file")]
+    assert command_line.run(arguments) == 1
+    assert "ZooKeeper must know whose the znodes are" in capsys.readouterr().err
 
 
 def test_nobody_else(cluster: UpCluster) -> None:
