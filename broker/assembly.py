@@ -130,7 +130,11 @@ def assemble(
 ) -> Assembly:
     """Make the objects of one broker around its opened logs and its bound sockets. `tasks` starts their tasks."""
     config = dynamic.config
-    world = replace(world, network=ConnectionSetup(world.network, config))
+    world = replace(
+        world,
+        network=ConnectionSetup(world.network, config),
+        controller_network=ConnectionSetup(world.controller_network or world.network, config),
+    )
     journal = Journal(world.clock.now_ms)
     parts = Parts(config, world, store, identity, logs, MetadataCache(), sockets.purgatory, journal, tasks)
     elections = CoordinatorElections()
@@ -301,8 +305,9 @@ def set_rates(throttling: Throttling, config: BrokerConfig) -> None:
 
 def _controller(parts: Parts) -> Controller:
     config, world, broker_id, tasks = parts.config, parts.world, parts.identity.broker_id, parts.tasks
+    network = world.controller_network or world.network
     channels = BrokerChannels(
-        lambda host, port: Peer(world.network, world.clock, host, port, f"controller-{broker_id}", tasks),
+        lambda host, port: Peer(network, world.clock, host, port, f"controller-{broker_id}", tasks),
         world.clock,
         config.controller_socket_timeout_ms,
         tasks,

@@ -112,6 +112,7 @@ def _derived(layers: Layers, listeners: Listeners) -> dict[str, Any]:
         "listeners": listeners.bound,
         "advertised_listeners": tuple(one._replace(host=one.host or layers.own_host) for one in listeners.advertised),
         "inter_broker_listener_name": listeners.inter_broker,
+        "control_plane_listener_name": listeners.control_plane,
         "zookeeper_connection_timeout_ms": session_timeout if connection_timeout is None else connection_timeout,
         "log_dirs": log_dirs,
         "num_replica_alter_log_dirs_threads": len(log_dirs) if moves is None else max(moves, 1),

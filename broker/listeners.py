@@ -43,8 +43,9 @@ class BrokerListeners:
     def __init__(
         self, sockets: SocketServer, network: Network, clock: Clock, tasks: Tasks, find_scram: FindIdentity
     ) -> None:
-        self.network = network
-        """Where connections to other brokers are made; it is `open` that has them encrypted and authenticated."""
+        self.network = self.controller_network = network
+        """Where connections to other brokers are made, by brokers and by the controller; it is `open` that has them
+        encrypted and authenticated."""
         self._sockets, self._clock, self._tasks, self._find_scram = sockets, clock, tasks, find_scram
         self._bound: dict[str, Bound] = {}
         self._security: BrokerSecurity | None = None
@@ -54,7 +55,8 @@ class BrokerListeners:
         """Read keys and certificates, and take the ports. Raises BadSecuritySetting and CannotListen."""
         self._secure(config)
         if self._security is not None:
-            self.network = self._security.network
+            self.network = self._security.network(config.inter_broker_listener_name)
+            self.controller_network = self._security.network(config.controller_listener_name)
         for listener in config.listeners:
             try:
                 self._bind(listener)

@@ -168,7 +168,8 @@ class BrokerServer:
             self._listeners.open(self.config)
         except (BadSecuritySetting, CannotListen) as error:
             raise StartFailure(str(error)) from error
-        self._world = replace(self._world, network=self._listeners.network)
+        networks = self._listeners
+        self._world = replace(self._world, network=networks.network, controller_network=networks.controller_network)
         if self.config.metrics_port:
             try:
                 self._monitoring.listen(self.config.metrics_host, self.config.metrics_port)

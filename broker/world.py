@@ -24,6 +24,8 @@ class World:
     background: Background
     random: random.Random
     zookeeper: Callable[[BrokerConfig], Store]
+    controller_network: Network | None = None
+    """Where the controller connects to brokers, if it is not `network`."""
     children: Children | None = None
     """Without them nothing is compacted."""
     processor_ms: Callable[[], float] = lambda: perf_counter() * 1000.0

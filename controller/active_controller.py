@@ -98,9 +98,9 @@ class ActiveController:
         A broker that is there already keeps its channel, with all that waits in it: only its address may change.
         """
         self.state.brokers[broker_id] = broker
-        at = broker.registration.endpoint(self.config.inter_broker_listener_name)
+        at = broker.registration.endpoint(self.config.controller_listener_name)
         if at is None:
-            log.error("broker %d has no listener %s", broker_id, self.config.inter_broker_listener_name)
+            log.error("broker %d has no listener %s", broker_id, self.config.controller_listener_name)
             return
         self._channels.add_broker(broker_id, at.host, at.port)
 

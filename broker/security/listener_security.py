@@ -82,26 +82,25 @@ class BrokerSecurity:
         """Raises BadSecuritySetting."""
         self._find_scram = find_scram
         self._beneath = network
-        self._listeners, security = self._made(config)
-        self._links = None if security is None else SecureNetwork(network, clock, security)
+        self._listeners, links = self._made(config)
+        self._links = {name: SecureNetwork(network, clock, security) for name, security in links.items()}
 
     def configure(self, config: BrokerConfig) -> None:
         """Obey other settings, from the next connection on. Raises BadSecuritySetting, and nothing has changed then."""
-        self._listeners, security = self._made(config)
-        if self._links is not None and security is not None:
-            self._links.security = security
+        self._listeners, links = self._made(config)
+        for name, link in self._links.items():
+            link.security = links[name]
 
-    @property
-    def network(self) -> Network:
-        """Where connections to other brokers are made."""
-        return self._beneath if self._links is None else self._links
+    def network(self, listener: str) -> Network:
+        """Where connections to that listener of other brokers are made: the one between brokers, the controller's."""
+        return self._links.get(listener, self._beneath)
 
     def listener(self, name: str) -> ListenerSecurity | None:
         """The security of a listener as it is now; None for PLAINTEXT."""
         return self._listeners.get(name)
 
-    def _made(self, config: BrokerConfig) -> tuple[dict[str, ListenerSecurity], ClientSecurity | None]:
-        listeners, links = {}, None
+    def _made(self, config: BrokerConfig) -> tuple[dict[str, ListenerSecurity], dict[str, ClientSecurity]]:
+        listeners, links = {}, {}
         for listener in config.listeners:
             if listener.protocol == PLAINTEXT:
                 continue
@@ -110,8 +109,8 @@ class BrokerSecurity:
                 TlsListener(look) if listener.protocol in TLS_PROTOCOLS else None,
                 SaslListener(look, self._find_scram, _bearer) if listener.protocol in SASL_PROTOCOLS else None,
             )
-            if listener.name == config.inter_broker_listener_name:
-                links = ClientSecurity.read(listener.protocol, _as_client(look))
+            if listener.name in (config.inter_broker_listener_name, config.controller_listener_name):
+                links[listener.name] = ClientSecurity.read(listener.protocol, _as_client(look))
         return listeners, links
 
 

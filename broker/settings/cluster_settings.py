@@ -75,6 +75,15 @@ class InterBrokerListener:
         "Listener that brokers reach each other by; by its protocol when not set.",
         value="PLAINTEXT",
     )
+    control_plane_listener_name: str | None = setting(
+        "string - any high read-only",
+        "Listener that the controller reaches brokers by, if it is to be one of its own.",
+    )
+
+    @property
+    def controller_listener_name(self) -> str:
+        """Name of the listener that the controller reaches brokers by."""
+        return self.control_plane_listener_name or self.inter_broker_listener_name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,11 +27,12 @@ class Listener(NamedTuple):
 
 
 class Listeners(NamedTuple):
-    """`bound` and `advertised` have the same names, in the same order; `inter_broker` is one of them."""
+    """`inter_broker`, and `control_plane` where there is one, are names of `advertised`, which are some of `bound`."""
 
     bound: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
     inter_broker: str
+    control_plane: str | None
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
@@ -86,7 +87,8 @@ def resolve_listeners(value: Callable[[str], str | None]) -> Listeners:
         raise BadValue("listeners", text, "at least one listener is needed")
     _check_ports(text, bound)
     advertised = _advertised(value, bound, protocols)
-    return Listeners(bound, advertised, _inter_broker(value, advertised, protocols))
+    inter_broker = _inter_broker(value, advertised, protocols)
+    return Listeners(bound, advertised, inter_broker, _control_plane(value, advertised, inter_broker))
 
 
 def _advertised(
@@ -122,6 +124,18 @@ def _inter_broker(value: Callable[[str], str | None], advertised: Sequence[Liste
     if chosen not in {listener.name for listener in advertised}:
         raise BadValue(setting, chosen, "is not the name of an advertised listener")
     return chosen
+
+
+def _control_plane(value: Callable[[str], str | None], advertised: Sequence[Listener], inter_broker: str) -> str | None:
+    setting = "control.plane.listener.name"
+    name = value(setting)
+    if name is None:
+        return None
+    if name.upper() not in {listener.name for listener in advertised}:
+        raise BadValue(setting, name, "is not the name of an advertised listener")
+    if name.upper() == inter_broker:
+        raise BadValue(setting, name, "must be another listener than the one between brokers")
+    return name.upper()
 
 
 def _check_ports(text: str, bound: Sequence[Listener]) -> None:

@@ -192,8 +192,6 @@ listener.security.protocol.map string \
     SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT \
     any low per-broker works=listeners
     Which security protocol each listener name speaks: NAME:PROTOCOL with commas between.
-control.plane.listener.name string - any high read-only refused
-    Listener for the controller's requests alone. | a listener for the controller alone is not built
 security.inter.broker.protocol string PLAINTEXT {PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL} medium read-only works
     Protocol between brokers, when no listener is named for them.
 inter.broker.protocol.version string 3.9-IV0 {3.9-IV0,3.9,3.9.0,3.9.1,3.9.2} medium read-only works

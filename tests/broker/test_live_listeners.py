@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from odradek.aio import Admin
 from odradek.broker.cluster.peer import BrokerUnreachable, Peer
+from odradek.broker.config import ConfigError, Given, read_config
 from odradek.broker.security.password_encoder import PasswordEncoder
 from odradek.client.admin.values import ConfigResource, ResourceType
 from odradek.protocol.errors import KafkaError
@@ -210,3 +211,37 @@ def test_a_listener_with_tls_is_added_and_its_key_is_kept_encrypted() -> None:
         assert PasswordEncoder("another").decode(key) == pair.key_pem().decode(), "written anew at the start"
 
     play(scenario, {"password.encoder.secret": "a secret"})
+
+
+def test_the_controller_has_a_listener_of_its_own() -> None:
+    """control.plane.listener.name (KIP-291), with a protocol of its own."""
+    overrides = {
+        "listeners": "PLAINTEXT://broker-{}:9092,CONTROL://broker-{}:9193",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:SASL_PLAINTEXT",
+        "control.plane.listener.name": "control",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.control.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.control.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
+        'required username="controller" password="c" user_controller="c";',
+    }
+
+    async def scenario(broker: Broker) -> None:
+        await broker.until_addresses(broker.peer(9092), ("broker-0", 9092), ("broker-1", 9092))
+        for each in broker.cluster.brokers:
+            sockets = each.server.sockets
+            assert sockets.accepted["CONTROL"] == 1, "the controller"
+
+    play(scenario, overrides)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"control.plane.listener.name": "OTHER"}, "is not the name of an advertised listener"),
+        ({"control.plane.listener.name": "plaintext"}, "must be another listener than the one between brokers"),
+    ],
+)
+def test_a_control_plane_is_a_listener_of_its_own(settings: dict[str, str], said: str) -> None:
+    given = {"zookeeper.connect": "z:2181", "broker.id": "0", "listeners": "PLAINTEXT://b:9092", **settings}
+    with pytest.raises(ConfigError, match=said):
+        read_config([Given(name, text, "test") for name, text in given.items()])
