@@ -1,10 +1,13 @@
 """Runs the simulation for many seeds and prints those that fail.
 
-    python bench/simulate.py --seeds 0-1000 [--faults kill,isolate] [--seconds 15] [--first] [--show]
+    python bench/simulate.py --seeds 0-1000 [--faults kill,isolate] [--seconds 15] [--rolling] [--first] [--shrink]
+        [--show]
 
 Without `--faults` and `--seconds` half of the plans are short with all kinds of faults, half long with a few kinds.
 A failing run prints its seed, what went wrong and the end of its transcript (`--show`: all of it). So does one that
-takes longer than LIMIT_S of processor time: something asks again and again without a pause.
+takes longer than LIMIT_S of processor time: something asks again and again without a pause. `--shrink` plays it again
+without each of its faults, then without some clients, as long as it fails in the same way, and prints what is left as a
+timeline.
 """
 
 import argparse
@@ -14,7 +17,8 @@ import sys
 import time
 import traceback
 
-from odradek.testing.simulation.run import Plan, simulate, varied_plan
+from odradek.testing.simulation.run import ROLLING, Plan, simulate, varied_plan
+from odradek.testing.simulation.shrinking import shrink, timeline
 
 LINES = 60
 LIMIT_S = 60
@@ -29,7 +33,9 @@ def main() -> int:
     parser.add_argument("--seeds", default="0-20", help="first-last, the last not included, or one seed")
     parser.add_argument("--faults", default="", help="names, separated by commas; empty: all")
     parser.add_argument("--seconds", type=float, help="virtual time under faults; 15 with --faults")
+    parser.add_argument("--rolling", action="store_true", help="with --faults: small segments that are compacted")
     parser.add_argument("--first", action="store_true", help="stop at the first run that fails")
+    parser.add_argument("--shrink", action="store_true", help="cut each that fails down to what it needs")
     parser.add_argument("--show", action="store_true", help="the whole transcript of runs that fail")
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
@@ -43,7 +49,9 @@ def main() -> int:
         signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_S)
         varied = not kinds and given.seconds is None
         try:
-            report = simulate(varied_plan(seed) if varied else Plan(seed, kinds, faults_s=given.seconds or 15.0))
+            settings = ROLLING if given.rolling else {}
+            plan = varied_plan(seed) if varied else Plan(seed, kinds, given.seconds or 15.0, settings=settings)
+            report = simulate(plan)
         except Exception:  # noqa: BLE001 - whatever ends a run is a finding
             failed.append(seed)
             print(f"seed {seed}:", flush=True)
@@ -52,6 +60,10 @@ def main() -> int:
         if report.violation is not None:
             failed.append(seed)
             print(report.text(1_000_000 if given.show else LINES), flush=True)
+            if given.shrink:
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+                smallest = shrink(plan, simulate, lambda text: print(f"  {text}", flush=True))
+                print(timeline(smallest) if smallest is not None else "it cannot be shrunk: played again it passes")
     print(f"{len(seeds)} runs in {time.monotonic() - began:.0f} s, failed: {failed or 'none'}")
     return 1 if failed else 0
 

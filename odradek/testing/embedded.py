@@ -84,6 +84,8 @@ class EmbeddedBroker:
         self._cluster = cluster
         self._process: VirtualProcess | None = None
         self._server: BrokerServer | None = None
+        self._stopping: BrokerServer | None = None
+        """In a controlled shutdown it replicates on."""
         self._store: MemoryStore | None = None
 
     @property
@@ -175,19 +177,22 @@ class EmbeddedBroker:
         """In a controlled way. Harmless when it does not run. Raises ProcessKilled."""
         server, process = self._server, self._process
         self._remember_ends()
-        self._server = None
+        self._server, self._stopping = None, server
         if server is not None and process is not None:
             try:
                 await process.run(server.stop())
             finally:
                 if self._process is process:
                     self._process = None
+                    self._remember_ends()
+                    self._stopping = None
 
     def log_end(self, topic: str, index: int) -> int | None:
         """Where its log of a partition ends, or ended when it was last up; None: it has none."""
-        if self._server is None:
+        server = self._server or self._stopping
+        if server is None:
             return self.ends_at_death.get((topic, index))
-        partition = self._server.services.replicas.partitions.get((topic, index))
+        partition = server.services.replicas.partitions.get((topic, index))
         return self.ends_at_death.get((topic, index)) if partition is None else partition.log.log_end_offset
 
     def suspend(self) -> None:
@@ -216,13 +221,14 @@ class EmbeddedBroker:
         self.files.crash()
 
     def _remember_ends(self) -> None:
-        if self._server is not None:
-            held = self._server.services.replicas.partitions
-            self.ends_at_death = {where: partition.log.log_end_offset for where, partition in held.items()}
+        server = self._server or self._stopping
+        if server is not None:
+            held = server.services.replicas.partitions
+            self.ends_at_death.update({where: partition.log.log_end_offset for where, partition in held.items()})
 
     def _die(self, *, silently: bool) -> None:
         self._remember_ends()
-        process, self._process, self._server = self._process, None, None
+        process, self._process, self._server, self._stopping = self._process, None, None, None
         assert process is not None, f"{self.host} does not run"
         process.kill()
         self._cluster.network.end_programs(self.host, silently=silently)

@@ -1,6 +1,7 @@
 """Clients of a simulation: the public asyncio clients on virtual time, one host each, and what they must not see."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -25,7 +26,9 @@ def bootstrap(cluster: EmbeddedCluster) -> list[str]:
 class SimulatedProducer:
     """Idempotent, acks=all: sends numbered records to partitions that chance chooses."""
 
-    def __init__(self, cluster: EmbeddedCluster, history: History, name: str, seed: int, topic: str) -> None:
+    def __init__(
+        self, cluster: EmbeddedCluster, history: History, name: str, seed: int, topic: str, host: str = ""
+    ) -> None:
         self.name, self.topic = name, topic
         self.partitions = 1
         """It sends to partitions below this."""
@@ -35,7 +38,7 @@ class SimulatedProducer:
         self._clock, self._history = cluster.clock, history
         self._random = random.Random(seed)
         self.producer = Producer(
-            network=cluster.network.host(name),
+            network=cluster.network.host(host or name),
             clock=cluster.clock,
             random=random.Random(seed + 1),
             bootstrap_servers=bootstrap(cluster),
@@ -88,7 +91,14 @@ class SimulatedConsumer(RebalanceListener):
     """Reads partitions from the beginning and compares with what is known."""
 
     def __init__(
-        self, cluster: EmbeddedCluster, history: History, name: str, seed: int, topic: str, group: str | None = None
+        self,
+        cluster: EmbeddedCluster,
+        history: History,
+        name: str,
+        seed: int,
+        topic: str,
+        group: str | None = None,
+        host: str = "",
     ) -> None:
         self.name, self.topic, self._grouped = name, topic, group is not None
         self.positions: dict[TopicPartition, int] = {}
@@ -96,18 +106,20 @@ class SimulatedConsumer(RebalanceListener):
         self.read: dict[TopicPartition, set[int]] = {}
         self.committed: dict[TopicPartition, int] = {}
         """What the group's coordinator took last from this member."""
+        self._floors: dict[TopicPartition, int] = {}
+        """What the group had committed when this member was given a partition."""
         self._clock, self._history = cluster.clock, history
         self._random = random.Random(seed)
         strategy = ("range", "roundrobin", "cooperative-sticky")[seed % 3 if group is None else len(group) % 3]
         self._consumer = Consumer(
-            network=cluster.network.host(name),
+            network=cluster.network.host(host or name),
             clock=cluster.clock,
             random=random.Random(seed + 1),
             bootstrap_servers=bootstrap(cluster),
             client_id=name,
             group_id=group,
             enable_auto_commit=False,
-            auto_offset_reset="earliest" if group else "none",
+            auto_offset_reset="earliest" if group or history.expires else "none",
             session_timeout_ms=8_000,
             heartbeat_interval_ms=1_000,
             max_poll_interval_ms=20_000,
@@ -156,10 +168,10 @@ class SimulatedConsumer(RebalanceListener):
 
     def _take(self, partition: TopicPartition, record: ConsumerRecord) -> None:
         expected, offset = self.positions.get(partition), record.offset
-        if expected is not None and offset != expected:
+        if expected is not None and offset != expected and not self._history.has_expired(partition, expected, offset):
             self._history.violated(f"{self.name}: {partition} goes on at {offset}, {expected} was to come")
         if expected is None and self._grouped:
-            self._history.begins(partition, offset, self.name)
+            self._history.begins(partition, offset, self.name, self._floors[partition])
         self.positions[partition] = offset + 1
         self.read.setdefault(partition, set()).add(offset)
         self._history.read_count += 1
@@ -175,6 +187,7 @@ class SimulatedConsumer(RebalanceListener):
         self._give_up(lost)
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self._floors.update({partition: self._history.committed_of(partition) for partition in assigned})
         self._history.note(f"{self.name}: has {sorted(tp.partition for tp in self._consumer.assignment())}")
 
     def _give_up(self, partitions: Collection[TopicPartition]) -> None:
@@ -193,6 +206,13 @@ class SimulatedConsumer(RebalanceListener):
         else:
             self.committed = {tp: wanted.offset for tp, wanted in consumed.items()}
             self._history.committed(self.committed)
+
+    async def leave(self) -> None:
+        """Leave the group."""
+        self.polling.cancel()
+        await asyncio.wait([self.polling])
+        with contextlib.suppress(KafkaError):
+            await self._consumer.close()
 
     async def close(self) -> None:
         """End it; raises what ended its polls before."""

@@ -28,11 +28,13 @@ ZOOKEEPER_SILENCE_MS = 4_000
 class Faults:
     """The faults of one cluster. `busy`: brokers that are not to be touched by another fault."""
 
-    def __init__(self, cluster: EmbeddedCluster, history: History, administrator: Administrator, seed: int) -> None:
+    def __init__(
+        self, cluster: EmbeddedCluster, history: History, administrator: Administrator, source: random.Random, seed: int
+    ) -> None:
         self.cluster, self.history, self.administrator = cluster, history, administrator
         assert isinstance(cluster.network, VirtualNetwork)
         self.network = cluster.network
-        self.random = random.Random(seed)
+        self.random = source
         self.busy: set[int] = set()
         self.exclusive = False
         self.on_lost_data: Callable[[EmbeddedBroker], object] = lambda broker: None

@@ -31,6 +31,10 @@ class History:
         self._committed: dict[TopicPartition, int] = {}
         """Of the group: the highest that was acknowledged."""
         self.failed: dict[bytes, str] = {}
+        self.expires = False
+        """Old records of the topic are deleted."""
+        self.log_start_of: Callable[[TopicPartition], int] = lambda partition: 0
+        """Below this a partition's records may be gone by now."""
         self.read_count = 0
         self.violation: Violation | None = None
         self.on_violation: Callable[[], object] = lambda: None
@@ -54,10 +58,18 @@ class History:
         for partition, offset in offsets.items():
             self._committed[partition] = max(offset, self._committed.get(partition, 0))
 
-    def begins(self, partition: TopicPartition, offset: int, member: str) -> None:
-        """A member that was given the partition begins there: nothing that was committed before comes again."""
-        if offset < self._committed.get(partition, 0):
-            self.violated(f"{member} begins {partition} at {offset}, committed was {self._committed[partition]}")
+    def has_expired(self, partition: TopicPartition, expected: int, found: int) -> bool:
+        """Tell whether a reader may go on at `found` instead: what is between has been deleted for its age."""
+        return self.expires and expected < found <= self.log_start_of(partition)
+
+    def committed_of(self, partition: TopicPartition) -> int:
+        """The group has certainly committed this."""
+        return self._committed.get(partition, 0)
+
+    def begins(self, partition: TopicPartition, offset: int, member: str, committed: int) -> None:
+        """A member begins there that was given the partition when so much was committed: none of that comes again."""
+        if offset < committed:
+            self.violated(f"{member} begins {partition} at {offset}, committed was {committed}")
 
     def at(self, partition: TopicPartition, offset: int, value: bytes, who: str) -> None:
         """`who` was given `value` at `offset` as committed data."""

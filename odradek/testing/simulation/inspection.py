@@ -13,6 +13,7 @@ from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
 
 READ_BYTES = 1 << 20
 BATCH_HEAD_BYTES = 12
+LAST_DELTA = 23
 
 
 def bytes_of(log: Log, begin: int, end: int) -> bytes:
@@ -23,9 +24,17 @@ def bytes_of(log: Log, begin: int, end: int) -> bytes:
         data = bytes(records) if isinstance(records, bytes) else records.read()
         assert data, f"{log}: nothing at {begin} before {end}"
         parts.append(data)
-        *_, (begin, _) = records_of(data)
-        begin += 1
+        begin = _end_of(data)
     return b"".join(parts)
+
+
+def _end_of(data: bytes) -> int:
+    """The offset after the last batch, which may have lost its last records to compaction."""
+    at = end = 0
+    while at < len(data):
+        end = int.from_bytes(data[at : at + 8], "big") + int.from_bytes(data[at + LAST_DELTA : at + LAST_DELTA + 4]) + 1
+        at += BATCH_HEAD_BYTES + int.from_bytes(data[at + 8 : at + BATCH_HEAD_BYTES], "big")
+    return end
 
 
 def records_of(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -33,10 +42,20 @@ def records_of(data: bytes) -> Iterator[tuple[int, bytes]]:
     at = 0
     while at < len(data):
         columns = decode_records(data, at)
-        base = int.from_bytes(data[at : at + 8], "big")
-        for position, value in enumerate(columns.values):
-            yield base + position, value or b""
+        for offset, value in zip(columns.offsets, columns.values, strict=True):
+            yield offset, value or b""
         at += BATCH_HEAD_BYTES + int.from_bytes(data[at + 8 : at + BATCH_HEAD_BYTES], "big")
+
+
+def newest_of(data: bytes) -> dict[bytes, bytes]:
+    """The last value of each key that has one, of a compacted log without transactions."""
+    found: dict[bytes, bytes | None] = {}
+    at = 0
+    while at < len(data):
+        columns = decode_records(data, at)
+        found.update(zip((key or b"" for key in columns.keys), columns.values, strict=True))
+        at += BATCH_HEAD_BYTES + int.from_bytes(data[at + 8 : at + BATCH_HEAD_BYTES], "big")
+    return {key: value for key, value in found.items() if value is not None}
 
 
 class Inspection:
@@ -94,7 +113,7 @@ class Inspection:
         follower's once."""
         epoch = partition.leader_epoch if partition.is_leader else -1
         key = (broker.broker_id, broker.lives, partition.index, epoch)
-        begin = self._compared.get(key, partition.log.log_start_offset)
+        begin = max(self._compared.get(key, 0), partition.log.log_start_offset)
         end = partition.high_watermark
         if end > begin:
             try:

@@ -10,17 +10,20 @@ import asyncio
 import hashlib
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.client.records import TopicPartition
+from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
+from odradek.testing.simulation.client_faults import ClientFaults
 from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer
 from odradek.testing.simulation.disk_faults import DiskFaults
 from odradek.testing.simulation.faults import LATENCY_MS, ZOOKEEPER_LATENCY_MS, Faults
 from odradek.testing.simulation.history import History, Violation
 from odradek.testing.simulation.inspection import Inspection
+from odradek.testing.simulation.occurrences import CALM, DRAWN, DrawnHere, Occurrence
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
 from odradek.testing.simulation.safety import Safety
 from odradek.testing.simulation.transactions import PARTITIONS as TRANSACTIONAL_PARTITIONS
@@ -40,8 +43,11 @@ FAULT_KINDS = (
     "kill", "kill_controller", "power_failure", "isolate", "isolate_from_brokers", "one_way", "away_from_zookeeper",
     "session_expiry", "zookeeper_restart", "lost_answers", "shutdown", "slow_network", "resets", "suspend",
     "slow_zookeeper", "zookeeper_stands", "wall_clock", "topics", "reassign", "elect_leaders", "move_directories",
-    "throttle", "kill_all", "cut_clients", "full_disk", "slow_disk", "failed_directory", "lost_disk", "repeat_requests",
+    "throttle", "kill_all", "cut_clients", "full_disk", "slow_disk", "failed_directory", "lost_disk",
+    "repeat_requests", "freeze_client", "kill_client", "join_group",
 )  # fmt: skip
+OPTIONAL_CLIENTS = ("transactions", "group", "producer-1")
+"""Those without which a run makes sense."""
 ALONE = ("power_failure", "lost_disk")
 SETTINGS = {
     "log.dirs": "/data/one,/data/two",
@@ -62,6 +68,21 @@ SETTINGS = {
 }
 
 
+ROLLING = {
+    "log.segment.bytes": "3000",
+    "log.index.interval.bytes": "300",
+    "log.retention.check.interval.ms": "1000",
+    "offsets.topic.segment.bytes": "2000",
+    "transaction.state.log.segment.bytes": "2000",
+    "log.cleaner.backoff.ms": "1000",
+    "log.cleaner.min.cleanable.ratio": "0.1",
+    "log.cleaner.delete.retention.ms": "1000",
+}
+"""Small segments, which are compacted, or deleted, while the faults go on."""
+LIFE, GUEST = 10, 50
+"""Apart by so much are the seeds of the lives of a client, and those of guests."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a run does. `kinds`: the faults to choose from, by name; empty: all."""
@@ -71,18 +92,28 @@ class Plan:
     faults_s: float = 40.0
     at_once: int = 2
     """Faults that may overlap."""
-    settings: dict[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    retention_bytes: int | None = None
+    """So much of each partition of the topic is kept; None: all."""
+    occurrences: tuple[Occurrence, ...] | None = None
+    """Faults to play instead of drawing them."""
+    without: frozenset[str] = frozenset()
+    """Those of OPTIONAL_CLIENTS that are left out."""
 
 
 def varied_plan(seed: int) -> Plan:
     """A plan of the one or the other shape: short with all kinds of faults, or long with two to five kinds.
 
     Some mistakes show only when many things go wrong at once, others only when the same few go wrong again and again.
+    In half of them logs are rolled and compacted all the time, in a quarter old records are deleted as well.
     """
     chance = random.Random(seed)
+    settings = ROLLING if chance.random() < 0.5 else {}
+    retention = chance.choice((None, 8_000)) if settings else None
     if chance.random() < 0.5:
-        return Plan(seed, faults_s=15.0)
-    return Plan(seed, chance.sample(FAULT_KINDS, chance.randint(2, 5)), faults_s=40.0)
+        return Plan(seed, faults_s=15.0, settings=settings, retention_bytes=retention)
+    kinds = chance.sample(FAULT_KINDS, chance.randint(2, 5))
+    return Plan(seed, kinds, faults_s=40.0, settings=settings, retention_bytes=retention)
 
 
 @dataclass(frozen=True)
@@ -96,6 +127,8 @@ class Report:
     failed: int
     read: int
     virtual_s: float
+    occurrences: Sequence[Occurrence] = ()
+    """The faults that came."""
 
     @property
     def digest(self) -> str:
@@ -127,29 +160,34 @@ class Simulation:
         self.random = random.Random(plan.seed)
         self.history = History(clock)
         self.cluster = EmbeddedCluster(clock, 3, {**SETTINGS, **plan.settings}, seed=plan.seed * 1000)
-        source = random.Random(plan.seed + 2)
+        source = DrawnHere()
         directories = SETTINGS["log.dirs"].split(",")
         self.administrator = Administrator(self.cluster, self.history, source, TOPIC, directories)
-        self.faults = Faults(self.cluster, self.history, self.administrator, plan.seed + 1)
+        self.faults = Faults(self.cluster, self.history, self.administrator, source, plan.seed + 1)
         self.faults.kinds.update(DiskFaults(self.faults, directories).kinds)
-        repeated = RepeatedRequests(self.cluster, self.history, random.Random(plan.seed + 3), TOPIC)
+        repeated = RepeatedRequests(self.cluster, self.history, source, TOPIC)
         self.faults.kinds["repeat_requests"] = repeated.repeat
+        self.programs = ClientFaults(self.faults, self._make_producer, self._make_member)
+        self.faults.kinds.update(self.programs.kinds)
         assert tuple(self.faults.kinds) == FAULT_KINDS, list(self.faults.kinds)
         self.inspection = Inspection(self.cluster, self.history, TOPIC)
         min_isr = int(self.cluster.overrides["min.insync.replicas"])
         self.safety = Safety(self.cluster, self.history, min_isr)
         self.faults.on_lost_data = self.safety.doubt
         self.history.on_acknowledged = self.safety.acknowledged
-        self.producers: list[SimulatedProducer] = []
+        self.history.expires = plan.retention_bytes is not None
+        self.history.log_start_of = self._log_start
         self.consumer: SimulatedConsumer | None = None
-        self.members: list[SimulatedConsumer] = []
         self.transactions: Transactions | None = None
+        self._occurrences: list[Occurrence] = []
+        self._begun_ms = 0.0
         self._restarts: list[asyncio.Future[None]] = []
         self._over = asyncio.Event()
         self.history.on_violation = self._over.set
 
     async def run(self) -> Report:
         """Raises nothing for what the cluster does wrong: that is in the report."""
+        DRAWN.set(random.Random(self.plan.seed + 1))
         async with self.cluster:
             story = asyncio.ensure_future(self._story())
             looking = asyncio.ensure_future(self._look())
@@ -177,6 +215,7 @@ class Simulation:
             len(history.failed),
             history.read_count,
             self.clock.monotonic_ms() / 1000,
+            tuple(self._occurrences),
         )
 
     def _abandon(self) -> None:
@@ -217,17 +256,22 @@ class Simulation:
 
     async def _story(self) -> None:
         await self._prepare()
-        begun_ms = self.clock.monotonic_ms()
-        until_ms = begun_ms + self.plan.faults_s * 1000
-        assert self.transactions is not None
-        working = [asyncio.ensure_future(producer.work(until_ms)) for producer in self.producers]
-        working += [asyncio.ensure_future(producer.work(until_ms)) for producer in self.transactions.producers]
-        trouble = [asyncio.ensure_future(self._trouble(until_ms)) for _ in range(self.plan.at_once)]
+        self._begun_ms = self.clock.monotonic_ms()
+        until_ms = self._begun_ms + self.plan.faults_s * 1000
+        self.programs.work(until_ms)
+        transactors = self.transactions.producers if self.transactions is not None else []
+        working = [asyncio.ensure_future(producer.work(until_ms)) for producer in transactors]
+        if self.plan.occurrences is None:
+            trouble = [asyncio.ensure_future(self._trouble(until_ms)) for _ in range(self.plan.at_once)]
+        else:
+            trouble = [asyncio.ensure_future(self._again(occurrence)) for occurrence in self.plan.occurrences]
         growth = asyncio.ensure_future(self._follow_growth())
         for task in trouble:
             await task
+        if self.plan.occurrences is None:
+            self._occurrences.append(Occurrence(-1, self.clock.monotonic_ms() - self._begun_ms, CALM))
         self._calm()
-        for task in working:
+        for task in (*working, *self.programs.working):
             await task
         await self.faults.start_again_those_with_offline_directories()
         await Verdict(self).reached(PATIENCE_S)
@@ -236,6 +280,8 @@ class Simulation:
     async def _prepare(self) -> None:
         topics = {TOPIC: PARTITIONS, TRANSACTIONAL_TOPIC: TRANSACTIONAL_PARTITIONS}
         made = [CreatableTopic(name=name, num_partitions=n, replication_factor=3) for name, n in topics.items()]
+        if self.plan.retention_bytes is not None:
+            made[0].configs = [CreatableTopicConfig(name="retention.bytes", value=str(self.plan.retention_bytes))]
         while self.administrator.partitions == 0:
             await asyncio.sleep(0.2)
             request = CreateTopicsRequest(topics=made, timeout_ms=10_000)
@@ -243,15 +289,40 @@ class Simulation:
                 self.administrator.partitions = PARTITIONS
         seed = self.plan.seed * 100
         cluster, history = self.cluster, self.history
-        self.producers = [SimulatedProducer(cluster, history, f"producer-{n}", seed + n, TOPIC) for n in range(2)]
         self.consumer = SimulatedConsumer(cluster, history, "consumer", seed + 10, TOPIC)
-        self.members = [
-            SimulatedConsumer(cluster, history, f"member-{n}", seed + 20 + n, TOPIC, GROUP) for n in range(3)
-        ]
-        self.transactions = Transactions(cluster, history, seed + 40)
-        for transactor in self.transactions.producers:
-            await transactor.settle()  # with it the coordinators' topic is there before anything goes wrong
+        without = self.plan.without
+        await self.programs.start(1 if "producer-1" in without else 2, 0 if "group" in without else 3)
+        if "transactions" not in without:
+            self.transactions = Transactions(cluster, history, seed + 40)
+            for transactor in self.transactions.producers:
+                await transactor.settle()  # with it the coordinators' topic is there before anything goes wrong
         self._use_partitions()
+
+    @property
+    def producers(self) -> list[SimulatedProducer]:
+        return self.programs.producers
+
+    @property
+    def members(self) -> list[SimulatedConsumer]:
+        return self.programs.members
+
+    def _make_producer(self, number: int, life: int) -> SimulatedProducer:
+        host, seed = f"producer-{number}", self.plan.seed * 100 + number + life * LIFE
+        name = f"{host}.{life}" if life else host
+        producer = SimulatedProducer(self.cluster, self.history, name, seed, TOPIC, host)
+        producer.partitions = self.administrator.partitions
+        return producer
+
+    def _make_member(self, host: str, life: int) -> SimulatedConsumer:
+        number = int(host.rpartition("-")[2]) + (GUEST if host.startswith("guest") else 0)
+        seed = self.plan.seed * 100 + 20 + number + life * LIFE
+        name = f"{host}.{life}" if life else host
+        return SimulatedConsumer(self.cluster, self.history, name, seed, TOPIC, GROUP, host)
+
+    def _log_start(self, partition: TopicPartition) -> int:
+        """Return the highest that a broker knows, below which readers may miss records."""
+        held = (b.server.services.replicas.partitions for b in self.cluster.brokers if b.running)
+        return max((one[partition].log.log_start_offset for one in held if partition in one), default=0)
 
     def _use_partitions(self) -> None:
         for producer in self.producers:
@@ -274,10 +345,24 @@ class Simulation:
             if self.clock.monotonic_ms() > until_ms:
                 return
             kind = self.random.choice(kinds)
-            if not self.faults.exclusive and (kind not in ALONE or self.faults.under_way == 0):
-                self.faults.under_way += 1
-                await self.faults.kinds[kind]()
-                self.faults.under_way -= 1
+            at_ms = self.clock.monotonic_ms() - self._begun_ms
+            await self._befall(Occurrence(len(self._occurrences), at_ms, kind))
+
+    async def _again(self, occurrence: Occurrence) -> None:
+        await asyncio.sleep((self._begun_ms + occurrence.at_ms - self.clock.monotonic_ms()) / 1000)
+        if occurrence.kind == CALM:
+            self._occurrences.append(occurrence)
+        else:
+            await self._befall(occurrence)
+
+    async def _befall(self, occurrence: Occurrence) -> None:
+        """Let it happen, unless something has to happen alone."""
+        if not self.faults.exclusive and (occurrence.kind not in ALONE or self.faults.under_way == 0):
+            self._occurrences.append(occurrence)
+            occurrence.draw(self.plan.seed)
+            self.faults.under_way += 1
+            await self.faults.kinds[occurrence.kind]()
+            self.faults.under_way -= 1
 
     def _calm(self) -> None:
         self.history.note("calm")

@@ -130,7 +130,7 @@ class Safety:
         self._doubtful -= {(broker, where) for broker in self._replicas[where] if broker not in state.isr}
         if before is not None and before.leader_epoch == state.leader_epoch:
             self._look_at_newcomers(where, state, set(state.isr) - set(before.isr))
-        elif state.leader >= 0:
+        elif state.leader >= 0 and (before is None or before.leader != state.leader):
             self._look_at_election(where, state)
 
     def _look_at_newcomers(self, where: Where, state: PartitionState, newcomers: set[int]) -> None:

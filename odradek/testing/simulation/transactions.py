@@ -6,6 +6,7 @@ What the reader is given must be all of a transaction or nothing, never of one t
 """
 
 import asyncio
+import contextlib
 import random
 from dataclasses import dataclass, field
 from enum import Enum
@@ -22,6 +23,9 @@ PARTITIONS = 2
 TIMEOUT_MS = 8_000
 """After it a coordinator aborts what was left open."""
 CALL_S = 12.0
+FORGOTTEN = 0.05
+"""How often a producer is believed dead after a transaction, and goes on beside its successor."""
+ZOMBIE_TRANSACTIONS = 20
 
 
 class Outcome(Enum):
@@ -52,6 +56,7 @@ class TransactionalProducer:
         self._cluster, self._history, self._clock = cluster, history, cluster.clock
         self._random = random.Random(seed)
         self._producers: list[Producer] = []
+        self._zombies: list[asyncio.Task[None]] = []
         self._sent = 0
 
     async def work(self, until_ms: float) -> None:
@@ -59,13 +64,21 @@ class TransactionalProducer:
         while self._clock.monotonic_ms() < until_ms:
             try:
                 producer = await self._successor()
-                while self._clock.monotonic_ms() < until_ms:
+                while self._clock.monotonic_ms() < until_ms and self._random.random() > FORGOTTEN:
                     await self._one(producer)
                     await asyncio.sleep(self._random.choice((0.0, 0.05, 0.5)))
+                self._zombies.append(asyncio.ensure_future(self._linger(producer)))
             except KafkaError as error:
                 self._history.note(f"{self.name}: {error!r:.120}")
                 await asyncio.sleep(0.2)
         await self.settle()
+
+    async def _linger(self, producer: Producer) -> None:
+        """Go on as one who was believed dead: it must be fenced, and do no harm to its successor."""
+        with contextlib.suppress(KafkaError):
+            for _ in range(ZOMBIE_TRANSACTIONS):
+                await self._one(producer)
+                await asyncio.sleep(self._random.choice((0.0, 0.05, 0.5)))
 
     async def _successor(self) -> Producer:
         """The next producer of this id; the former ones live on."""
@@ -122,9 +135,13 @@ class TransactionalProducer:
                 self._history.note(f"{self.name}: {error!r:.120}")
                 await asyncio.sleep(0.5)
             else:
-                return
+                break
+        for zombie in self._zombies:
+            await zombie
 
     def stop(self) -> None:
+        for zombie in self._zombies:
+            zombie.cancel()
         for producer in self._producers:
             producer.stop()
 

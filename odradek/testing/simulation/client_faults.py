@@ -1,0 +1,144 @@
+"""What happens to the programs that use the cluster: they stand still, die and are started again, join the group and
+leave it. Each lives in a process of its own, on a host of its own."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer
+from odradek.testing.simulation.faults import Faults
+from odradek.testing.virtual_process import ProcessKilled, VirtualProcess
+
+MakeProducer = Callable[[int, int], SimulatedProducer]
+MakeMember = Callable[[str, int], SimulatedConsumer]
+
+
+@dataclass(eq=False)
+class Program:
+    """A producer or a member of the group in its present life."""
+
+    host: str
+    life: int
+    process: VirtualProcess
+    client: SimulatedProducer | SimulatedConsumer
+    busy: bool = False
+
+
+class ClientFaults:
+    """The programs of one simulation and what befalls them; `others` draws the chances.
+
+    `make_producer(number, life)` and `make_member(host, life)` are called inside the new process.
+    """
+
+    def __init__(self, others: Faults, make_producer: MakeProducer, make_member: MakeMember) -> None:
+        self._others, self._make_producer, self._make_member = others, make_producer, make_member
+        self._random, self._note, self._network = others.random, others.history.note, others.network
+        self.programs: list[Program] = []
+        self.former_members: list[SimulatedConsumer] = []
+        self.working: list[asyncio.Task[None]] = []
+        self._until_ms = 0.0
+        self._guests = 0
+        self.kinds: dict[str, Callable[[], Awaitable[None]]] = {
+            "freeze_client": self.freeze_client,
+            "kill_client": self.kill_client,
+            "join_group": self.join_group,
+        }
+
+    @property
+    def producers(self) -> list[SimulatedProducer]:
+        return [one.client for one in self.programs if isinstance(one.client, SimulatedProducer)]
+
+    @property
+    def members(self) -> list[SimulatedConsumer]:
+        return [one.client for one in self.programs if isinstance(one.client, SimulatedConsumer)]
+
+    # their lives
+
+    async def start(self, producers: int, members: int) -> None:
+        """Start the first life of so many of each."""
+        for number in range(producers):
+            await self._start(f"producer-{number}", 0)
+        for number in range(members):
+            await self._start(f"member-{number}", 0)
+
+    def work(self, until_ms: float) -> None:
+        """Let the producers send until that time."""
+        self._until_ms = until_ms
+        for program in self.programs:
+            self._work(program)
+
+    async def _start(self, host: str, life: int) -> Program:
+        async def make() -> SimulatedProducer | SimulatedConsumer:
+            kind, _, number = host.rpartition("-")
+            return self._make_producer(int(number), life) if kind == "producer" else self._make_member(host, life)
+
+        process = VirtualProcess(host)
+        program = Program(host, life, process, await process.run(make()))
+        self.programs.append(program)
+        return program
+
+    def _work(self, program: Program) -> None:
+        client = program.client
+        if isinstance(client, SimulatedProducer):
+            self.working.append(asyncio.ensure_future(self._sending(program.process, client)))
+
+    async def _sending(self, process: VirtualProcess, producer: SimulatedProducer) -> None:
+        with contextlib.suppress(ProcessKilled):
+            await process.run(producer.work(self._until_ms))
+
+    def _end(self, program: Program) -> None:
+        """It is gone: what it knew does not count any more, what it has read does."""
+        program.process.kill()
+        self._network.end_programs(program.host)
+        program.client.stop()
+        self.programs.remove(program)
+        if isinstance(program.client, SimulatedConsumer):
+            self.former_members.append(program.client)
+
+    def _pick(self) -> Program | None:
+        free = [program for program in self.programs if not program.busy]
+        return self._random.choice(free) if free else None
+
+    # what befalls them
+
+    async def freeze_client(self) -> None:
+        """SIGSTOP, and SIGCONT later: as long garbage collections, or a laptop that sleeps."""
+        program = self._pick()
+        if program is None:
+            return
+        program.busy = True
+        self._note(f"{program.client.name} stands still")
+        program.process.suspend()
+        self._network.suspend_programs(program.host)
+        await self._others.pass_time(0.5, 25.0)
+        self._note(f"{program.client.name} goes on")
+        program.process.resume()
+        self._network.resume_programs(program.host)
+        program.busy = False
+
+    async def kill_client(self) -> None:
+        """It dies between two steps, and another is started in its place."""
+        program = self._pick()
+        if program is None:
+            return
+        self._note(f"{program.client.name} is killed")
+        self._end(program)
+        await self._others.pass_time(0.05, 10.0)
+        following = await self._start(program.host, program.life + 1)
+        self._note(f"{following.client.name} is there")
+        self._work(following)
+
+    async def join_group(self) -> None:
+        """Another member joins the group for a while, and leaves it with or without a word."""
+        self._guests += 1
+        program = await self._start(f"guest-{self._guests}", 0)
+        member = program.client
+        assert isinstance(member, SimulatedConsumer)
+        self._note(f"{member.name} joins")
+        program.busy = True
+        await self._others.pass_time(0.2, 12.0)
+        if self._random.random() < 0.7:
+            await program.process.run(member.leave())
+        self._note(f"{member.name} is gone")
+        self._end(program)

@@ -1,0 +1,55 @@
+"""A failing run is cut down to what it needs, and told."""
+
+from dataclasses import replace
+
+from odradek.testing.simulation.history import Violation
+from odradek.testing.simulation.occurrences import Occurrence
+from odradek.testing.simulation.run import Plan, Report, simulate
+from odradek.testing.simulation.shrinking import shrink, timeline
+
+LINES = [
+    "    1.000 kill broker-1",
+    "    1.500   state.change: controller t-0 leader 1->2",
+    "    1.600   state.change: controller other-1 leader 1->2",
+    "    2.000 VIOLATION t-0: acknowledged and lost: {5: b'producer-0-4'}",
+    "    2.000 VIOLATION t-1: acknowledged and lost: {7: b'producer-1-4'}",
+]
+
+
+def needs(numbers: set[int], client: str, plan: Plan) -> Report:
+    """A run that fails when those of its eight faults happen and that client is there."""
+    came = [Occurrence(n, 100.0 * n, "kill") for n in range(8)] if plan.occurrences is None else plan.occurrences
+    fails = numbers <= {one.number for one in came} and client not in plan.without
+    violation = Violation(f"t-0: acknowledged and lost: {{{len(came)}: b'producer-0-4'}}") if fails else None
+    return Report(plan, violation, LINES, 0, 0, 0, 1.0, tuple(came))
+
+
+def test_faults_and_clients_that_are_not_needed_go() -> None:
+    smallest = shrink(Plan(1), lambda plan: needs({2, 5}, "group", plan), lambda text: None)
+    assert smallest is not None
+    assert [one.number for one in smallest.plan.occurrences or ()] == [2, 5]
+    assert smallest.plan.without == {"transactions", "producer-1"}
+
+
+def test_a_run_that_passes_cannot_be_shrunk() -> None:
+    assert shrink(Plan(1), lambda plan: needs({99}, "group", plan), lambda text: None) is None
+
+
+def test_another_failure_does_not_count_as_this_one() -> None:
+    def attempt(plan: Plan) -> Report:
+        report = needs({2}, "", plan)
+        return report if plan.occurrences is None else replace(report, violation=Violation("no rest within 150 s"))
+
+    assert shrink(Plan(1), attempt, lambda text: None) is None
+
+
+def test_the_timeline_tells_of_the_partition_in_which_it_broke_and_ends_there() -> None:
+    told = timeline(needs({2}, "", Plan(1, occurrences=(Occurrence(2, 1_000.0, "kill"),))))
+    assert "1.000 s: kill" in told and "kill broker-1" in told and "controller t-0" in told
+    assert "other-1" not in told and "t-1" not in told
+
+
+def test_faults_played_from_the_list_are_the_same_run() -> None:
+    drawn = simulate(Plan(5, ["kill", "isolate_from_brokers"], faults_s=3.0))
+    again = simulate(replace(drawn.plan, occurrences=tuple(drawn.occurrences)))
+    assert drawn.occurrences and again.digest == drawn.digest
