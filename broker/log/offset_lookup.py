@@ -4,8 +4,8 @@ from odradek.broker.log.batches import Batch
 from odradek.broker.log.local_log import LocalLog
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.time_index_check import confirm_largest_timestamp, offset_before
-from odradek.protocol.conversion import records_of
 from odradek.protocol.record_batch import CorruptBatch
+from odradek.protocol.record_search import find_record
 
 EARLIEST, LATEST = -2, -1
 
@@ -44,11 +44,8 @@ def _in_segment(log: LocalLog, segment: Segment, timestamp_ms: int) -> Timestamp
 
 
 def _in_batch(segment: Segment, batch: Batch, timestamp_ms: int, start_offset: int) -> TimestampedOffset | None:
-    records = records_of(segment.file.pread(batch.size_bytes, batch.position))
-    for timestamp, offset in zip(records.timestamps, records.offsets, strict=True):
-        if timestamp >= timestamp_ms and offset >= start_offset:
-            return timestamp, offset, batch.leader_epoch
-    return None
+    found = find_record(segment.file.pread(batch.size_bytes, batch.position), timestamp_ms, start_offset)
+    return None if found is None else (*found, batch.leader_epoch)
 
 
 def offset_of_max_timestamp(log: LocalLog) -> TimestampedOffset | None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from odradek.broker.metrics.request_metrics import MEASURE_EVERY_S, RequestWatch, Sampling, all_sent
 from odradek.broker.network.boundary import Boundary
 from odradek.broker.network.buffers import Output, ReceiveBuffer
-from odradek.broker.network.limits import READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX, UNSENT_BYTES_MAX
+from odradek.broker.network.limits import LONG_WAIT_MS, READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX, UNSENT_BYTES_MAX
 from odradek.broker.network.outcomes import Client, Deferred, Dispatch, Reply, Silent, Wait
 from odradek.broker.purgatory.purgatory import DelayedOperation, Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel, WheelTimer
@@ -131,22 +131,28 @@ class Slots:
 
 
 class _Guarded:
-    """An operation of this connection: a bug in it closes the connection and does not reach whoever touched its key."""
+    """An operation of a connection: a bug in it closes the connection and does not reach whoever touched its key.
 
-    __slots__ = ("_boundary", "guarded")
+    When the connection is closed nobody waits for the operation any more, and it does nothing.
+    """
 
-    def __init__(self, operation: DelayedOperation, boundary: Boundary) -> None:
+    __slots__ = ("_boundary", "_connection", "guarded")
+
+    def __init__(self, operation: DelayedOperation, boundary: Boundary, connection: "Connection") -> None:
         self.guarded = operation
-        self._boundary = boundary
+        self._boundary, self._connection = boundary, connection
 
     def try_complete(self) -> bool:
+        if self._connection.closed:
+            return True
         with self._boundary:
             return self.guarded.try_complete()
         return True
 
     def expire(self) -> None:
-        with self._boundary:
-            self.guarded.expire()
+        if not self._connection.closed:
+            with self._boundary:
+                self.guarded.expire()
 
 
 class Connection:
@@ -304,8 +310,9 @@ class Connection:
         if isinstance(outcome, Reply):
             self._finish(slot, outcome)
         elif isinstance(outcome, Wait):
-            operation = _Guarded(outcome.start(slot.answer), self._boundary)
-            self._host.purgatory.watch(operation, outcome.keys, outcome.timeout_ms, tried=outcome.tried)
+            operation = _Guarded(outcome.start(slot.answer), self._boundary, self)
+            keys = outcome.keys if outcome.timeout_ms <= LONG_WAIT_MS else [*outcome.keys, self]
+            self._host.purgatory.watch(operation, keys, outcome.timeout_ms, tried=outcome.tried)
         else:
             assert isinstance(outcome, Coroutine), outcome
             self._host.run(self._finish_later(slot, outcome))
@@ -404,6 +411,11 @@ class Connection:
         self._buffer.frame_bytes_max = request_bytes_max
 
     @property
+    def closed(self) -> bool:
+        """Tell whether nobody is there any more."""
+        return self._closed
+
+    @property
     def held(self) -> bool:
         """Tell whether requests wait to be handled."""
         return self._held and self._buffer.end > self._buffer.start
@@ -431,4 +443,5 @@ class Connection:
         for timer in (self._throttle, self._idle_timer):
             if timer is not None:
                 timer.cancel()
+        self._host.purgatory.touch(self)
         self._host.connection_closed(self)

@@ -65,8 +65,8 @@ class PartitionsRead(NamedTuple):
     answers: list[tuple[CachedPartition, PartitionData]]
     total_bytes: int
     urgent: bool
-    """Some partition has an error, a diverging epoch, or a log start that a follower does not know: to be answered at
-    once."""
+    """Some partition has an error, a diverging epoch, a log start that a follower does not know, or more in a later
+    segment: to be answered at once."""
     failed: bool = False
     """Some partition has an error."""
 
@@ -118,7 +118,20 @@ def read_partitions(
     if as_follower and arrived:
         refused = replicas.note_follower(parameters.replica_id, parameters.replica_epoch, answers, opened.session)
         urgent, failed = urgent or refused, failed or refused
+    if total < parameters.min_bytes and not urgent:
+        urgent = any(answer.records and _is_behind(replicas, wanted, parameters) for wanted, answer in answers)
     return PartitionsRead(answers, total, urgent, failed)
+
+
+def _is_behind(replicas: ReplicaManager, wanted: CachedPartition, parameters: FetchParameters) -> bool:
+    """Tell whether there is more in a later segment, which one answer cannot reach. Source: DelayedFetch.scala."""
+    partition = replicas.partitions[wanted.topic, wanted.index]
+    log = partition.log
+    if parameters.replica_id != CONSUMER:
+        end = log.log_end_offset
+    else:
+        end = partition.last_stable_offset if parameters.committed else partition.high_watermark
+    return log.segment_number(wanted.fetch_offset) < log.segment_number(end)
 
 
 def _read_one(

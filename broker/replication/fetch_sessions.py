@@ -11,7 +11,7 @@ Kafka: FetchSession.scala.
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
@@ -208,12 +208,17 @@ def session_key(wanted: CachedPartition, by_topic_id: bool) -> SessionKey:
     return (wanted.topic_id if by_topic_id else wanted.topic, wanted.index)
 
 
-def wanted_partitions(request: FetchRequest, version: int, names: TopicNames) -> Iterator[CachedPartition]:
-    """The partitions that a request names, in its order (which is the order of service, KIP-74)."""
+def wanted_partitions(request: FetchRequest, version: int, names: TopicNames) -> list[CachedPartition]:
+    """List the partitions that a request names, in its order (which is the order of service, KIP-74).
+
+    Of one that is named twice the first place and the last wish count, as in Kafka's FetchRequest.fetchData.
+    """
+    wanted = {}
     for topic in request.topics:
         name, topic_id = identity_of(topic, version, names)
         for asked in topic.partitions:
-            yield CachedPartition(name, topic_id, asked)
+            wanted[name or topic_id, asked.partition] = CachedPartition(name, topic_id, asked)
+    return list(wanted.values())
 
 
 def identity_of(topic: FetchTopic, version: int, names: TopicNames) -> tuple[str, bytes]:
@@ -263,7 +268,7 @@ class FetchSessionCache:
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if request.session_id in self._sessions:
                 self._sessions.pop(request.session_id).end()
-            wanted = list(wanted_partitions(request, version, names))
+            wanted = wanted_partitions(request, version, names)
             session = None
             if request.session_epoch == INITIAL_EPOCH:
                 session = self._create(wanted, request, version, now_ms)

@@ -3,6 +3,7 @@
 Source: ConfigAdminManager, ZkAdminManager and DynamicBrokerConfig of Kafka 3.9.
 """
 
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, Protocol, TypeVar
@@ -62,9 +63,10 @@ def refuse(code: ErrorCode, message: str) -> KafkaError:
 async def change_each(resources: Sequence[Resource], change: Change[Resource]) -> list[tuple[ErrorCode, str | None]]:
     """Error and message of each resource; those that come twice are not changed at all."""
     keys = [(one.resource_type, one.resource_name) for one in resources]
+    times = Counter(keys)
     answers: list[tuple[ErrorCode, str | None]] = []
     for one, key in zip(resources, keys, strict=True):
-        if keys.count(key) > 1:
+        if times[key] > 1:
             answers.append((ErrorCode.INVALID_REQUEST, ONCE))
             continue
         try:

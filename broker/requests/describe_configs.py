@@ -28,6 +28,7 @@ from odradek.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from odradek.world.time_slices import TimeSlice
 from odradek.zk_schema.store import StoreError
 from odradek.zk_schema.znodes.json_data import BadZnode
 
@@ -54,7 +55,11 @@ def handle(broker: Services, request: DescribeConfigsRequest, context: RequestCo
 
 
 async def _describe_all(broker: Services, request: DescribeConfigsRequest) -> Reply:
-    return Reply(DescribeConfigsResponse(results=[await _describe(broker, request, one) for one in request.resources]))
+    turn, results = TimeSlice(broker.clock), []
+    for resource in request.resources:
+        results.append(await _describe(broker, request, resource))
+        await turn.pause_if_over()
+    return Reply(DescribeConfigsResponse(results=results))
 
 
 async def _describe(
@@ -72,7 +77,7 @@ async def _describe(
     except (StoreError, BadZnode) as error:
         result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
         return result
-    wanted = resource.configuration_keys
+    wanted = frozenset(resource.configuration_keys or ())
     result.configs = [one for one in found if not wanted or one.name in wanted]
     for entry in result.configs:
         if not request.include_synonyms:

@@ -81,9 +81,8 @@ def _parameters(broker: Services, request: FetchRequest, version: int) -> FetchP
     if replica_id == CONSUMER:
         max_bytes = min(max_bytes, broker.config.fetch_max_bytes)
     committed = replica_id == CONSUMER and request.isolation_level == READ_COMMITTED
-    return FetchParameters(
-        version, replica_id, replica_epoch, request.max_wait_ms, request.min_bytes, max_bytes, committed
-    )
+    min_bytes = min(request.min_bytes, max_bytes)  # more than may be answered is not waited for
+    return FetchParameters(version, replica_id, replica_epoch, request.max_wait_ms, min_bytes, max_bytes, committed)
 
 
 def _keys(broker: Services, opened: OpenedFetch, parameters: FetchParameters) -> list[object]:

@@ -9,6 +9,8 @@ debugging consumer (replica id -2) is answered by followers, too, and with the l
 offsets, newest first.
 """
 
+from collections import Counter
+
 from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp, offsets_before
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.replication.partition import Partition
@@ -35,13 +37,18 @@ NOTHING = (-1, -1, -1)
 
 
 def handle(broker: Services, request: ListOffsetsRequest, context: RequestContext) -> Outcome:
+    version = context.api_version
+    times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+
+    def answer(topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        if version and times[topic, asked.partition_index] > 1:
+            return ListOffsetsPartitionResponse(
+                partition_index=asked.partition_index, error_code=ErrorCode.INVALID_REQUEST
+            )
+        return _partition(broker, topic, asked, request, version)
+
     topics = [
-        ListOffsetsTopicResponse(
-            name=topic.name,
-            partitions=[
-                _partition(broker, topic.name, asked, request, context.api_version) for asked in topic.partitions
-            ],
-        )
+        ListOffsetsTopicResponse(name=topic.name, partitions=[answer(topic.name, asked) for asked in topic.partitions])
         for topic in request.topics
     ]
     return Reply(ListOffsetsResponse(topics=topics))

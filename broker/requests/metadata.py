@@ -44,7 +44,8 @@ def handle(broker: Services, request: MetadataRequest, context: RequestContext) 
         answers = [_known(broker, topic, context) for topic in sorted(broker.metadata.topics)]
         return Reply(_response(broker, answers, request, context))
     assert request.topics is not None
-    answers = [_answer(broker, asked, context) for asked in request.topics]
+    asked_once = {(one.name, one.topic_id): one for one in request.topics}.values()
+    answers = [_answer(broker, asked, context) for asked in asked_once]
     may_create = broker.config.auto_create_topics_enable and (
         version < FIRST_VERSION_WITH_AUTO_CREATE_FLAG or request.allow_auto_topic_creation
     )

@@ -7,6 +7,7 @@ no list at all, `allow_everyone` decides.
 Source: AclAuthorizer of Kafka 3.9.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Set
 from typing import Final
 
@@ -57,9 +58,11 @@ class AclRules:
         else:
             self._lists.pop(pattern, None)
             index.pop(key, None)
-        if not literal:
-            lengths = {len(name) for kind, name in self._prefixed if kind is pattern.resource_type}
-            self._prefix_lengths[pattern.resource_type] = sorted(lengths)
+        if not literal and acls:
+            lengths = self._prefix_lengths.setdefault(pattern.resource_type, [])
+            at = bisect_left(lengths, len(pattern.name))
+            if at == len(lengths) or lengths[at] != len(pattern.name):
+                lengths.insert(at, len(pattern.name))
 
     def clear(self) -> None:
         """Forget all lists."""

@@ -153,7 +153,7 @@ class Client:
         """The answer, which must come in one piece; `trace` notes the way from the first byte to the last."""
         body = b"".join(encode_request(RequestHeader(message.API_KEY, version, 1, "way"), message))
         frame = struct.pack(">i", len(body)) + body
-        self._received.clear()
+        self._received = bytearray()  # a former answer may still show parts of the old one
         self._answered.clear()
         if trace is None:
             self._endpoint.send(frame)
@@ -164,6 +164,10 @@ class Client:
                 await self._answered.wait()
         _, response = decode_response(message.API_KEY, version, memoryview(self._received)[4:])
         return response
+
+    def close(self) -> None:
+        """Go away without waiting for an answer."""
+        self._endpoint.close()
 
 
 def produce_request() -> ProduceRequest:

@@ -3,6 +3,7 @@
 Source: KafkaApis of Kafka 3.9.
 """
 
+from collections import Counter
 from typing import Any
 
 from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
@@ -156,11 +157,12 @@ def create_topics(asked: Asked, go_on: GoOn) -> Outcome:
     if not asked.broker.controller.is_active:
         return go_on()
     names = [topic.name for topic in request.topics]
+    times = Counter(names)
     results: list[CreatableTopicResult] = []
     if not rights.may_with_cluster(AclOperation.CREATE, quietly=True):
         allowed = rights.allowed(AclOperation.CREATE, TOPIC, names)
         # whoever names a topic twice is told that first
-        taken, left = split(request.topics, lambda topic: topic.name in allowed or names.count(topic.name) > 1)
+        taken, left = split(request.topics, lambda topic: topic.name in allowed or times[topic.name] > 1)
         request.topics = taken
         results = [
             CreatableTopicResult(

@@ -1,0 +1,45 @@
+"""Records by time: the same as by looking at all of them."""
+
+import pytest
+
+from odradek.protocol import compression
+from odradek.protocol.record_batch import CorruptBatch, read_header
+from odradek.protocol.record_search import find_record
+from odradek.protocol.records import assemble, decode_records, encode_batch
+
+TIMES_MS = [1000, 5000, 1000, 1_000_000, 3000, 1_000_000]
+OFFSETS = [40, 41, 45, 300, 301, 9000]
+
+
+def by_looking_at_all(batch: bytearray, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
+    records = decode_records(batch)
+    for found in zip(records.timestamps, records.offsets, strict=True):
+        if found[0] >= timestamp_ms and found[1] >= start_offset:
+            return found
+    return None
+
+
+@pytest.mark.parametrize("codec", [compression.NONE, compression.LZ4, compression.ZSTD])
+@pytest.mark.parametrize("append_time_ms", [None, 4000])
+def test_the_first_record_at_or_after_a_time_and_an_offset(codec: int, append_time_ms: int | None) -> None:
+    values = [b"x" * size for size in (0, 1, 63, 64, 8191, 8192)]
+    batch = encode_batch(
+        40, TIMES_MS, [None] * 6, values, offsets=OFFSETS, codec=codec, log_append_time_ms=append_time_ms
+    )
+    for timestamp_ms in (0, 999, 1000, 1001, 4000, 5000, 5001, 1_000_000, 1_000_001):
+        for start in (0, 40, 41, 42, 299, 300, 9000, 9001):
+            assert find_record(batch, timestamp_ms, start) == by_looking_at_all(batch, timestamp_ms, start)
+
+
+def test_what_follows_the_record_is_not_looked_at() -> None:
+    batch = encode_batch(0, [1, 2, 3], [None] * 3, [b"a", b"b", b"c"])
+    del batch[-9:]
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    assert find_record(batch, 2, 0) == (2, 1)
+    with pytest.raises(CorruptBatch):
+        find_record(batch, 4, 0)
+
+
+def test_a_batch_without_records_has_none() -> None:
+    header = read_header(encode_batch(0, [1], [None], [b""]))
+    assert find_record(assemble(header._replace(record_count=0)), 0, 0) is None
