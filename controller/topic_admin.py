@@ -31,11 +31,13 @@ from odradek.zk_schema.store import (
     Store,
 )
 from odradek.zk_schema.znodes.admin import delete_topic_path
-from odradek.zk_schema.znodes.configs import encode_config, topic_config_path
+from odradek.zk_schema.znodes.configs import SETTINGS_BYTES_MAX, encode_config, topic_config_path
 from odradek.zk_schema.znodes.json_data import BadZnode, uuid_text
 from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionReplicas, TopicAssignment, topic_path
 
 BROKER_DEFAULT = -1
+CLUSTER_METADATA = "__cluster_metadata"
+"""KRaft's log of itself: brokers of ZooKeeper mode have none, and nobody may make one."""
 NAME_LENGTH_MAX = 249
 NEW_PARTITIONS_MAX = 10_000
 """The most for one topic and request, as in KRaft (KAFKA-17870): the znode of a topic has to fit into ZooKeeper's
@@ -150,6 +152,8 @@ async def create_topic(
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG.
     """
     check_name(new.name)
+    if new.name == CLUSTER_METADATA:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {new.name} is prohibited.")
     with zookeeper_away():
         await _check_is_new(store, new.name)
     settings = _settings(new, check_settings)
@@ -160,8 +164,13 @@ async def create_topic(
         data = TopicAssignment(
             {partition: PartitionReplicas(tuple(replicas)) for partition, replicas in assignment.items()}, topic_id
         )
+        written = encode_config(settings)
+        if len(written) > SETTINGS_BYTES_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"The settings take {len(written)} bytes, at most {SETTINGS_BYTES_MAX}."
+            )
         with zookeeper_away():
-            await _write_topic(store, new.name, encode_config(settings), data)
+            await _write_topic(store, new.name, written, data)
     return Created(topic_id, len(assignment), len(assignment[0]))
 
 

@@ -40,6 +40,10 @@ class BadCompression(MalformedMessage):
     """Bytes that are not what their codec says, or that decompress to more than was allowed."""
 
 
+class DecompressesTooLarge(BadCompression):
+    """Compressed bytes that may be whole, but hold more than the reader takes."""
+
+
 class UnknownCodec(BadCompression):
     """A codec number that Kafka has not given out (5-7)."""
 
@@ -91,8 +95,8 @@ def decompress(codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES, *,
     return decompressor(data, limit)
 
 
-def _too_large(limit: int) -> BadCompression:
-    return BadCompression(f"decompresses to more than {limit} bytes")
+def _too_large(limit: int) -> DecompressesTooLarge:
+    return DecompressesTooLarge(f"decompresses to more than {limit} bytes")
 
 
 def _gzip_decompress(data: Buffer, limit: int) -> bytes:
@@ -204,6 +208,8 @@ def _zstd_decompress(data: Buffer, limit: int) -> bytes:
             raise _too_large(limit)
         content: bytes = zstandard.ZstdDecompressor().decompress(data, max_output_size=limit, allow_extra_data=False)
     except zstandard.ZstdError as error:
+        if str(error).endswith("Destination buffer is too small"):
+            raise _too_large(limit) from None
         raise BadCompression(f"zstd: {error}") from None
     return content
 

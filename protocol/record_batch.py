@@ -69,6 +69,10 @@ class CorruptBatch(MalformedMessage):
         self.reason = reason
 
 
+class BatchTooLarge(CorruptBatch):
+    """A batch whose records take more memory than the reader gives them."""
+
+
 class BatchHeader(NamedTuple):
     """The 61 bytes, in their order."""
 

@@ -30,6 +30,7 @@ from odradek.protocol.record_batch import (
     NO_SEQUENCE,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    BatchTooLarge,
     CorruptBatch,
     read_header,
     update_crc,
@@ -285,6 +286,8 @@ def section_of(
         return bytes(section)
     try:
         return compression.decompress(header.codec, section, decompressed_limit)
+    except compression.DecompressesTooLarge as error:
+        raise BatchTooLarge(at, f"records: {error}") from None
     except MalformedMessage as error:
         raise CorruptBatch(at, f"records: {error}") from None
 

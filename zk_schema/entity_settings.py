@@ -6,8 +6,10 @@ from odradek.zk_schema.store import (
     NodeExists,
     NoNode,
     Store,
+    StoreError,
 )
 from odradek.zk_schema.znodes.configs import (
+    SETTINGS_BYTES_MAX,
     decode_config,
     encode_config,
     entity_path,
@@ -18,9 +20,20 @@ from odradek.zk_schema.znodes.notifications import (
 )
 
 
+class SettingsTooLarge(StoreError):  # noqa: N818 - named as the others of its kind
+    """Raised in place of a write that ZooKeeper would not take."""
+
+    reason = f"settings of more than {SETTINGS_BYTES_MAX} bytes"
+
+
 async def change_entity(store: Store, entity: str, settings: Mapping[str, str]) -> None:
-    """Write an entity's settings, then the change that tells the brokers: Kafka's order (AdminZkClient)."""
+    """Write an entity's settings, then the change that tells the brokers: Kafka's order (AdminZkClient).
+
+    Raises SettingsTooLarge, nothing written, and StoreError.
+    """
     path, data = entity_path(entity), encode_config(settings)
+    if len(data) > SETTINGS_BYTES_MAX:
+        raise SettingsTooLarge(path)
     try:
         await store.set(path, data)
     except NoNode:

@@ -14,6 +14,7 @@ from odradek.protocol.record_batch import (
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     BatchHeader,
+    BatchTooLarge,
     CorruptBatch,
     check_crc,
     read_header,
@@ -24,7 +25,8 @@ from odradek.protocol.records import Columns, decode_records, encode_batch
 PRODUCER = "producer"
 EXPANSION_MAX = 16
 """A batch whose records are looked at may decompress to so many times `max.message.bytes`: a bomb of a kilobyte would
-otherwise keep the loop busy for seconds, and its records a hundred times its memory."""
+otherwise keep the loop busy for seconds, and its records a hundred times its memory. Kafka takes it. The answer is
+MESSAGE_TOO_LARGE: to that producers send the records again in smaller batches."""
 RECORD_ERRORS_MAX = 10_000
 """Bad records of one batch that an answer names one by one; a compressed batch of a megabyte can hold millions."""
 RECORD_ERRORS_TOLD = 3
@@ -78,7 +80,8 @@ def rewrite(config: LogConfig, partition: str, records: memoryview, now_ms: int)
     """The batches as this topic has them, and the log append time given to them or -1.
 
     `partition`: `topic-0`, for the texts of errors. Raises BadRecords; KafkaError INVALID_TIMESTAMP for a batch of
-    LogAppendTime, CORRUPT_MESSAGE for a damaged one. The checks of headers come after this, on the result.
+    LogAppendTime, CORRUPT_MESSAGE for a damaged one, MESSAGE_TOO_LARGE for one that decompresses to too much. The
+    checks of headers come after this, on the result.
     """
     append_time_ms = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
     parts: list[memoryview | bytearray] = []
@@ -90,6 +93,8 @@ def rewrite(config: LogConfig, partition: str, records: memoryview, now_ms: int)
             check_crc(records, at, header)
             parts.append(_rewrite_batch(config, partition, records[at : at + size], header, now_ms, append_time_ms))
             at += size
+    except BatchTooLarge as large:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(large)) from None
     except CorruptBatch as bad:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(bad)) from None
     return memoryview(parts[0] if len(parts) == 1 else bytearray(b"".join(parts))), append_time_ms

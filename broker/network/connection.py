@@ -18,9 +18,10 @@ from typing import Any, Protocol
 from odradek.broker.metrics.request_metrics import MEASURE_EVERY_S, RequestWatch, Sampling, all_sent
 from odradek.broker.network.boundary import Boundary
 from odradek.broker.network.buffers import Output, ReceiveBuffer
+from odradek.broker.network.guarded import Forgettable, Guarded
 from odradek.broker.network.limits import LONG_WAIT_MS, READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX, UNSENT_BYTES_MAX
 from odradek.broker.network.outcomes import Client, Deferred, Dispatch, Reply, Silent, Wait
-from odradek.broker.purgatory.purgatory import DelayedOperation, Purgatory
+from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel, WheelTimer
 from odradek.protocol.fields import Message
 from odradek.protocol.primitives import Part
@@ -128,31 +129,6 @@ class Slots:
         """The connection is closed."""
         self._queue.clear()
         self._waiting = self.filled_bytes = 0
-
-
-class _Guarded:
-    """An operation of a connection: a bug in it closes the connection and does not reach whoever touched its key.
-
-    When the connection is closed nobody waits for the operation any more, and it does nothing.
-    """
-
-    __slots__ = ("_boundary", "_connection", "guarded")
-
-    def __init__(self, operation: DelayedOperation, boundary: Boundary, connection: "Connection") -> None:
-        self.guarded = operation
-        self._boundary, self._connection = boundary, connection
-
-    def try_complete(self) -> bool:
-        if self._connection.closed:
-            return True
-        with self._boundary:
-            return self.guarded.try_complete()
-        return True
-
-    def expire(self) -> None:
-        if not self._connection.closed:
-            with self._boundary:
-                self.guarded.expire()
 
 
 class Connection:
@@ -310,9 +286,13 @@ class Connection:
         if isinstance(outcome, Reply):
             self._finish(slot, outcome)
         elif isinstance(outcome, Wait):
-            operation = _Guarded(outcome.start(slot.answer), self._boundary, self)
-            keys = outcome.keys if outcome.timeout_ms <= LONG_WAIT_MS else [*outcome.keys, self]
-            self._host.purgatory.watch(operation, keys, outcome.timeout_ms, tried=outcome.tried)
+            operation, keys = outcome.start(slot.answer), outcome.keys
+            if outcome.reads:
+                guarded: Guarded = Forgettable(operation, self._boundary, self)
+                keys = keys if outcome.timeout_ms <= LONG_WAIT_MS else [*keys, self]
+            else:
+                guarded = Guarded(operation, self._boundary)
+            self._host.purgatory.watch(guarded, keys, outcome.timeout_ms, tried=outcome.tried)
         else:
             assert isinstance(outcome, Coroutine), outcome
             self._host.run(self._finish_later(slot, outcome))

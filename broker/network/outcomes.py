@@ -68,6 +68,8 @@ class Wait(NamedTuple):
     """Whether the connection's next request may be handled before this one is answered (answers keep their order)."""
     tried: bool = False
     """Whether the handler has just found that the operation cannot be finished yet."""
+    reads: bool = False
+    """Whether the operation changes nothing: it is forgotten when its client has gone. Others are done all the same."""
 
 
 class Silent(NamedTuple):

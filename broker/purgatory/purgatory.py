@@ -19,7 +19,8 @@ log = logging.getLogger(__name__)
 class DelayedOperation(Protocol):
     """Work that could not be finished when its request came.
 
-    The operation outlives its connection: when that closes, it still is touched, or expires, as ever.
+    The operation outlives its connection: when that closes, it still is touched, or expires, as ever, unless it only
+    reads (`Wait.reads`).
     """
 
     def try_complete(self) -> bool:

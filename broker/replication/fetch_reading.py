@@ -141,7 +141,7 @@ def _read_one(
     left: int,
     whole_first_batch: bool,
 ) -> PartitionData:
-    if not wanted.topic and wanted.topic_id != ZERO_UUID:
+    if not wanted.topic and (wanted.topic_id != ZERO_UUID or parameters.version >= FIRST_VERSION_WITH_TOPIC_IDS):
         return _refusal(wanted, ErrorCode.UNKNOWN_TOPIC_ID)
     version, replica_id = parameters.version, parameters.replica_id
     partition = replicas.partitions.get((wanted.topic, wanted.index))

@@ -72,7 +72,7 @@ def handle(
             lambda read: respond(_response(broker, opened, parameters, read, context)),
         )
 
-    return Wait(start, _keys(broker, opened, parameters), parameters.max_wait_ms, tried=True)
+    return Wait(start, _keys(broker, opened, parameters), parameters.max_wait_ms, tried=True, reads=True)
 
 
 def _parameters(broker: Services, request: FetchRequest, version: int) -> FetchParameters:

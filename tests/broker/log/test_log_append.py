@@ -8,7 +8,7 @@ from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log, Origin
 from odradek.broker.log.rewriting import BadRecords
 from odradek.broker.settings.topic_settings import LogConfig
-from odradek.protocol import record_batch
+from odradek.protocol import compression, record_batch
 from odradek.protocol.compression import LZ4, NONE
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records import decode_records, encode_batch
@@ -307,3 +307,16 @@ def test_records_decode_from_a_cut_slice() -> None:
     assert decode_records(found.records.read()).offsets == [0]
     assert len(log.read(0, 10, 3, whole_first_batch=True).records) == len(make_batch([b"x" * 100]))
     assert len(log.read(0, 10, 3, whole_first_batch=False).records) == 10
+
+
+@pytest.mark.parametrize("codec", [compression.GZIP, compression.LZ4, compression.SNAPPY, compression.ZSTD])
+def test_a_batch_that_holds_too_much_to_be_looked_at_can_be_sent_again_in_smaller_ones(codec: int) -> None:
+    """Producers split a batch that is MESSAGE_TOO_LARGE; one that is CORRUPT_MESSAGE they repeat until they give up."""
+    log = new_log(LogConfig(cleanup_policy=frozenset({"compact"}), max_message_bytes=100_000))
+    values: list[bytes | None] = [b"x" * 400_000] * 5
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(encode_batch(0, [1] * 5, [b"k"] * 5, values, codec=codec), 0)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    for start in (0, 2):
+        log.append_as_leader(encode_batch(0, [1] * 2, [b"k"] * 2, values[start : start + 2], codec=codec), 0)
+    assert log.log_end_offset == 4

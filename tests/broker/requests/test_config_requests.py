@@ -51,6 +51,7 @@ class Cluster:
             identity=SimpleNamespace(broker_id=1),
             metadata=SimpleNamespace(topics={"t": {}}),
             zookeeper=self.store,
+            clock=clock,
         )
 
     async def _ask(self, module: Any, request: Any, version: int) -> Any:
@@ -416,6 +417,16 @@ def test_a_resource_named_twice_is_not_changed_at_all() -> None:
         request = messages.IncrementalAlterConfigsRequest(resources=twice)
         reply = await incremental_alter_configs.handle(cluster.broker, request, RequestContext(1, "", "", ""))  # type: ignore[misc]
         assert [one.error_code for one in reply.response.responses] == [ErrorCode.INVALID_REQUEST] * 2
+        assert await cluster.stored("topics/t") == {}
+
+    play(story)
+
+
+def test_settings_that_zookeeper_would_not_take_are_refused_before_it_cuts_us_off() -> None:
+    async def story(cluster: Cluster) -> None:
+        listing = ",".join(["5:101"] * 200_000)
+        code, message = await cluster.change(TOPIC, "t", (SET, "leader.replication.throttled.replicas", listing))
+        assert code == ErrorCode.UNKNOWN_SERVER_ERROR and message and "more than 1000000 bytes" in message
         assert await cluster.stored("topics/t") == {}
 
     play(story)

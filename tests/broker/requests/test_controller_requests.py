@@ -207,6 +207,7 @@ def test_create_then_delete(version: int) -> None:
         (counted(".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (counted("a" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (counted("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (counted("__cluster_metadata"), ErrorCode.INVALID_REQUEST),
         (counted("a_b"), ErrorCode.INVALID_TOPIC_EXCEPTION),  # a.b exists
         (counted("a.b"), ErrorCode.TOPIC_ALREADY_EXISTS),
         (counted("t", 0), ErrorCode.INVALID_PARTITIONS),
