@@ -64,6 +64,7 @@ bench: setup
 	$(BIN)/python bench/log_chores.py
 	$(BIN)/python bench/failover.py
 	$(BIN)/python bench/clients.py
+	$(BIN)/python bench/client_memory.py
 
 # the same work for Apache Kafka 3.9.1, which Maven brings, row by row
 versus-kafka: setup

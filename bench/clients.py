@@ -5,8 +5,9 @@
 One broker, a topic of six partitions, and the same work for all: producers send records with keys of 8 bytes to all
 partitions by turns, with acks=all, idempotent, default batches (16 kB where the client has none of its own) and linger
 5 ms, and count a delivery report for each record; consumers read every partition from its first record and touch key,
-value and offset, once in batches as the client hands them out, and once record by record. Each run is a process of its
-own; clients take turns within a round; the table has the medians.
+value and offset, once in batches as the client hands them out, once record by record. All are warm: a first record is
+through before the time is taken. Each run is a process of its own; clients take turns within a round; the table has the
+medians.
 
 A busy machine changes what goes through in a second, but hardly the processor time of a client's process for one
 record: that is the second figure, in microseconds, and the goals are by it. With `--compiled build/compiled`, which
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +32,8 @@ PARTITIONS = 6
 SIZES = {100: 200_000, 1000: 100_000}
 """Bytes of a value → how many records."""
 LINGER_MS = 5
+WARM = b"%08d" % 0
+"""Key of the first record, which is not measured."""
 OURS, OURS_AIO = "odradek", "odradek.aio"
 WORKS = ("produce", "batches", "one by one")
 COMPILED = " compiled"
@@ -90,15 +94,24 @@ class Count:
 
 
 class Sum:
-    """Touches records."""
+    """Touches records: key, value, offset."""
 
     def __init__(self) -> None:
         self.count = self.bytes = self.offsets = 0
 
-    def add(self, key: Any, value: Any, offset: int) -> None:
-        self.count += 1
-        self.bytes += len(key) + len(value)
-        self.offsets += offset
+    def add_all(self, records: Iterable[Any]) -> None:
+        size = offsets = count = 0
+        for record in records:
+            size += len(record.key) + len(record.value)
+            offsets += record.offset
+            count += 1
+        self.count += count
+        self.bytes += size
+        self.offsets += offsets
+
+    def add_until(self, records: Iterable[Any], last: int) -> None:
+        """Touch `last` records of an endless iterator."""
+        self.add_all(islice(records, last))
 
 
 def measured(work: Callable[[], None], records: int) -> Run:
@@ -117,7 +130,7 @@ def produce_odradek(task: Task) -> Run:
 
     count, records = Count(), keys_and_values(task)
     with KafkaProducer(bootstrap_servers=task.bootstrap, linger_ms=LINGER_MS) as producer:
-        producer.partitions_for(task.topic)
+        producer.send(task.topic, bytes(task.size), WARM).result()
 
         def work() -> None:
             send, topic, report = producer.send, task.topic, count.both
@@ -133,7 +146,7 @@ def produce_kafka_python(task: Task) -> Run:
 
     count, records = Count(), keys_and_values(task)
     producer = KafkaProducer(bootstrap_servers=task.bootstrap, linger_ms=LINGER_MS, acks="all", enable_idempotence=True)
-    producer.partitions_for(task.topic)
+    producer.send(task.topic, bytes(task.size), WARM).get()
 
     def work() -> None:
         send, topic, report = producer.send, task.topic, count.good
@@ -159,18 +172,17 @@ def consumer_of(name: str, task: Task) -> Any:
 
 def consume_blocking(name: str, task: Task, *, batches: bool) -> Run:
     consumer, total = consumer_of(name, task), Sum()
+    while not total.count:  # connections and codecs are warm after the first records
+        for first in consumer.poll(timeout_ms=1_000, max_records=1).values():
+            total.add_all(first)
 
     def in_batches() -> None:
         while total.count < task.records:
             for records in consumer.poll(timeout_ms=1_000).values():
-                for record in records:
-                    total.add(record.key, record.value, record.offset)
+                total.add_all(records)
 
     def one_by_one() -> None:
-        for record in consumer:
-            total.add(record.key, record.value, record.offset)
-            if total.count == task.records:
-                break
+        total.add_until(consumer, task.records - total.count)
 
     run = measured(in_batches if batches else one_by_one, task.records)
     consumer.close()
@@ -192,7 +204,8 @@ def produce_confluent(task: Task) -> Run:
             "enable.idempotence": True,
         }
     )
-    producer.list_topics(task.topic, timeout=30)
+    producer.produce(task.topic, bytes(task.size), WARM)
+    producer.flush()
 
     def work() -> None:
         topic, report = task.topic, count.swapped
@@ -216,16 +229,26 @@ def consume_confluent(task: Task, *, batches: bool) -> Run:
     consumer.assign([TopicPartition(task.topic, number, 0) for number in range(PARTITIONS)])
     total = Sum()
 
+    def add_all(records: Iterable[Any]) -> None:
+        for record in records:
+            total.bytes += len(record.key()) + len(record.value())
+            total.offsets += record.offset()
+            total.count += 1
+
     def in_batches() -> None:
         while total.count < task.records:
-            for record in consumer.consume(500, 1.0):
-                total.add(record.key(), record.value(), record.offset())
+            add_all(consumer.consume(500, 1.0))
 
     def one_by_one() -> None:
         while total.count < task.records:
             record = consumer.poll(1.0)
             if record is not None:
-                total.add(record.key(), record.value(), record.offset())
+                total.bytes += len(record.key()) + len(record.value())
+                total.offsets += record.offset()
+                total.count += 1
+
+    while not total.count:
+        add_all(consumer.consume(1, 1.0))
 
     run = measured(in_batches if batches else one_by_one, task.records)
     consumer.close()
@@ -253,7 +276,7 @@ async def produce_aio(task: Task) -> Run:
 
     count, records = Count(), keys_and_values(task)
     async with Producer(bootstrap_servers=task.bootstrap, linger_ms=LINGER_MS) as producer:
-        await producer.partitions_for(task.topic)
+        await (await producer.send(task.topic, bytes(task.size), WARM))
 
         async def work() -> None:
             send, topic, report = producer.send, task.topic, count.both
@@ -272,7 +295,7 @@ async def produce_aiokafka(task: Task) -> Run:
         bootstrap_servers=task.bootstrap, linger_ms=LINGER_MS, acks="all", enable_idempotence=True
     )
     await producer.start()
-    await producer.partitions_for(task.topic)
+    await producer.send_and_wait(task.topic, bytes(task.size), WARM)
 
     async def work() -> None:
         send, topic, report = producer.send, task.topic, count.future
@@ -301,18 +324,26 @@ async def consume_async(name: str, task: Task, *, batches: bool) -> Run:
     await consumer.start()
     consumer.assign([TopicPartition(task.topic, number) for number in range(PARTITIONS)])
     total = Sum()
+    while not total.count:
+        for first in (await consumer.getmany(timeout_ms=1_000, max_records=1)).values():
+            total.add_all(first)
 
     async def in_batches() -> None:
         while total.count < task.records:
             for records in (await consumer.getmany(timeout_ms=1_000)).values():
-                for record in records:
-                    total.add(record.key, record.value, record.offset)
+                total.add_all(records)
 
     async def one_by_one() -> None:
+        size = offsets = 0
+        left = task.records - total.count
         async for record in consumer:
-            total.add(record.key, record.value, record.offset)
-            if total.count == task.records:
+            size += len(record.key) + len(record.value)
+            offsets += record.offset
+            left -= 1
+            if not left:
                 break
+        total.bytes += size
+        total.count, total.offsets = task.records, total.offsets + offsets
 
     run = await measured_async(in_batches if batches else one_by_one, task.records)
     await (consumer.close() if name == OURS_AIO else consumer.stop())
@@ -369,7 +400,7 @@ def compare(bootstrap: str, options: Any, size: int, records: int) -> bool:
     """Print the three tables of one size; whether all goals are met."""
     name = f"bench-{size}-{time.time_ns()}"
     create_topic(bootstrap, name)
-    produce_odradek(Task(bootstrap, name, records, size))
+    produce_odradek(Task(bootstrap, name, records - 1, size))  # and a warm one
     met, rounds = True, options.rounds
     clients = list(options.only)
     if options.compiled:

@@ -260,10 +260,18 @@ def wrap_int64(value: int) -> int:
 
 
 def decode_records(
-    batch: Buffer, at: int = 0, *, decompressed_limit: int = compression.MAX_DECOMPRESSED_BYTES
+    batch: Buffer,
+    at: int = 0,
+    *,
+    header: BatchHeader | None = None,
+    decompressed_limit: int = compression.MAX_DECOMPRESSED_BYTES,
 ) -> Columns:
-    """The records of the batch at `at` of a buffer that holds all of it. Raises CorruptBatch; checks no checksum."""
-    header = read_header(batch, at)
+    """Return the records of the batch at `at` of a buffer that holds all of it. Checks no checksum.
+
+    `header` is the batch's, where it has been read before. Raises CorruptBatch.
+    """
+    if header is None:
+        header = read_header(batch, at)
     section = section_of(batch, at, header, decompressed_limit)
     try:
         columns = decode_section(section, header.record_count, header.base_offset, header.base_timestamp)

@@ -82,7 +82,7 @@ class Chunk:
         """Batches with records for the application, in order, decoded. Raises ClientError for damaged ones."""
         for position, header in self.visible(check_crcs):
             try:
-                yield header, decode_records(self.records, position)
+                yield header, decode_records(self.records, position, header=header)
             except MalformedMessage as error:
                 raise self.damaged(header, error) from error
 

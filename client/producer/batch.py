@@ -22,8 +22,8 @@ class Outcome:
     """Delivered at an offset, or failed; set once by the producer's thread, read by any."""
 
     __slots__ = (
-        "_awake",
         "_waiters",
+        "awake",
         "base_offset",
         "decided",
         "error",
@@ -33,8 +33,9 @@ class Outcome:
     )
 
     def __init__(self, topic_partition: TopicPartition) -> None:
-        self._awake = threading.Event()
         self._waiters: list[Callable[[], object]] = []
+        self.awake = False
+        """Waiting is over."""
         self.decided = False
         """Delivered or failed; those who wait hear of it after the callbacks have."""
         self.topic_partition = topic_partition
@@ -59,14 +60,16 @@ class Outcome:
 
     def wake(self) -> None:
         """Let those who wait look: it is decided and its callbacks were called, or the batch was split."""
-        self._awake.set()
+        self.awake = True  # before those are called: who comes meanwhile looks at it after it has added itself
         for call in self._waiters:
             call()
 
     async def until_awake(self) -> None:
         """Wait for `wake`, on any thread's loop."""
-        if self._awake.is_set():
-            return
+        if not self.awake:
+            await self._until_woken()
+
+    async def _until_woken(self) -> None:
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
 
@@ -81,26 +84,25 @@ class Outcome:
                 loop.call_soon_threadsafe(end)
 
         self._waiters.append(woken)
-        if self._awake.is_set():  # meanwhile, on the producer's thread, which may have looked already
+        if self.awake:  # meanwhile, on the producer's thread, which may have looked already
             end()
         await waiter
 
     def forked(self, error: Exception) -> None:
         """Fail here, in the copy of a process; its parent goes on with the delivery."""
-        self._awake = threading.Event()
         self._waiters = []
         if not self.decided:
             self.fail(error)
-        self._awake.set()
-
-    @property
-    def awake(self) -> bool:
-        """Tell whether waiting is over."""
-        return self._awake.is_set()
+        self.awake = True
 
     def wait(self, timeout_seconds: float | None) -> bool:
-        """Until `wake`, or the time is over (False)."""
-        return self._awake.wait(timeout_seconds)
+        """Wait until `wake`; False when the time is over before."""
+        return self.awake or self._wait(timeout_seconds)
+
+    def _wait(self, timeout_seconds: float | None) -> bool:
+        woken = threading.Event()  # made for who waits: most batches are waited for by nobody
+        self._waiters.append(woken.set)
+        return self.awake or woken.wait(timeout_seconds)
 
     def metadata(self, index: int) -> RecordMetadata:
         """Return where the record at `index` of the batch is. Only when it was delivered."""
