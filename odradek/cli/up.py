@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,6 +84,7 @@ def up(
     )
     if console:
         check_installed()
+        import_module("odradek.console.life")  # now, and not while the brokers' way to ZooKeeper leads through our loop
     try:
         for remark in plan.remarks():
             print(f"odradek up: warning: {remark}", file=sys.stderr)

@@ -34,6 +34,8 @@ class Journals:
         self._urls: dict[Node, str | None] = {}
         self._read: dict[int, int] = {}
         """By broker: the number of the last entry read."""
+        self._began_ms: dict[int, Any] = {}
+        """By broker: when its journal was begun, as it says."""
         self._skip: dict[int, int] = {}
         """By broker: for how many readings it is left out."""
         self.readable: list[int] = []
@@ -62,10 +64,10 @@ class Journals:
             log.debug("the journal of broker %d cannot be read: %s", node.node_id, error)
             self._skip[node.node_id] = SKIPPED if isinstance(error, TimeoutError) else 0
             return None
-        last = self._read.get(node.node_id, 0)
-        if answer.get("last", last) < last:  # a new life of the broker: its numbers begin again
-            self._read[node.node_id] = 0
-            return []
+        last, began_ms = self._read.get(node.node_id, 0), answer.get("began_ms")
+        if began_ms != self._began_ms.setdefault(node.node_id, began_ms):  # a new life of the broker
+            self._began_ms[node.node_id], self._read[node.node_id] = began_ms, 0
+            return []  # its numbers begin again: it is read from the first on the next time
         self._read[node.node_id] = max([last, *numbers])
         return from_journal(node.node_id, [one for one, at in zip(entries, numbers, strict=True) if at > last])
 
