@@ -1,7 +1,8 @@
 """DescribeUserScramCredentials (key 50), version 0: who may log in with SCRAM, and by how many iterations (KIP-554).
 
 Any broker answers, from ZooKeeper. Without names it is all users who have credentials; one who has none is then not
-shown, but RESOURCE_NOT_FOUND when asked for, and DUPLICATE_RESOURCE when asked for twice. Nothing of the credentials
+shown, but RESOURCE_NOT_FOUND when asked for, and DUPLICATE_RESOURCE when asked for twice. What ZooKeeper has of a user
+and nobody can read is UNKNOWN_SERVER_ERROR for that user alone. Nothing of the credentials
 themselves is told. Source: ZkAdminManager.describeUserScramCredentials of Kafka 3.9.
 """
 
@@ -38,10 +39,8 @@ async def _describe(broker: Services, names: list[str]) -> Reply:
         times = Counter(names)
         results = [await _named(broker, name, times[name]) for name in times]
     else:
-        infos = {user: await _infos(broker, user) for user in sorted(await _all_users(broker))}
-        results = [
-            Result(user=user, error_message=None, credential_infos=found) for user, found in infos.items() if found
-        ]
+        found = [await _stored(broker, user) for user in sorted(await _all_users(broker))]
+        results = [one for one in found if one.credential_infos or one.error_code]
     return Reply(DescribeUserScramCredentialsResponse(error_message=None, results=results))
 
 
@@ -49,11 +48,11 @@ async def _named(broker: Services, user: str, times: int) -> Result:
     if times > 1:
         message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
         return Result(user=user, error_code=ErrorCode.DUPLICATE_RESOURCE, error_message=message)
-    found = await _infos(broker, user) if user else []
-    if not found:
+    result = await _stored(broker, user) if user else Result(user=user)
+    if not (result.credential_infos or result.error_code):
         message = f"Attempt to describe a user credential that does not exist: {user}"
         return Result(user=user, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=message)
-    return Result(user=user, error_message=None, credential_infos=found)
+    return result
 
 
 async def _all_users(broker: Services) -> list[str]:
@@ -63,10 +62,15 @@ async def _all_users(broker: Services) -> list[str]:
         return []
 
 
-async def _infos(broker: Services, user: str) -> list[CredentialInfo]:
-    settings = await stored_settings(broker.zookeeper, f"{USERS}/{sanitize(user)}")
-    return [
-        CredentialInfo(mechanism=NUMBERS[one], iterations=decode_credential(settings[one]).iterations)
-        for one in MECHANISMS
-        if one in settings
-    ]
+async def _stored(broker: Services, user: str) -> Result:
+    try:
+        settings = await stored_settings(broker.zookeeper, f"{USERS}/{sanitize(user)}")
+        infos = [
+            CredentialInfo(mechanism=NUMBERS[one], iterations=decode_credential(settings[one]).iterations)
+            for one in MECHANISMS
+            if one in settings
+        ]
+    except ValueError:  # whose text might show a part of them
+        message = "The credentials of this user in ZooKeeper cannot be read."
+        return Result(user=user, error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=message)
+    return Result(user=user, error_message=None, credential_infos=infos)

@@ -20,6 +20,8 @@ HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = tuple(HASHES)
 LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 16384
+ITERATIONS_MAX: Final = 2**31 - 1
+"""More cannot be told to anybody (RFC 5802 has no limit)."""
 """The range in which Kafka takes new credentials."""
 CLIENT_ITERATIONS_MAX: Final = 10_000_000
 """A server that asks a client for more rounds wants to keep it busy."""
@@ -99,7 +101,10 @@ def decode_credential(text: str) -> ScramCredential:
         )
     except binascii.Error:
         raise ValueError("not a SCRAM credential") from None
-    return ScramCredential(salt, stored_key, server_key, int(parts["iterations"]))
+    iterations = int(parts["iterations"])
+    if iterations > ITERATIONS_MAX:
+        raise ValueError("not a SCRAM credential")
+    return ScramCredential(salt, stored_key, server_key, iterations)
 
 
 def new_nonce() -> str:

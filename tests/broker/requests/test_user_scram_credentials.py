@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from odradek.broker.cluster.peer import Peer
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_user_scram_credentials import (
@@ -15,10 +17,11 @@ from odradek.protocol.messages.describe_user_scram_credentials import DescribeUs
 from odradek.security.scram import decode_credential, new_credential, salted_password
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.znodes.configs import decode_config
+from odradek.zk_schema.znodes.configs import decode_config, encode_config
 
 SALT = b"salt of some length"
 SHA_256, SHA_512 = 1, 2
+CREDENTIAL = "salt=AAAA,stored_key=AAAA,server_key=AAAA,iterations=%d"
 NAMES = {SHA_256: "SCRAM-SHA-256", SHA_512: "SCRAM-SHA-512"}
 
 
@@ -118,6 +121,23 @@ def test_what_is_wrong_holds_for_one_user_alone() -> None:
             ("sound", ErrorCode.DUPLICATE_RESOURCE, []),
             ("few", ErrorCode.RESOURCE_NOT_FOUND, []),
         ]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [b"{", encode_config({"SCRAM-SHA-256": "salt"}), encode_config({"SCRAM-SHA-256": CREDENTIAL % 2**31})],
+)
+def test_a_user_whose_credentials_are_damaged_spoils_nobody_elses(stored: bytes) -> None:
+    async def scenario(cluster: EmbeddedCluster, ask: Ask) -> None:
+        await altered(ask, upsert("alice"))
+        store = cluster.zookeeper.connect()
+        await store.start(1000)
+        await store.create("/config/users/bob", stored)
+        damaged: tuple[str, int, list[tuple[int, int]]] = ("bob", ErrorCode.UNKNOWN_SERVER_ERROR, [])
+        assert await described(ask) == [("alice", 0, [(SHA_256, 4096)]), damaged]
+        assert await described(ask, "bob", "carol") == [damaged, ("carol", ErrorCode.RESOURCE_NOT_FOUND, [])]
 
     play(scenario)
 
