@@ -13,16 +13,23 @@ Source: ClientQuotaManager of Kafka 3.9.
 import logging
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from hashlib import sha256
 from typing import Final
 
-from odradek.broker.quotas.rates import RateWindows, SampledRate, TokenBucket
-from odradek.world.clock import Clock
+from odradek.broker.quotas.rates import RateWindows, SampledRate, TokenBucket, parse_limit
+from odradek.world.clock import Clock, Timer
 from odradek.zk_schema.znodes.configs import DEFAULT_ENTITY, sanitize
 
 log = logging.getLogger(__name__)
 
 REMEMBERED_MAX: Final = 10_000
 """Users and clients whose use is remembered; who was there first is forgotten first."""
+EXPIRY_MS: Final = 3_600_000
+"""A use is forgotten that nothing was added to for so long (ClientQuotaManager.InactiveSensorExpirationTimeSeconds)."""
+SWEEP_MS: Final = 600_000
+"""Pause between two looks for what is to be forgotten, while anything is remembered."""
+NAME_CHARACTERS_MAX: Final = 255
+"""A longer name of a user or client is remembered by its digest: a client id may have 32 kB."""
 
 
 class QuotaType(Enum):
@@ -58,6 +65,8 @@ class ClientQuotas:
         self._limits: dict[QuotaType, dict[Entity, float]] = {one: {} for one in QuotaType}
         self._used: dict[tuple[QuotaType, Entity], tuple[SampledRate, TokenBucket]] = {}
         self._budgets: dict[tuple[QuotaType, str, str], Budget | None] = {}
+        """Found by the names as they are, save those that are too long."""
+        self._sweep: Timer | None = None
 
     @property
     def any(self) -> bool:
@@ -79,7 +88,7 @@ class ClientQuotas:
                 limits.pop(holder, None)
                 continue
             try:
-                limits[holder] = float(text)
+                limits[holder] = parse_limit(text)
             except ValueError:
                 log.error("a quota is passed over: %s of %s is %r", kind.value, entity, text)
         self._budgets.clear()
@@ -91,9 +100,12 @@ class ClientQuotas:
             return self._budgets[key]
         except KeyError:
             found = self._find(kind, user, client_id)
+        if max(len(user), len(client_id)) > NAME_CHARACTERS_MAX:
+            return found
         if len(self._budgets) >= REMEMBERED_MAX:
             self._budgets.clear()
         self._budgets[key] = found
+        self._plan_sweep()
         return found
 
     def _find(self, kind: QuotaType, user: str, client_id: str) -> Budget | None:
@@ -103,7 +115,7 @@ class ClientQuotas:
         for named, shared in _candidates(sanitize(user), sanitize(client_id)):
             limit = limits.get(named)
             if limit is not None:
-                return Budget(limit, *self._use_of(kind, shared))
+                return Budget(limit, *self._use_of(kind, (_short(shared[0]), _short(shared[1]))))
         return None
 
     def _use_of(self, kind: QuotaType, holder: Entity) -> tuple[SampledRate, TokenBucket]:
@@ -114,7 +126,23 @@ class ClientQuotas:
                 self._budgets.clear()
             used = SampledRate(self.windows), TokenBucket(self._mutation_windows)
             self._used[kind, holder] = used
+            self._plan_sweep()
         return used
+
+    def _plan_sweep(self) -> None:
+        if self._sweep is None:
+            self._sweep = self._clock.call_later(SWEEP_MS, self._forget_idle)
+
+    def _forget_idle(self) -> None:
+        """Forget who has used nothing for long, and all that can be found again."""
+        self._sweep = None
+        self._budgets.clear()
+        idle_since_ms = self._clock.monotonic_ms() - EXPIRY_MS
+        for key, (rate, bucket) in list(self._used.items()):
+            if max(rate.last_ms, bucket.last_ms) <= idle_since_ms:
+                del self._used[key]
+        if self._used:
+            self._plan_sweep()
 
     def use(self, kind: QuotaType, user: str, client_id: str, value: float) -> int:
         """Count what a client takes; how many milliseconds it is to take nothing now."""
@@ -161,6 +189,13 @@ class MutationQuota:
     def throttle_ms(self) -> int:
         """How long the client is to wait from now on."""
         return max(0, round(self._until_ms - self._clock.monotonic_ms()))
+
+
+def _short(name: str) -> str:
+    """Return the name, or something of it that no other has: a slash is in no name that stands in a path."""
+    if len(name) <= NAME_CHARACTERS_MAX:
+        return name
+    return "/" + sha256(name.encode()).hexdigest()
 
 
 def _holder(entity: str) -> Entity | None:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.broker.quotas.rates import RateWindows, SampledRate
+from odradek.broker.quotas.rates import RateWindows, SampledRate, parse_limit
 from odradek.world.clock import Clock
 from odradek.zk_schema.znodes.configs import DEFAULT_ENTITY, desanitize
 
@@ -35,7 +35,7 @@ class ConnectionRates:
             self._limits.pop(address, None)
             return
         try:
-            self._limits[address] = float(text)
+            self._limits[address] = parse_limit(text)
         except ValueError:
             log.error("a limit is passed over: %s of %s is %r", CONNECTION_RATE, address, text)
 

@@ -3,10 +3,24 @@
 Source: Rate, SampledStat and TokenBucket of Kafka 3.9's metrics, and QuotaUtils.
 """
 
+from math import inf, isnan
 from typing import Final, NamedTuple
 
 THROTTLE_MS_MAX: Final = 2**31 - 1
 """What an answer can name; a limit of 0 asks for."""
+
+
+def parse_limit(text: str) -> float:
+    """Read a quota as ZooKeeper has it. Raises ValueError."""
+    limit = float(text)
+    if isnan(limit):
+        raise ValueError("not a number")
+    return limit
+
+
+def _whole_ms(duration_ms: float) -> int:
+    """Return a time that an answer can name, also when a tiny limit makes it infinite."""
+    return round(min(duration_ms, THROTTLE_MS_MAX))
 
 
 class RateWindows(NamedTuple):
@@ -58,6 +72,11 @@ class SampledRate:
         while samples and (len(samples) > windows.number + 1 or now_ms - samples[0].last_ms >= span_ms):
             del samples[0]
 
+    @property
+    def last_ms(self) -> float:
+        """When something was counted last; minus infinity when nothing was, or it is forgotten."""
+        return self._samples[-1].last_ms if self._samples else -inf
+
     def measure(self, now_ms: float) -> tuple[float, float]:
         """(rate per second, milliseconds that it was measured over, at least all windows but one)."""
         self._forget(now_ms)
@@ -76,24 +95,25 @@ class SampledRate:
             return 0
         if limit <= 0:
             return THROTTLE_MS_MAX
-        return min(round((rate - limit) / limit * elapsed_ms), THROTTLE_MS_MAX)
+        return _whole_ms((rate - limit) / limit * elapsed_ms)
 
 
 class TokenBucket:
     """Tokens that come at a rate and are taken in bursts: full at first, below zero while somebody owes some."""
 
-    __slots__ = ("_last_ms", "_tokens", "_windows")
+    __slots__ = ("_tokens", "_windows", "last_ms")
 
     def __init__(self, windows: RateWindows) -> None:
         self._windows = windows
         self._tokens: float | None = None
-        self._last_ms = 0.0
+        self.last_ms = -inf
+        """When it was looked at last."""
 
     def _refill(self, limit: float, now_ms: float) -> float:
         burst = self._windows.number * self._windows.length_ms / 1000.0 * limit
-        passed = (now_ms - self._last_ms) / 1000.0
+        passed = (now_ms - self.last_ms) / 1000.0
         self._tokens = burst if self._tokens is None else min(burst, self._tokens + passed * limit)
-        self._last_ms = now_ms
+        self.last_ms = now_ms
         return self._tokens
 
     def take(self, tokens: float, limit: float, now_ms: float) -> None:
@@ -105,4 +125,4 @@ class TokenBucket:
         tokens = self._refill(limit, now_ms)
         if tokens >= 0:
             return 0
-        return THROTTLE_MS_MAX if limit <= 0 else min(round(-tokens / limit * 1000.0), THROTTLE_MS_MAX)
+        return THROTTLE_MS_MAX if limit <= 0 else _whole_ms(-tokens / limit * 1000.0)

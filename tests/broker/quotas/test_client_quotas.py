@@ -4,10 +4,16 @@ import itertools
 
 import pytest
 
-from odradek.broker.quotas.client_quotas import ClientQuotas, QuotaType
+from odradek.broker.quotas.client_quotas import (
+    EXPIRY_MS,
+    NAME_CHARACTERS_MAX,
+    SWEEP_MS,
+    ClientQuotas,
+    QuotaType,
+)
 from odradek.broker.quotas.connection_rates import ConnectionRates
 from odradek.broker.quotas.rates import RateWindows
-from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.testing.virtual_clock import ManualClock, VirtualClock, run_virtual
 
 WINDOWS = RateWindows(11, 1000.0)
 RATE = "producer_byte_rate"
@@ -102,6 +108,43 @@ def test_mutations_come_in_bursts_and_are_refused_or_paid_for() -> None:
         assert quotas.mutations("v", "c", strict=True) is None
 
     on_virtual_time(check)
+
+
+def test_a_limit_that_is_no_number_is_passed_over() -> None:
+    def check(clock: VirtualClock) -> None:
+        quotas = ClientQuotas(clock, WINDOWS, WINDOWS)
+        quotas.set_entity("users/u", {RATE: "nan"})
+        assert limit(quotas, "u", "") is None
+
+    on_virtual_time(check)
+
+
+def test_who_has_used_nothing_for_an_hour_is_forgotten() -> None:
+    clock = ManualClock()
+    quotas = ClientQuotas(clock, WINDOWS, WINDOWS)
+    quotas.set_entity("clients/<default>", {RATE: "1"})
+    assert quotas.use(QuotaType.PRODUCE, "u", "busy", 100_000) > EXPIRY_MS
+    assert quotas.use(QuotaType.PRODUCE, "u", "idle", 100_000) > EXPIRY_MS
+    assert quotas.use(QuotaType.FETCH, "u", "c", 1) == 0
+    for _ in range(13):
+        clock.advance(SWEEP_MS)
+        assert quotas.use(QuotaType.PRODUCE, "u", "busy", 1) >= 0
+    assert {client for _, (_, client) in quotas._used} == {"busy"}
+    clock.advance(EXPIRY_MS + SWEEP_MS)
+    assert not quotas._used and not quotas._budgets
+    assert not clock.outstanding, "nothing is remembered, nothing is planned"
+
+
+def test_long_names_cost_no_memory_and_are_told_apart() -> None:
+    clock = ManualClock()
+    quotas = ClientQuotas(clock, WINDOWS, WINDOWS)
+    quotas.set_entity("clients/<default>", {RATE: "100"})
+    first, second = "x" * 32_000 + "1", "x" * 32_000 + "2"
+    assert quotas.use(QuotaType.PRODUCE, "u", first, 1000) == 0
+    assert quotas.use(QuotaType.PRODUCE, "u", second, 1000) == 0
+    assert quotas.use(QuotaType.PRODUCE, "u", first, 100) == 1000
+    assert not quotas._budgets
+    assert max(len(name) for _, holder in quotas._used for name in holder) <= NAME_CHARACTERS_MAX
 
 
 def test_new_connections_of_an_address() -> None:

@@ -50,6 +50,13 @@ def test_a_limit_of_nothing_holds_for_ever() -> None:
     assert bucket.throttle_ms(0, 0) == THROTTLE_MS_MAX
 
 
+def test_a_limit_next_to_nothing_holds_as_long_as_can_be_said() -> None:
+    rate, bucket = SampledRate(WINDOWS), TokenBucket(WINDOWS)
+    rate.record(1, 0)
+    bucket.take(1, 1e-310, 0)
+    assert rate.throttle_ms(1e-310, 0) == bucket.throttle_ms(1e-310, 0) == THROTTLE_MS_MAX
+
+
 def test_a_bucket_is_full_at_first_and_pays_back() -> None:
     bucket = TokenBucket(WINDOWS)
     bucket.take(22, 2, 0)
