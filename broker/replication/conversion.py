@@ -23,14 +23,11 @@ from odradek.protocol.compression import UnknownCodec
 from odradek.protocol.conversion import end_offset, to_batches, to_messages
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.protocol.message_set import MAGIC_V0, MAGIC_V1
+from odradek.protocol.messages.fetch import FIRST_VERSION_WITH_TIMESTAMPS, LAST_VERSION_WITH_HARD_LIMIT
 from odradek.protocol.primitives import Buffer
 from odradek.protocol.record_batch import MAGIC_AT, MAGIC_V2
 from odradek.world.files import FileRange
 
-FIRST_VERSION_WITH_TIMESTAMPS = 2
-LAST_VERSION_WITH_HARD_LIMIT = 2
-"""Up to this one an answer is cut at the limit: the client sees from the cut message that its limit is too small."""
-FIRST_VERSION_WITH_BATCHES = 4
 CONVERTED_BYTES_MAX = 256 * 1024
 """Limit of one answer; the first batch of a partition is converted whole even if it is larger."""
 CONVERSION_MS_MAX = 10.0

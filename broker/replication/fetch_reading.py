@@ -17,17 +17,24 @@ from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.replication.replica_selection import LEADER
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
+from odradek.protocol.messages.fetch import (
+    FIRST_VERSION_FROM_FOLLOWERS,
+    FIRST_VERSION_WITH_BATCHES,
+    FIRST_VERSION_WITH_LEADER_HINT,
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    FIRST_VERSION_WITH_ZSTD,
+    LAST_VERSION_WITH_HARD_LIMIT,
+    LAST_VERSION_WITHOUT_STORAGE_ERROR,
+    AbortedTransaction,
+    EpochEndOffset,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
 from odradek.protocol.primitives import ZERO_UUID, Records
 from odradek.world.files import FileRange
 
 CONSUMER = -1
 DEBUGGING_CONSUMER = -2
-LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
-FIRST_VERSION_WITH_ZSTD = 10
-FIRST_VERSION_FROM_FOLLOWERS = 11
-FIRST_VERSION_WITH_TOPIC_IDS = 13
-FIRST_VERSION_WITH_LEADER_HINT = 16
 
 NO_FAILURES_OF_BROKER = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.KAFKA_STORAGE_ERROR})
 """Refusals of a read that Kafka does not count as failed requests. Source: ReplicaManager.readFromLog."""
@@ -56,7 +63,7 @@ class FetchParameters(NamedTuple):
     @property
     def wants_messages(self) -> bool:
         """The reader is from before Kafka 0.11 and does not know record batches."""
-        return self.version < conversion.FIRST_VERSION_WITH_BATCHES
+        return self.version < FIRST_VERSION_WITH_BATCHES
 
 
 class PartitionsRead(NamedTuple):
@@ -104,7 +111,7 @@ def read_partitions(
         size = len(answer.records)
         if size:
             # when what is over the limit is cut in the end, every partition gives a whole batch to be converted
-            first = parameters.version <= conversion.LAST_VERSION_WITH_HARD_LIMIT
+            first = parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
             total += size
             left = max(left - size, 0)
             if not first and not isinstance(answer.records, FileRange):

@@ -19,7 +19,13 @@ from odradek.broker.cluster.metadata_cache import TopicNames
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from odradek.protocol.messages.fetch import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
 from odradek.protocol.primitives import ZERO_UUID
 
 FINAL_EPOCH = -1
@@ -27,7 +33,6 @@ INITIAL_EPOCH = 0
 NO_SESSION = 0
 EPOCH_MAX = 0x7FFFFFFF
 MIN_EVICTION_MS = 120_000
-FIRST_VERSION_WITH_TOPIC_IDS = 13
 LOOK_AT_ALL_MS = 1000
 """Time after which all partitions of a session are dirty: some changes (retention moves a log's start) wake nobody."""
 

@@ -29,6 +29,7 @@ from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSess
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import (
+    FIRST_VERSION_WITH_LEADER_HINT,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -39,7 +40,6 @@ from odradek.protocol.messages.fetch import (
 REQUEST = FetchRequest
 VERSIONS = (0, 17)
 
-FIRST_VERSION_WITH_ENDPOINTS = 16
 READ_COMMITTED = 1
 
 
@@ -108,7 +108,7 @@ def _response(
     response = FetchResponse(session_id=0 if session is None else session.id, responses=_by_topic(answers))
     if read.failed:
         broker.request_metrics.failed(FETCH_FOLLOWER if parameters.as_follower else FETCH_CONSUMER, response)
-    if read.failed and context.api_version >= FIRST_VERSION_WITH_ENDPOINTS:
+    if read.failed and context.api_version >= FIRST_VERSION_WITH_LEADER_HINT:
         response.node_endpoints = _leaders_named(broker, answers, context.listener)
     return response
 

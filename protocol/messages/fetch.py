@@ -31,6 +31,17 @@ offset, and it too waits for `max_wait_ms`.
 from odradek.protocol.fields import INT8, INT16, INT32, INT64, RECORDS, STRING, UUID, Array, Message, Struct, field
 from odradek.protocol.primitives import Records
 
+FIRST_VERSION_WITH_TIMESTAMPS = 2
+LAST_VERSION_WITH_HARD_LIMIT = 2
+"""Up to this one an answer is cut at the limit: the client sees from the cut message that its limit is too small."""
+FIRST_VERSION_WITH_BATCHES = 4
+LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
+FIRST_VERSION_WITH_ZSTD = 10
+FIRST_VERSION_FROM_FOLLOWERS = 11
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_LEADER_HINT = 16
+"""The current leader, where it has moved, and the leaders' endpoints."""
+
 
 class ReplicaState(Struct):
     replica_id: int = field(INT32, "15+", default=-1)
