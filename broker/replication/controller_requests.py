@@ -26,8 +26,6 @@ from odradek.world.clock import Clock
 state_change = logging.getLogger("state.change.logger")
 
 NO_BROKER_EPOCH = -1
-EPOCH_DURING_DELETE = -2
-"""The leader epoch of a StopReplica that deletes a topic: always obeyed."""
 
 
 class Fetchers(Protocol):

@@ -8,7 +8,6 @@ from odradek.broker.replication.partition import Partition
 
 LEADER = -1
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-LEADER_ONLY = "org.apache.kafka.common.replica.LeaderSelector"
 
 
 class Candidate(NamedTuple):

@@ -79,10 +79,6 @@ class AclRules:
             if wanted.matches_acl(acl)
         ]
 
-    def is_super_user(self, principal: KafkaPrincipal) -> bool:
-        """Tell whether a principal may do everything."""
-        return principal in self._super_users
-
     def authorize(
         self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> bool:
