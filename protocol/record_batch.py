@@ -35,6 +35,8 @@ LOG_OVERHEAD: Final = 12
 MIN_BATCH_LENGTH: Final = HEADER_BYTES - LOG_OVERHEAD
 MIN_LEGACY_LENGTH: Final = 14
 """The shortest message of magic 0: crc, magic, attributes and two null lengths."""
+LEAST_LENGTH: Final = {0: MIN_LEGACY_LENGTH, 1: MIN_LEGACY_LENGTH + 8, 2: MIN_BATCH_LENGTH}
+"""Smallest value of the length field, by magic; magic 1 has a timestamp more."""
 
 # Bits of the attributes.
 CODEC_MASK: Final = 0x07

@@ -17,6 +17,7 @@ from odradek.protocol.record_batch import (
     CONTROL_BIT,
     HEADER,
     HEADER_BYTES,
+    LEAST_LENGTH,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC_AT,
@@ -35,9 +36,6 @@ OLD_HEADER = struct.Struct(">qiIbb")
 OLD_TIMESTAMP = struct.Struct(">q")
 OLD_TIMESTAMP_AT = 18
 OLD_CRC_FROM = 16
-SMALLEST_LENGTH = {0: 14, 1: 22}
-"""Least that the length field may say, by magic."""
-LEAST_LENGTH = {**SMALLEST_LENGTH, MAGIC_V2: MIN_BATCH_LENGTH}
 
 SCAN_CHUNK_BYTES = 16 * 1024
 LENGTH, LENGTH_AT = struct.Struct(">i"), 8
@@ -86,7 +84,7 @@ def decode_header(data: Buffer, at: int, position: int) -> Batch:
             base, length, epoch, _, crc, attributes, delta, first, largest,
             producer_id, producer_epoch, sequence, count,
         ) = HEADER.unpack_from(data, at)  # fmt: skip
-        if length < HEADER_BYTES - LOG_OVERHEAD or delta < 0:
+        if length < MIN_BATCH_LENGTH or delta < 0:
             raise CorruptBatch(position, f"batch of length {length} with last offset delta {delta}")
         return tuple.__new__(Batch, (
             position, length + LOG_OVERHEAD, base, base + delta, epoch, magic, crc, attributes, first, largest,
@@ -95,7 +93,7 @@ def decode_header(data: Buffer, at: int, position: int) -> Batch:
     if magic > 2:
         raise CorruptBatch(position, f"magic {magic}")
     offset, length, crc, _, attributes = OLD_HEADER.unpack_from(data, at)
-    if length < SMALLEST_LENGTH[magic]:
+    if length < LEAST_LENGTH[magic]:
         raise CorruptBatch(position, f"message of length {length}")
     timestamp = OLD_TIMESTAMP.unpack_from(data, at + OLD_TIMESTAMP_AT)[0] if magic == 1 else -1
     size = length + LOG_OVERHEAD
@@ -132,9 +130,8 @@ def position_of(offset: int, file: File, position: int, end: int) -> int:
         if position + len(data) >= end:
             data, limit = data + bytes(HEADER_BYTES), len(data) - 1
         while at <= limit:
-            fields = HEADER.unpack_from(data, at)
-            base, length, magic = fields[0], fields[1], fields[3]
-            last = base + fields[6] if magic == MAGIC_V2 else base
+            base, length, _, magic, _, _, delta, _, _, _, _, _, _ = HEADER.unpack_from(data, at)
+            last = base + delta if magic == MAGIC_V2 else base
             following = position + at + length + LOG_OVERHEAD
             if length < LEAST_LENGTH.get(magic, end) or following > end or not previous < base <= last:
                 raise CorruptBatch(position + at, f"no batch of {length} bytes at offset {base} in {file.path}")

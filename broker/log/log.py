@@ -47,12 +47,12 @@ class Origin(Enum):
 
 
 class Appended(NamedTuple):
-    """Result of an append. Of a duplicate these are the offsets of the first time."""
+    """Result of an append: offsets of the batches; of a duplicate, those of the first time."""
 
     first_offset: int
     last_offset: int
     log_append_time_ms: int
-    """-1 with CreateTime."""
+    """-1 with CreateTime; of a duplicate the timestamp of the first time."""
     log_start_offset: int
     duplicate: bool = False
 
@@ -133,10 +133,11 @@ class Log(LocalLog):
                     raise KafkaError(ErrorCode.INVALID_RECORD, "batches with a producer id are appended one by one")
                 duplicate = self.producers.check_batch(fields, view, client=from_client, guard=guard)
                 if duplicate is not None:
-                    return Appended(*duplicate[2:], self.log_start_offset, True)
+                    _, _, first_offset, last_offset, append_time_ms = duplicate
+                    return Appended(first_offset, last_offset, append_time_ms, self.log_start_offset, duplicate=True)
             PATCH.pack_into(view, at, next_offset, length, leader_epoch)
             last_offset = next_offset + delta
-            batches.append(
+            batches.append(  # tuple.__new__: the constructor of a NamedTuple is a call in Python for each batch
                 tuple.__new__(Batch, (
                     at, size, next_offset, last_offset, leader_epoch, magic, crc, attributes, first_ms, max_ms,
                     producer_id, epoch, sequence, count,

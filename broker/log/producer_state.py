@@ -155,7 +155,7 @@ class ProducerState:
         `client` is False for what coordinators write; `guard` as for `check`. Raises what `check` and `check_marker`
         do; INVALID_RECORD.
         """
-        attributes, delta, producer_id, epoch, sequence = fields[5], fields[6], fields[9], fields[10], fields[11]
+        _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, _ = fields
         if attributes & CONTROL_BIT:
             end = decode_end_of_transaction(batch)
             if end is not None:

@@ -8,7 +8,7 @@ import logging
 import struct
 from collections.abc import Iterator
 
-from odradek.broker.log.batches import LEAST_LENGTH, Batch, first_offset_of, iterate_headers, position_of
+from odradek.broker.log.batches import Batch, first_offset_of, iterate_headers, position_of
 from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.index import (
     LARGEST_RELATIVE_OFFSET,
@@ -21,7 +21,7 @@ from odradek.broker.log.index import (
 )
 from odradek.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.broker.settings.topic_settings import LogConfig
-from odradek.protocol.record_batch import BATCH_LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
+from odradek.protocol.record_batch import BATCH_LENGTH_AT, LEAST_LENGTH, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
 from odradek.world.clock import Clock
 from odradek.world.files import Buffer, File, Files
 

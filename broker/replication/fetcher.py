@@ -8,6 +8,7 @@ our histories part. Kafka: AbstractFetcherThread.
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from odradek.broker.metrics.journal import Journal
 from odradek.broker.replication.fetch_sessions import EPOCH_MAX, INITIAL_EPOCH, NO_SESSION
@@ -42,9 +43,15 @@ THROTTLED_PAUSE_MS = 200.0
 """Time for which a partition is left out of the fetches before the limit is looked at again."""
 UNDEFINED = -1
 
-Asked = tuple[int, int, int, int, bytes]
-"""Fetch offset, last fetched epoch, leader epoch, log start offset, topic id: what a session remembers of a
-partition."""
+
+class Asked(NamedTuple):
+    """A partition as a fetch session remembers it: what was asked for last."""
+
+    fetch_offset: int
+    last_fetched_epoch: int
+    leader_epoch: int
+    log_start_offset: int
+    topic_id: bytes
 
 
 class PartitionFetchState:
@@ -69,8 +76,8 @@ class PartitionFetchState:
 
 
 def nothing_asked(topic_id: bytes) -> Asked:
-    """Unlike anything that is asked for: the partition is in the session and will be named, or forgotten, next time."""
-    return -1, -1, -1, -1, topic_id
+    """Make an Asked unlike any other: the session has the partition, and next time it is named or forgotten."""
+    return Asked(-1, -1, -1, -1, topic_id)
 
 
 class FetcherCore:
@@ -162,12 +169,12 @@ class FetcherCore:
                 return None
             changed = {key: asked for key, asked in wanted.items() if known.get(key) != asked}
             forgotten = [
-                (topic, asked[4], index)
+                (topic, asked.topic_id, index)
                 for (topic, index), asked in known.items()
-                if (topic, index) not in wanted or (self._by_id and wanted[topic, index][4] != asked[4])
+                if (topic, index) not in wanted or (self._by_id and wanted[topic, index].topic_id != asked.topic_id)
             ]
             self._in_session = wanted
-            self._names = {asked[4]: topic for (topic, _), asked in wanted.items()}
+            self._names = {asked.topic_id: topic for (topic, _), asked in wanted.items()}
             self._look_at_all_ms = now_ms + LOOK_AT_ALL_MS if len(wanted) == len(self._states) else 0.0
         self._grown.clear()
         settings = self.settings
@@ -203,7 +210,9 @@ class FetcherCore:
     @staticmethod
     def _asked(partition: Partition) -> Asked:
         own = partition.log
-        return own.log_end_offset, own.latest_epoch, partition.leader_epoch, own.log_start_offset, partition.topic_id
+        return Asked(
+            own.log_end_offset, own.latest_epoch, partition.leader_epoch, own.log_start_offset, partition.topic_id
+        )
 
     def _topics(self, changed: Iterable[tuple[TopicPartition, Asked]]) -> list[FetchTopic]:
         topics: dict[str, FetchTopic] = {}
@@ -244,7 +253,7 @@ class FetcherCore:
                 # roles and logs may have changed while the request was under way: an answer to a question that we
                 # would not ask any more is dropped, and the leader, who believes it told, is asked by name once more
                 if state is None or asked is None or not self._still_asking(state.partition, asked):
-                    self._in_session[key] = nothing_asked(topic.topic_id if asked is None else asked[4])
+                    self._in_session[key] = nothing_asked(topic.topic_id if asked is None else asked.topic_id)
                     self._look_at_all_ms = 0.0
                 elif self._take(state, data, now_ms, advanced):
                     self._grown.add(key)
@@ -264,8 +273,8 @@ class FetcherCore:
     def _still_asking(partition: Partition, asked: Asked) -> bool:
         return (
             not partition.is_leader
-            and partition.leader_epoch == asked[2]
-            and partition.log.log_end_offset == asked[0]
+            and partition.leader_epoch == asked.leader_epoch
+            and partition.log.log_end_offset == asked.fetch_offset
             and not partition.offline
         )
 

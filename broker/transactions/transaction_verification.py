@@ -27,7 +27,14 @@ from odradek.protocol.messages.add_partitions_to_txn import (
 )
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.primitives import TopicPartition
-from odradek.protocol.record_batch import ATTRIBUTES_AT, HEADER, HEADER_BYTES, NO_SEQUENCE, TRANSACTIONAL_BIT
+from odradek.protocol.record_batch import (
+    ATTRIBUTES_AT,
+    HEADER,
+    HEADER_BYTES,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
 
 if TYPE_CHECKING:
     from odradek.broker.cluster.broker_client import BrokerClients
@@ -36,9 +43,6 @@ log = logging.getLogger(__name__)
 
 VERSION = 4
 """A partition that is not part of the transaction is INVALID_TXN_STATE in this version."""
-
-PRODUCER_FIELDS = slice(9, 12)
-"""Id, epoch and first sequence, of the fields of a batch's header."""
 
 RETRIED = frozenset(
     {
@@ -89,8 +93,9 @@ def first_batches(replicas: ReplicaManager, request: ProduceRequest) -> list[Unv
             records = data.records
             if records is None or len(records) < HEADER_BYTES or not records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
                 continue
-            producer_id, epoch, first_sequence = HEADER.unpack_from(records)[PRODUCER_FIELDS]
-            written.append(((topic.name, data.index), ProducerIdentity(producer_id, epoch), first_sequence))
+            header = BatchHeader._make(HEADER.unpack_from(records))
+            producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+            written.append(((topic.name, data.index), producer, header.base_sequence))
     if len({producer for _, producer, _ in written}) > 1:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer")
     asked = [unverified(replicas, *one) for one in written]
