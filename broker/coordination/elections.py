@@ -3,37 +3,36 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from odradek.broker.replication.controller_requests import LeadershipListener
+from odradek.protocol.primitives import TopicPartition
 
-class Coordinator(Protocol):
-    """The group coordinator, or the transaction coordinator."""
 
-    def on_elected(self, partition: int, epoch: int) -> None:
-        """This broker has become the leader of that partition of the coordinator's topic."""
+class TopicCoordinator(Protocol):
+    """The coordinator of one topic: hears what a `LeadershipListener` does, of the partitions of that topic."""
+
+    def on_elected(self, partition: int, epoch: int) -> None: ...
 
     def on_resigned(self, partition: int, epoch: int | None) -> None:
-        """It does not lead it any more (None: whatever the epoch)."""
+        """Take note that this broker does not lead the partition in that epoch; None: whatever the epoch."""
 
-    def on_partitions_deleted(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """The cluster does not have these partitions, of any topics, any more."""
+    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Take note that the cluster does not have these partitions any more; they may be of any topic."""
 
 
-class CoordinatorElections:
-    """Passes on to the coordinators what happens to the partitions of their topics. `coordinators`: by topic."""
+class CoordinatorElections(LeadershipListener):
+    """Tells the coordinators, which are in `coordinators` by their topics, what happens to their partitions."""
 
     def __init__(self) -> None:
-        self.coordinators: Mapping[str, Coordinator] = {}
+        self.coordinators: Mapping[str, TopicCoordinator] = {}
 
     def on_elected(self, topic: str, index: int, leader_epoch: int) -> None:
-        """This broker leads that partition from now on."""
         if topic in self.coordinators:
             self.coordinators[topic].on_elected(index, leader_epoch)
 
     def on_resigned(self, topic: str, index: int) -> None:
-        """It does not lead that partition, or not any more."""
         if topic in self.coordinators:
             self.coordinators[topic].on_resigned(index, None)
 
-    def on_partitions_deleted(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """The cluster does not have these partitions any more."""
+    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         for coordinator in self.coordinators.values():
             coordinator.on_partitions_deleted(partitions)

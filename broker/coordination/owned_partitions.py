@@ -76,7 +76,7 @@ class OwnedPartitions(Generic[U]):
         return bool(self._loading)
 
     def check(self, partition: int) -> ErrorCode:
-        """NONE when requests for what lives in the partition can be served."""
+        """Return NONE when requests for what lives in the partition can be served, else the error for them."""
         if partition in self._owned:
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partition in self._loading else ErrorCode.NOT_COORDINATOR
@@ -86,7 +86,7 @@ class OwnedPartitions(Generic[U]):
         return self._epochs[partition]
 
     def elected(self, partition: int, epoch: int) -> None:
-        """This broker leads the partition in that leader epoch. An older epoch than known is ignored."""
+        """Load the partition, which this broker leads in that leader epoch. An older epoch than known is ignored."""
         if epoch < self._epochs.get(partition, epoch):
             known = self._epochs[partition]
             log.info("%s-%d: not loading in epoch %d, %d is known", self._topic, partition, epoch, known)
@@ -96,7 +96,7 @@ class OwnedPartitions(Generic[U]):
             self._begin_to_load(partition)
 
     def resigned(self, partition: int, epoch: int | None) -> bool:
-        """This broker does not lead the partition any more (None: whatever the epoch); False when it still does."""
+        """Give the partition up; False when it is led here in a newer epoch than this one. None: whatever the epoch."""
         if epoch is not None:
             if epoch < self._epochs.get(partition, epoch):
                 return False

@@ -45,7 +45,7 @@ class ReplicatedTopicStorage:
         self._replicas, self._topic, self._acks = replicas, topic, acks
 
     def append(self, partition: int, records: bytearray, timeout_ms: int, done: Callable[[ErrorCode], None]) -> None:
-        """See TopicStorage. A `done` that raises is logged here: the caller of it may be a follower's connection."""
+        """Append a batch and wait for `acks`. A `done` that raises is logged: a follower's connection may call it."""
 
         def guarded(error: ErrorCode) -> None:
             try:
@@ -66,7 +66,7 @@ class ReplicatedTopicStorage:
             guarded(ErrorCode.NONE)
 
     def read(self, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
-        """See TopicStorage."""
+        """Return batches from `offset` on and the log end offset; raises KafkaError and OSError."""
         replica_log = self._held(partition).log
         end = replica_log.log_end_offset
         records = replica_log.read(offset, max_bytes, end, whole_first_batch=True).records
@@ -75,7 +75,7 @@ class ReplicatedTopicStorage:
         return records, end
 
     def log_start_offset(self, partition: int) -> int:
-        """See TopicStorage."""
+        """Return the first offset that can be read; raises KafkaError when the partition is not held here."""
         return self._held(partition).log.log_start_offset
 
     def _held(self, partition: int) -> Partition:

@@ -20,7 +20,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
-from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.primitives import ZERO_UUID, TopicPartition
 from odradek.world.clock import Clock
 
 state_change = logging.getLogger("state.change.logger")
@@ -38,17 +38,17 @@ class Fetchers(Protocol):
         """Stop copying it; harmless when it is not being copied."""
 
 
-class Coordinators(Protocol):
-    """The group and transaction coordinators, who want to know which partitions this broker leads."""
+class LeadershipListener(Protocol):
+    """Hears which partitions this broker leads: the coordinators, by way of `CoordinatorElections`."""
 
     def on_elected(self, topic: str, index: int, leader_epoch: int) -> None:
-        """This broker leads that partition from now on."""
+        """Take note that this broker leads the partition from now on, in that epoch."""
 
     def on_resigned(self, topic: str, index: int) -> None:
-        """It does not, or not any more."""
+        """Take note that this broker does not lead the partition, or not any more."""
 
-    def on_partitions_deleted(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """The cluster does not have these partitions any more."""
+    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Take note that the cluster does not have these partitions any more."""
 
 
 class StoppedReplica(NamedTuple):
@@ -69,7 +69,7 @@ class ControllerRequests:
         logs: LogManager,
         metadata: MetadataCache,
         fetchers: Fetchers,
-        coordinators: Coordinators,
+        coordinators: LeadershipListener,
         clock: Clock,
         least_obeyed_epoch: Callable[[], int],
         high_watermarks: dict[tuple[str, int], int],
