@@ -46,21 +46,21 @@ from odradek.zk_schema.znodes.json_data import BadZnode
 log = logging.getLogger(__name__)
 
 ROOM_RETRY_MS = 10_000.0
-"""So often a full disk is tried again for replicas that had no room on it."""
+"""Interval at which a full disk is tried again for replicas that had no room on it."""
 
 
 class StartFailure(Exception):  # noqa: N818 - a sentence for the person who started the broker
-    """Why a broker could not start."""
+    """A broker cannot start; the message is one sentence for a person."""
 
 
 class BrokerServer:
     """A broker: `start`, then `stop`; `abort` after a `start` that failed."""
 
     def __init__(self, config: BrokerConfig, world: World, on_broken: Callable[[], object] = lambda: None) -> None:
-        """`on_broken` is called when it cannot go on by itself and is to be stopped."""
+        """Make a broker that is not started. `on_broken` is called when it cannot go on and is to be stopped."""
         self._world = world
         self.broken = asyncio.Event()
-        """Set when it cannot go on by itself."""
+        """Set when the broker cannot go on by itself."""
         self._on_broken = on_broken
         self.tasks = Tasks(world.clock, self._break)
         """All tasks of this broker."""
@@ -87,19 +87,19 @@ class BrokerServer:
 
     @property
     def services(self) -> Services:
-        """The rule objects, once the broker has started."""
+        """Parts of the broker that request handlers use, once it has started."""
         assert self._assembly is not None, "not started"
         return self._assembly.services
 
     @property
     def sockets(self) -> SocketServer:
-        """Listeners and connections."""
+        """Server of the broker's listeners and connections."""
         return self._sockets
 
     # ---- start
 
     async def start(self) -> None:
-        """Raises StartFailure, UnusableDirectory."""
+        """Start everything in its order, and serve. Raises StartFailure, UnusableDirectory: then call `abort`."""
         logs = self._logs = self._make_logs()
         self.setting_changes.obeyed_by_logs(logs)
         owner = logs.owner()
@@ -197,7 +197,10 @@ class BrokerServer:
         return store
 
     async def _identify(self, store: Store, owner: MetaProperties) -> Identity:
-        """Which broker of which cluster we are; configuration and directories must agree."""
+        """Find the ids of this broker and its cluster, on which settings and directories must agree.
+
+        Raises StartFailure when they do not.
+        """
         cluster_id = await get_or_create_cluster_id(store, self._world.random)
         configured = self.config.broker_id
         if owner.cluster_id not in (None, cluster_id):
@@ -230,7 +233,7 @@ class BrokerServer:
             raise StartFailure(f"no log directory can be used: {causes}")
 
     async def _start_authorizer(self, services: Services) -> None:
-        """Know all access lists before anybody is asked in."""
+        """Read all access lists, before anybody is asked in."""
         if services.authorizer is None:
             return
         try:
@@ -278,7 +281,7 @@ class BrokerServer:
         return replica_log.log_start_offset if partition is None else partition.high_watermark
 
     def _directory_failed(self, path: str, cause: OSError, partitions: list[TopicPartition]) -> None:
-        """Its partitions are offline here; the broker lives on while another directory works."""
+        """Take the directory's partitions offline; the broker lives on while another directory works."""
         if self._assembly is not None:
             services = self._assembly.services
             services.journal.note(
@@ -291,7 +294,7 @@ class BrokerServer:
             self._break("no log directory is left")
 
     def _ask_for_refused_replicas(self) -> None:
-        """A full disk may have room again: the controller asks for our replicas once more."""
+        """Have the controller ask for our replicas once more: a full disk may have room again."""
         assert self._assembly is not None and self._directory_events is not None
         control = self._assembly.services.controller_requests
         if control.lacks_room:
@@ -313,7 +316,7 @@ class BrokerServer:
     # ---- stop
 
     async def stop(self) -> None:
-        """In a controlled way."""
+        """Stop in a controlled way: leaders move to other brokers first."""
         assert self._assembly is not None
         services = self._assembly.services
         self._monitoring.broker_state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
@@ -323,7 +326,7 @@ class BrokerServer:
         log.info("broker %d has stopped", services.identity.broker_id)
 
     async def abort(self) -> None:
-        """Everything that was started, ended; harmless at any point of a start that failed."""
+        """End everything that was started; harmless at any point of a start that failed."""
         self._periodic.stop()
         loggers.listeners.discard(self)
         if self._lifecycle is not None:

@@ -133,8 +133,10 @@ class MetadataCache:
         return self._is_complete or topic in self._deleted_topics
 
     def _holds_everything(self, request: UpdateMetadataRequest) -> bool:
-        """Our controllers say so, or that it does not. Kafka's say nothing; their first one to a new registration does,
-        unless the controller was elected just then.
+        """Tell whether an UpdateMetadata names all partitions of the cluster.
+
+        Our controllers say it in `type`. Kafka's do not: of theirs the first after a new registration of this broker
+        has all partitions, unless the controller was elected just then, whose first has none.
 
         Sources: KafkaController.onBrokerStartup (all partitions), onControllerFailover (none).
         """

@@ -98,7 +98,10 @@ def _keep_records(request: ProduceRequest) -> None:
 async def _append_verified(
     broker: Services, request: ProduceRequest, context: RequestContext, unverified: list[Unverified]
 ) -> Reply:
-    """As `_append`, when the coordinator has been asked. A producer sends again what is NOT_ENOUGH_REPLICAS."""
+    """Ask the coordinators whether the transactions are open, then append, and wait until the append is answered.
+
+    Where a coordinator cannot say it now the answer is NOT_ENOUGH_REPLICAS: every producer sends that again.
+    """
     verdicts = await broker.transaction_verification.verify(request.transactional_id or "", unverified)
     for at, verdict in verdicts.items():
         if verdict in RETRIED:
@@ -116,7 +119,7 @@ async def _append_verified(
 def _append(
     broker: Services, request: ProduceRequest, context: RequestContext, verdicts: Verdicts
 ) -> Reply | Silent | Wait:
-    """`verdicts`: of the partitions where a transaction may begin."""
+    """Append, and answer when `acks` are met. `verdicts`: of the partitions where a transaction may begin."""
     acks = request.acks
     awaited: list[tuple[PartitionProduceResponse, AwaitedAppend]] = []
     failed = False
@@ -137,7 +140,8 @@ def _append(
     def start(respond: Respond) -> DelayedProduce:
         def settled() -> None:
             for answer, append in awaited:
-                answer.error_code = append.error or ErrorCode.NONE  # it keeps its place, which the log may lose yet
+                # base_offset stays in a failed answer, as in Kafka, though the records may yet be truncated
+                answer.error_code = append.error or ErrorCode.NONE
             if any(append.error for _, append in awaited):
                 broker.request_metrics.failed("Produce", response)
                 _point_to_leaders(broker, response, context)

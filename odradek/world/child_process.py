@@ -19,7 +19,7 @@ ORPHANED = 3
 """Exit code when nobody waits for the result any more."""
 
 PR_SET_PDEATHSIG = 1
-"""prctl(2)."""
+"""Option of prctl(2): the signal that a process gets when its parent ends."""
 
 Work = Callable[[Files, bytes, Callable[[int], None]], Iterator[bytes]]
 
@@ -29,7 +29,7 @@ class Orphaned(Exception):  # noqa: N818 - says what it is
 
 
 class Pace:
-    """Called with bytes that were moved: keeps to a rate, and looks whether the parent is still there."""
+    """Keeps the work to a rate of bytes per second, and ends it when the parent has ended: called with bytes moved."""
 
     def __init__(self, parent: int, bytes_per_second: float) -> None:
         self._parent = parent
@@ -38,7 +38,7 @@ class Pace:
         self._moved = 0
 
     def __call__(self, size_bytes: int) -> None:
-        """Raises Orphaned."""
+        """Count bytes that were moved, and pause when they are ahead of the rate. Raises Orphaned."""
         if os.getppid() != self._parent:
             raise Orphaned
         self._moved += size_bytes
@@ -48,7 +48,10 @@ class Pace:
 
 
 def _die_with_parent() -> None:
-    """At the same moment, where the system can do that: nobody may change a file that the next broker has opened."""
+    """End when the parent ends, at the same moment where the system can do that.
+
+    Else a child might change a file that the next broker has opened.
+    """
     if sys.platform == "linux":
         import ctypes  # here: brokers import this module and never call this
 
@@ -56,7 +59,10 @@ def _die_with_parent() -> None:
 
 
 def main(work: Work) -> int:
-    """Return what a child's module calls with its own `work`; the exit code."""
+    """Run a child's `work` on the request of its standard input; return the exit code.
+
+    Every module that is started as a child process ends by calling this.
+    """
     pace = Pace(int(sys.argv[1]), float(sys.argv[2]))
     _die_with_parent()
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)

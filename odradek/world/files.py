@@ -14,13 +14,13 @@ class File(Protocol):
     path: str
 
     def append(self, data: Buffer) -> int:
-        """Write all of `data` at the end; the number of bytes. Raises OSError when not all of it could be written."""
+        """Write all of `data` at the end; return its length. Raises OSError when not all of it could be written."""
 
     def pread(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        """Read up to `size` bytes from `position`; fewer only at the end of the file."""
 
     def size(self) -> int:
-        """Length in bytes."""
+        """Return the length in bytes."""
 
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes."""
@@ -35,7 +35,7 @@ class File(Protocol):
         """Return when the content is on the disk (fsync)."""
 
     def fileno(self) -> int:
-        """The descriptor, for sendfile; a simulated file has none and raises OSError."""
+        """Return the descriptor, for sendfile; a simulated file has none and raises OSError."""
 
     def close(self) -> None:
         """Give the descriptor back; harmless twice."""
@@ -45,10 +45,10 @@ class Files(Protocol):
     """A file system."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """For reading and writing; FileNotFoundError unless it is there or `create`."""
+        """Open a file for reading and writing. Raises FileNotFoundError unless it is there, or `create`."""
 
     def read(self, path: str) -> bytes:
-        """All of a file's content."""
+        """Return all of a file's content. Raises FileNotFoundError."""
 
     def write_atomically(self, path: str, data: Buffer, *, sync: bool = True) -> None:
         """Replace the whole file: temporary name, sync, rename, sync of the directory. A crash leaves old or new.
@@ -60,40 +60,40 @@ class Files(Protocol):
         """Tell whether a file or directory has that name."""
 
     def size(self, path: str) -> int:
-        """Length in bytes."""
+        """Return a file's length in bytes."""
 
     def modified_ms(self, path: str) -> int:
-        """When it was last changed, milliseconds since 1970."""
+        """Return when a file was last changed, in milliseconds since 1970."""
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Say that it was last changed then."""
+        """Set when a file was last changed, in milliseconds since 1970."""
 
     def list_directory(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
 
     def is_directory(self, path: str) -> bool:
-        """Tell whether it is one."""
+        """Tell whether a path is that of a directory."""
 
     def make_directory(self, path: str) -> None:
-        """With its parents; harmless when it is there."""
+        """Make a directory with its parents; harmless when it is there."""
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces `new`. Durable only after `sync_directory`."""
+        """Rename atomically, replacing `new`. Durable only after `sync_directory`."""
 
     def remove(self, path: str) -> None:
-        """A file."""
+        """Remove a file. Raises FileNotFoundError."""
 
     def remove_directory(self, path: str) -> None:
-        """With all that is in it."""
+        """Remove a directory with all that is in it."""
 
     def sync_directory(self, path: str) -> None:
-        """Return when creations, renames and removals in it are on the disk."""
+        """Return when creations, renames and removals in a directory are on the disk (fsync)."""
 
     def lock(self, path: str) -> File:
         """Create the file and hold it alone until the File is closed; BlockingIOError when somebody else does."""
 
     def free_bytes(self, path: str) -> tuple[int, int]:
-        """Total and usable bytes of the file system that holds `path`."""
+        """Return the total and the usable bytes of the file system that holds `path`."""
 
 
 class FileRange:
@@ -110,5 +110,5 @@ class FileRange:
         return self.length
 
     def read(self) -> bytes:
-        """The bytes themselves."""
+        """Return the bytes themselves."""
         return self.file.pread(self.length, self.position)
