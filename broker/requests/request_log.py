@@ -82,7 +82,7 @@ class _LoggedLater:
 
 
 def _facts(frame: memoryview, client: Client) -> dict[str, Any]:
-    """What is known of a request before it is handled. A frame may be too short to have a header."""
+    """Read what is known of a request before it is handled. A frame may be too short to have a header."""
     key, version, correlation = HEADER.unpack_from(frame) if len(frame) >= HEADER.size else (-1, -1, -1)
     return {
         "requestApiKeyName": API_NAMES.get(key, f"API {key}"),

@@ -41,7 +41,8 @@ def doctor(
     from odradek.diagnosis.telling import findings_lines
 
     known = asyncio.run(facts(command_config, bootstrap_server, zookeeper, Scope(), zookeeper_link(zookeeper_file)))
-    found = examine_all(known, Weight[least.value.upper()])
+    every = examine_all(known, Weight.NOTE)
+    found = [one for one in every if one.weight >= Weight[least.value.upper()]]
     if json:
         print_json({"findings": [plain(one) for one in found], "unknown": list(known.unknown)})
     else:
@@ -50,6 +51,7 @@ def doctor(
         for one in known.unknown:
             print(f"not known: {one}")
         counted = f"{len(known.brokers)} broker(s), {len(known.topics)} topic(s), {len(known.groups)} group(s)"
-        print(f"{counted}: {len(found)} finding(s)" if found else f"{counted}: all is well")
-    worst = max((one.weight for one in found), default=Weight.NOTE)
+        well = "all is well, as far as is known" if known.unknown else "all is well"
+        print(f"{counted}: {f'{len(found)} finding(s)' if found else well}")
+    worst = max((one.weight for one in every), default=Weight.NOTE)
     raise typer.Exit(BROKEN if worst >= Weight.STOPPED else FAILS if worst >= Weight.DEGRADED else WELL)

@@ -44,7 +44,7 @@ def why(
 
 
 async def _look(name: str, bootstrap: str, zookeeper: str, link: "Link") -> "tuple[Facts, list[Subject]]":
-    """What the name means, and what there is to know of that."""
+    """Find out what the name means, and what there is to know of that."""
     from odradek.cli.options import command_config
     from odradek.diagnosis.examination import UnknownSubject, subjects
     from odradek.diagnosis.gathering import Names, Scope

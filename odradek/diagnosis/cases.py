@@ -86,7 +86,7 @@ class PartitionCase(Case):
 
     @cached_property
     def min_isr(self) -> int:
-        """What acks=all asks for; never more than there are replicas (Kafka's effectiveMinIsr)."""
+        """Replicas that acks=all asks for; never more than there are replicas (Kafka's effectiveMinIsr)."""
         return min(int(self.topic.settings.get("min.insync.replicas", "1")), max(len(self.partition.replicas), 1))
 
     @property
@@ -97,7 +97,7 @@ class PartitionCase(Case):
 
     @cached_property
     def changes(self) -> Sequence[Noted]:
-        """What the journals know of its leaders and ISRs, oldest first."""
+        """Entries of the journals about its leaders and ISRs, oldest first."""
         return self.history.about("partition", self.name)
 
     @cached_property
@@ -214,7 +214,7 @@ class GroupCase(Case):
 
     @cached_property
     def events(self) -> Sequence[Noted]:
-        """What coordinators noted of it."""
+        """Entries of coordinators' journals about it."""
         return self.history.about("group", self.group.group_id)
 
 

@@ -57,7 +57,7 @@ def controller_moved(case: ClusterCase) -> Told | None:
     "`odradek elect-leaders`, or reassign some of its partitions",
 )
 def leaders_uneven(case: ClusterCase) -> Told | None:
-    """One broker leads far more partitions than its share."""
+    """A broker leads far more partitions than its share."""
     alive = [one for one, broker in case.facts.brokers.items() if broker.registered]
     leaders = [
         one.leader for topic in case.facts.topics.values() for one in topic.partitions.values() if one.leader >= 0

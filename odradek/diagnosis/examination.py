@@ -25,7 +25,7 @@ class UnknownSubject(ClientError):  # noqa: N818 - a sentence for the person who
 
 @dataclass(frozen=True)
 class Subject:
-    """What is asked about: one of the four is set, or none for the cluster."""
+    """Thing that is asked about: one of the four is set, or none for the cluster."""
 
     topic: str | None = None
     partition: int | None = None
@@ -60,7 +60,7 @@ def _what_there_is(topics: set[str], groups: set[str], brokers: set[int]) -> str
 
 
 def examine(facts: Facts, subject: Subject, history: History | None = None) -> list[Finding]:
-    """What holds of a subject, the gravest first. Raises UnknownSubject for a partition that is not there."""
+    """Find what holds of a subject, the gravest first. Raises UnknownSubject for a partition that is not there."""
     history = history or History(facts.journals)
     if subject.group is not None:
         return GROUP.findings(f"group {subject.group}", GroupCase(facts, history, facts.groups[subject.group]))
@@ -84,7 +84,7 @@ def examine(facts: Facts, subject: Subject, history: History | None = None) -> l
 
 
 def examine_all(facts: Facts, least: Weight = Weight.UNEVEN) -> list[Finding]:
-    """What holds of the cluster and all in it, from some weight on, the gravest first."""
+    """Find what holds of the cluster and all in it, from some weight on, the gravest first."""
     history = History(facts.journals)
     every = [Subject(), *(Subject(broker=one) for one in facts.brokers), *(Subject(topic=one) for one in facts.topics)]
     every += [Subject(group=one) for one in facts.groups]

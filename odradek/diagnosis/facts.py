@@ -138,7 +138,7 @@ class JournalFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a cluster."""
+    """All that is known of a cluster."""
 
     now_ms: int
     bootstrap: str = DEFAULT_BOOTSTRAP_SERVER
@@ -152,7 +152,7 @@ class Facts:
     journals: Mapping[int, JournalFacts] = field(default_factory=dict)
     saw_zookeeper: bool = False
     unknown: tuple[str, ...] = ()
-    """What could not be learned, and why: a sentence each."""
+    """Sentences about what could not be learned, and why."""
     broker_files: Mapping[int, str] = field(default_factory=dict)
     """Properties files of brokers that `odradek up` has written here."""
 

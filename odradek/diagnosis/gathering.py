@@ -44,7 +44,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 @dataclass(frozen=True)
 class Scope:
-    """What facts are wanted about; None: of all there are. Brokers and the controller are always looked at."""
+    """Things that facts are wanted about; None: all there are. Brokers and the controller are always looked at."""
 
     topics: Collection[str] | None = None
     groups: Collection[str] | None = None
@@ -63,7 +63,7 @@ ReadJournal = Callable[[BrokerFacts], Awaitable[JournalFacts | str]]
 
 
 class Gathering:
-    """One round of questions. Make one, `gather` once."""
+    """A round of questions: make one, `gather` once."""
 
     def __init__(
         self, admin: Admin, store: Store | None, read_journal: ReadJournal, now_ms: int, bootstrap: str
@@ -132,7 +132,7 @@ class Gathering:
     # -- ZooKeeper and brokers ---------------------------------------------------------------------------------------
 
     async def _zookeeper(self, read: Callable[[Store], Awaitable[T]]) -> T | None:
-        """What is read there; None where that cannot be."""
+        """Return what is read there; None where that cannot be."""
         if self._store is None:
             return None
         try:

@@ -97,7 +97,7 @@ def rebalances_on_and_on(case: GroupCase) -> Told | None:
 
 
 def _steadier(case: GroupCase, drops: Sequence[Noted]) -> WayOut:
-    """What keeps members in their group."""
+    """Tell what keeps members in their group."""
     if not drops:
         return case.way("see who comes and goes", f"groups describe --members {case.group.group_id}")
     if drops[-1].change == "member expired":
@@ -141,8 +141,8 @@ def partition_without_owner(case: GroupCase) -> Told | None:
     "`odradek groups reset-offsets G --topic T:P --to-earliest --execute`",
 )
 def committed_out_of_range(case: GroupCase) -> Told | None:
-    """What the group has committed is not in the log any more, or not yet: retention was quicker, or an unclean
-    election cut it. The consumer goes to where auto.offset.reset sends it."""
+    """Offsets that the group has committed are not in the log any more, or not yet: retention was quicker, or an
+    unclean election cut it. The consumer goes to where auto.offset.reset sends it."""
     below, above = {}, {}
     for at, offset in case.group.committed.items():
         partition = case.facts.partition(at)

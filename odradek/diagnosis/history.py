@@ -39,7 +39,7 @@ class Noted(NamedTuple):
 
     @property
     def isr_before(self) -> list[int]:
-        """Of a change of a partition."""
+        """The ISR before a change of a partition."""
         return list((self.entry.get("before") or {}).get("isr", ()))
 
     @property
@@ -48,7 +48,7 @@ class Noted(NamedTuple):
 
     @property
     def event(self) -> str:
-        """What set it off; empty where nothing did but a clock or a peer."""
+        """The event that set it off; empty where nothing did but a clock or a peer."""
         return str(self.entry.get("event", ""))
 
 

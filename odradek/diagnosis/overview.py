@@ -32,7 +32,7 @@ class Look:
     """In and out since each broker began, by broker; of those that tell."""
     groups: tuple[GroupLook, ...] = ()
     unanswered: tuple[str, ...] = ()
-    """What was asked in vain."""
+    """Questions that were asked in vain."""
 
     @property
     def leaderless(self) -> list[str]:
@@ -86,7 +86,7 @@ class Overview:
 
 
 def compare(before: Look, now: Look) -> Overview:
-    """What has moved. A log that got shorter, or a counter that began anew, counts as nothing."""
+    """Tell what has moved. A log that got shorter, or a counter that began anew, counts as nothing."""
     seconds = max(now.at_s - before.at_s, 0.001)
     moved = {at: max(0, end - before.ends[at]) for at, end in now.ends.items() if at in before.ends}
     by_leader: Counter[int] = Counter()

@@ -43,7 +43,7 @@ class WayOut:
 
 @dataclass(frozen=True)
 class Told:
-    """What a row says of a case: `what` is so, `because`; `rule`, a setting mostly, made it so."""
+    """Words of a row about a case: `what` is so, `because`; `rule`, a setting mostly, made it so."""
 
     what: str
     because: str
@@ -51,7 +51,7 @@ class Told:
     ways_out: tuple[WayOut, ...] = ()
     since_ms: int | None = None
     unknown: str = ""
-    """What would have to be known to say more, and why it is not."""
+    """Words about what would have to be known to say more, and why it is not."""
     evidence: tuple[Noted, ...] = ()
 
 
@@ -87,7 +87,7 @@ class Situation(Generic[C]):
     source: str
     """Where the rule stands: a setting, a class of Kafka's, a KIP."""
     way_out: str
-    """What is to be done, in general; a finding says it with names and numbers."""
+    """The thing to do, in general; a finding says it with names and numbers."""
     look: Callable[[C], Told | None]
 
 

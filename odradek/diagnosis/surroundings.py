@@ -1,4 +1,4 @@
-"""What a command line finds around it: the way to ZooKeeper and to the journals, both from what brokers say of
+"""Surroundings of a command line: the way to ZooKeeper and to the journals, both from what brokers say of
 themselves."""
 
 import asyncio
@@ -116,6 +116,8 @@ async def _zookeeper_of_brokers(client: Admin) -> str:
 
 async def read_journal(broker: BrokerFacts) -> JournalFacts | str:
     """The journal of a broker, over HTTP; or why it cannot be read."""
+    if not broker.settings:
+        return "its settings cannot be read, and they say where its journal is"
     place = metrics_place(broker.settings, broker.address)
     if place is None:
         return "it tells nobody its journal (metrics.port is not set)"

@@ -1,4 +1,4 @@
-"""What ZooKeeper says: who is registered, who is the controller, what partitions' states are, and since when."""
+"""Reading ZooKeeper: who is registered, who is the controller, what partitions' states are, and since when."""
 
 import asyncio
 from collections.abc import Collection, Iterable

@@ -58,6 +58,8 @@ def test_a_dead_broker_in_words_and_as_json(cluster: Cluster, capsys: Capture) -
         assert subject["findings"][0]["situation"] == "isr-died" and subject["events"]
         code, lines = run(cluster, capsys, "doctor", *NO_ZOOKEEPER)
         assert code == 4 and any(one.startswith(f"degraded: broker {dead} is not there since ") for one in lines)
+        code, (line,) = run(cluster, capsys, "doctor", "--json", "--least", "stopped", *NO_ZOOKEEPER)
+        assert {one["weight"] for one in json.loads(line)["findings"]} == {"STOPPED"} and code == 4
         code, (line,) = run(cluster, capsys, "doctor", "--json", *NO_ZOOKEEPER)
         weights = [one["weight"] for one in json.loads(line)["findings"]]
         assert code == 4 and weights[0] == "STOPPED" and weights == sorted(weights, key=ORDER.index)

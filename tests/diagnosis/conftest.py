@@ -20,7 +20,7 @@ async def facts_of(
     journals: bool = True,
     zookeeper: bool = True,
 ) -> Facts:
-    """What a command line would know now; without journals or ZooKeeper as where those cannot be reached."""
+    """Gather what a command line would know now; without journals or ZooKeeper as where those cannot be reached."""
     store = cluster.embedded.zookeeper.connect()
     await store.start(10_000)
 
@@ -61,7 +61,7 @@ async def partition(
     journals: bool = True,
     zookeeper: bool = True,
 ) -> Finding:
-    """What is found of a partition."""
+    """Find a situation of a partition."""
     return staged(
         examine(
             await facts_of(cluster, {topic}, journals=journals, zookeeper=zookeeper),
@@ -74,7 +74,7 @@ async def partition(
 async def broker(
     cluster: VirtualCluster, number: int, situation: str, *, journals: bool = True, zookeeper: bool = True
 ) -> Finding:
-    """What is found of a broker."""
+    """Find a situation of a broker."""
     return staged(
         examine(await facts_of(cluster, None, journals=journals, zookeeper=zookeeper), Subject(broker=number)),
         situation,
@@ -84,7 +84,7 @@ async def broker(
 async def group(
     cluster: VirtualCluster, name: str, situation: str, *, journals: bool = True, zookeeper: bool = True
 ) -> Finding:
-    """What is found of a group."""
+    """Find a situation of a group."""
     return staged(
         examine(await facts_of(cluster, (), {name}, journals=journals, zookeeper=zookeeper), Subject(group=name)),
         situation,

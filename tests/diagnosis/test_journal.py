@@ -1,4 +1,4 @@
-"""What controllers, leaders and coordinators note: enough to tell an event from its rule, writes and requests."""
+"""Journals of controllers, leaders and coordinators: enough to tell an event from its rule, writes and requests."""
 
 from odradek.aio import Admin
 from odradek.diagnosis.history import History
