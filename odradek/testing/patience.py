@@ -10,6 +10,8 @@ UNHURRIED = {
     "zookeeper.session.timeout.ms": 10_000,
     "replica.lag.time.max.ms": 10_000,
     "replica.fetch.wait.max.ms": 100,
+    "log.retention.check.interval.ms": 60_000,
+    "log.cleaner.backoff.ms": 15_000,
 }
 """Settings of a `Cluster` whose brokers are to be dead for nobody, however busy the machine is, and that costs little
 while nobody asks it."""

@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from odradek import KafkaAdminClient, NewTopic
 from odradek.client.spark import register
+from odradek.testing import Cluster
 from odradek.testing.foreign.downloads import COPY_JARS, SPARK_JVM_FLAGS, DownloadFailed, fetch
 from odradek.testing.needs import lacking
-from odradek.testing.up import UpCluster
+from odradek.testing.patience import UNHURRIED
 
 HERE = Path(__file__).parent
 CONNECTOR = HERE.parent.parent / ".cache" / "spark-kafka"
@@ -27,9 +28,10 @@ def java_options() -> Iterator[None]:
 
 
 @pytest.fixture(scope="package")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
-    with UpCluster(tmp_path_factory.mktemp("spark") / "cluster") as up:
-        yield up
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """In a process of its own, its data in files."""
+    with Cluster(3, data=tmp_path_factory.mktemp("cluster"), process=True, trace=False, settings=UNHURRIED) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
@@ -67,7 +69,7 @@ def spark(connector_jars: list[Path], tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture
-def new_topic(cluster: UpCluster, request: pytest.FixtureRequest) -> Callable[..., str]:
+def new_topic(cluster: Cluster, request: pytest.FixtureRequest) -> Callable[..., str]:
     """Creates topics whose names come from the test's and returns the name."""
 
     def create(partitions: int = 1, suffix: str = "", replicas: int = 1, **configs: str) -> str:
@@ -81,7 +83,7 @@ def new_topic(cluster: UpCluster, request: pytest.FixtureRequest) -> Callable[..
 
 
 @pytest.fixture
-def load(spark: SparkSession, cluster: UpCluster) -> Callable[..., DataFrame]:
+def load(spark: SparkSession, cluster: Cluster) -> Callable[..., DataFrame]:
     """A batch query: `load(topic, startingOffsets=…)`, of another format or cluster when told so."""
 
     def read(topic: str, format: str = "odradek", **options: str) -> DataFrame:

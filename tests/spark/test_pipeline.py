@@ -21,7 +21,7 @@ from odradek.client.spark.writing import EPOCH_PROPERTY, QUERY_PROPERTY
 from odradek.demo.flights import Flight, read_flights
 from odradek.pipeline.flights import DELAYED_FROM_MINUTES, TOTALS
 from odradek.pipeline.result_topic import create_result_topic, read_results, write_results
-from odradek.testing.up import UpCluster
+from odradek.testing import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2700)]
 
@@ -31,7 +31,7 @@ RESULTS = "results"
 RUN_SECONDS = 900
 
 
-def send(cluster: UpCluster, topic: str, flights: list[Flight]) -> None:
+def send(cluster: Cluster, topic: str, flights: list[Flight]) -> None:
     with KafkaProducer(bootstrap_servers=cluster.bootstrap, linger_ms=10) as producer:
         for flight in flights:
             producer.send(topic, flight.value, key=flight.key)
@@ -68,7 +68,7 @@ def in_parquet(directory: Path) -> dict[str, dict[str, int]]:
     return only_totals({f"{row['origin']}/{row['day']}": row for row in sorted(rows, key=lambda row: row["batch"])})
 
 
-def all_records(cluster: UpCluster, topic: str) -> list[dict[str, Any]]:
+def all_records(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
     """The result topic's values as somebody else's consumer sees them."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -84,7 +84,7 @@ def all_records(cluster: UpCluster, topic: str) -> list[dict[str, Any]]:
 class Pipeline:
     """`odradek pipeline` as a process with its JVM, in a process group of its own."""
 
-    def __init__(self, cluster: UpCluster, topic: str, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, topic: str, folder: Path) -> None:
         self.output = folder / "delays"
         self.chart = folder / "chart.png"
         self._log = folder / "pipeline.log"
@@ -157,7 +157,7 @@ class Pipeline:
             self.kill()
 
 
-def highest_batch(cluster: UpCluster) -> int:
+def highest_batch(cluster: Cluster) -> int:
     return max((row["batch"] for row in read_results(cluster.bootstrap, RESULTS).values()), default=-1)
 
 
@@ -168,7 +168,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def test_killed_driver_and_killed_broker_change_nothing(
-    cluster: UpCluster, new_topic: Callable[..., str], tmp_path: Path
+    cluster: Cluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = new_topic(3, replicas=3, min_insync_replicas="2")
     flights = read_flights(FLIGHTS)
@@ -181,9 +181,9 @@ def test_killed_driver_and_killed_broker_change_nothing(
         killed_at = highest_batch(cluster)
         pipeline.start()
         pipeline.wait_for_batch(killed_at + 1)
-        cluster.kill(1)
+        cluster.kill(1, unnoticed=True)
         summary = pipeline.end()
-        cluster.start(1)
+        cluster.restart(1)
         assert only_totals(read_results(cluster.bootstrap, RESULTS)) == expected(flights)
         assert in_parquet(pipeline.output) == expected(flights)
         written = [(row["origin"], row["day"], row["batch"]) for row in all_records(cluster, RESULTS)]
@@ -191,7 +191,7 @@ def test_killed_driver_and_killed_broker_change_nothing(
         assert summary["too_late"] == 0 and pipeline.chart.read_bytes()[:4] == b"\x89PNG"
 
 
-def write(spark: SparkSession, cluster: UpCluster, topic: str, query: str, batch: int, days: int) -> None:
+def write(spark: SparkSession, cluster: Cluster, topic: str, query: str, batch: int, days: int) -> None:
     """What foreachBatch is called for: its jobs know the query and the micro-batch."""
     set_property: Any = spark.sparkContext.setLocalProperty  # which takes None too
     set_property(QUERY_PROPERTY, query)
@@ -206,7 +206,7 @@ def write(spark: SparkSession, cluster: UpCluster, topic: str, query: str, batch
         set_property(EPOCH_PROPERTY, None)
 
 
-def test_a_repeated_micro_batch_is_recognised(spark: SparkSession, cluster: UpCluster) -> None:
+def test_a_repeated_micro_batch_is_recognised(spark: SparkSession, cluster: Cluster) -> None:
     topic = "repeated"
     assert create_result_topic(cluster.bootstrap, topic, 1, 3)
     assert not create_result_topic(cluster.bootstrap, topic, 1, 3)
@@ -226,7 +226,7 @@ def test_a_repeated_micro_batch_is_recognised(spark: SparkSession, cluster: UpCl
     assert {row["query"] for row in read_results(cluster.bootstrap, topic).values()} == {"another query"}
 
 
-def test_an_input_that_is_not_there_is_said_before_spark_starts(cluster: UpCluster, tmp_path: Path) -> None:
+def test_an_input_that_is_not_there_is_said_before_spark_starts(cluster: Cluster, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "odradek", "pipeline", "--topic", "nothing", "--bootstrap-server"]
     done = subprocess.run(
         [*command, cluster.bootstrap], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False

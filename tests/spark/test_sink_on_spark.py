@@ -15,8 +15,8 @@ from pyspark.sql import functions as f
 
 from odradek import KafkaAdminClient, KafkaProducer, NewTopic
 from odradek.client.spark.epochs import decision_of
+from odradek.testing import Cluster
 from odradek.testing.patience import PATIENCE_SECONDS
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -29,7 +29,7 @@ def values(load: Load, topic: str) -> list[str]:
     return sorted(row.value.decode() for row in rows)
 
 
-def test_batch(spark: SparkSession, cluster: UpCluster, new_topic: CreateTopic, load: Load) -> None:
+def test_batch(spark: SparkSession, cluster: Cluster, new_topic: CreateTopic, load: Load) -> None:
     topic = new_topic(2)
     header = f.array(f.struct(f.lit("h").alias("key"), f.col("id").cast("string").cast("binary").alias("value")))
     frame = spark.range(100, numPartitions=2).select(
@@ -60,7 +60,7 @@ def test_batch(spark: SparkSession, cluster: UpCluster, new_topic: CreateTopic, 
 class Copy:
     """A query that copies one topic to another, 40 records at a time; `fail` and `restart` at will."""
 
-    def __init__(self, spark: SparkSession, cluster: UpCluster, source: str, sink: str, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, cluster: Cluster, source: str, sink: str, folder: Path) -> None:
         self._spark, self._bootstrap = spark, cluster.bootstrap
         self._source, self._sink, self._folder = source, sink, folder
 
@@ -82,7 +82,7 @@ class Copy:
 
 
 def test_stream_exactly_once(
-    spark: SparkSession, cluster: UpCluster, new_topic: CreateTopic, load: Load, tmp_path: Path
+    spark: SparkSession, cluster: Cluster, new_topic: CreateTopic, load: Load, tmp_path: Path
 ) -> None:
     source, sink = new_topic(2, suffix="-from"), new_topic(3, suffix="-to")
     expected = sorted(str(number) for number in range(100))
@@ -110,7 +110,7 @@ def test_stream_exactly_once(
 
 
 def test_a_driver_that_is_killed_between_the_writes_of_its_tasks_and_its_commit(
-    spark: SparkSession, cluster: UpCluster, new_topic: CreateTopic, load: Load, tmp_path: Path
+    spark: SparkSession, cluster: Cluster, new_topic: CreateTopic, load: Load, tmp_path: Path
 ) -> None:
     source, sink = new_topic(2, suffix="-from"), new_topic(3, suffix="-to", min_insync_replicas="2", replicas=3)
     with KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer:
@@ -140,7 +140,7 @@ def test_a_driver_that_is_killed_between_the_writes_of_its_tasks_and_its_commit(
     assert values(load, sink) == sorted(str(number) for number in range(100))
 
 
-def test_the_examples_of_the_guide(spark: SparkSession, cluster: UpCluster, tmp_path: Path) -> None:
+def test_the_examples_of_the_guide(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
     examples = re.findall(r"^```python\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
     assert len(examples) == 6

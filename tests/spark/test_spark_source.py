@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek import KafkaProducer
+from odradek.testing import Cluster
 from odradek.testing.needs import CANNOT_BE_HAD, need
 from odradek.testing.patience import PATIENCE_SECONDS
-from odradek.testing.up import UpCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -28,7 +28,7 @@ NewTopic = Callable[..., str]
 Load = Callable[..., DataFrame]
 
 
-def produce(cluster: UpCluster, topic: str, count: int, partitions: int = 1, first: int = 0, **settings: Any) -> None:
+def produce(cluster: Cluster, topic: str, count: int, partitions: int = 1, first: int = 0, **settings: Any) -> None:
     """Record n goes to partition n % partitions; keys, values and headers are there, null and empty in turn."""
     with KafkaProducer(bootstrap_servers=cluster.bootstrap, **settings) as producer:
         for number in range(first, first + count):
@@ -50,7 +50,7 @@ def in_order(rows: list[Row]) -> list[Row]:
 class Stream:
     """A query that reads what there is, again and again from one checkpoint; `batches` has the rows of each."""
 
-    def __init__(self, spark: SparkSession, cluster: UpCluster, checkpoint: Path, **options: str) -> None:
+    def __init__(self, spark: SparkSession, cluster: Cluster, checkpoint: Path, **options: str) -> None:
         self.batches: dict[int, list[Row]] = {}
         self.fail_at: int | None = None
         self.checkpoint = checkpoint
@@ -75,7 +75,7 @@ class Stream:
 
 
 @pytest.fixture
-def stream(spark: SparkSession, cluster: UpCluster, tmp_path: Path) -> Callable[..., Stream]:
+def stream(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> Callable[..., Stream]:
     return lambda **options: Stream(spark, cluster, tmp_path / "checkpoint", **options)
 
 
@@ -87,7 +87,7 @@ def test_schema_is_that_of_sparks_kafka_source(load: Load, new_topic: NewTopic) 
     assert load(topic).collect() == []
 
 
-def test_batch_bounds(load: Load, new_topic: NewTopic, cluster: UpCluster) -> None:
+def test_batch_bounds(load: Load, new_topic: NewTopic, cluster: Cluster) -> None:
     topic = new_topic(2)
     produce(cluster, topic, 100, 2)
     assert load(topic).count() == 100
@@ -102,7 +102,7 @@ def test_batch_bounds(load: Load, new_topic: NewTopic, cluster: UpCluster) -> No
 
 
 def test_stream_reads_what_a_batch_reads(
-    load: Load, new_topic: NewTopic, cluster: UpCluster, stream: Callable[..., Stream]
+    load: Load, new_topic: NewTopic, cluster: Cluster, stream: Callable[..., Stream]
 ) -> None:
     topics = [new_topic(3, suffix=suffix) for suffix in ("-1", "-2")]
     for topic in topics:
@@ -120,7 +120,7 @@ def test_stream_reads_what_a_batch_reads(
 
 
 def test_a_start_at_the_end_survives_a_crash_in_the_first_micro_batch(
-    new_topic: NewTopic, cluster: UpCluster, stream: Callable[..., Stream]
+    new_topic: NewTopic, cluster: Cluster, stream: Callable[..., Stream]
 ) -> None:
     topic = new_topic()
     produce(cluster, topic, 10)
@@ -134,7 +134,7 @@ def test_a_start_at_the_end_survives_a_crash_in_the_first_micro_batch(
 
 
 def test_lost_records_are_named(
-    new_topic: NewTopic, cluster: UpCluster, stream: Callable[..., Stream], load: Load, tmp_path: Path
+    new_topic: NewTopic, cluster: Cluster, stream: Callable[..., Stream], load: Load, tmp_path: Path
 ) -> None:
     topic = new_topic()
     produce(cluster, topic, 10)
@@ -168,14 +168,14 @@ def test_lost_records_are_named(
         ({"startingOffsets": '{"errors":{"7":1}}'}, "startingOffsets says nothing of"),
     ],
 )
-def test_errors_one_can_act_on(load: Load, cluster: UpCluster, options: dict[str, str], words: str) -> None:
+def test_errors_one_can_act_on(load: Load, cluster: Cluster, options: dict[str, str], words: str) -> None:
     produce(cluster, "errors", 1)
     with pytest.raises(PySparkException, match=words):
         load("errors", **options).count()
 
 
 def test_sparks_own_connector_gives_the_same_rows(
-    load: Load, new_topic: NewTopic, cluster: UpCluster, connector_jars: list[Path]
+    load: Load, new_topic: NewTopic, cluster: Cluster, connector_jars: list[Path]
 ) -> None:
     need("mvn")
     if not connector_jars:
