@@ -67,8 +67,6 @@ for number in range(int(sys.argv[1])):
 print(json.dumps([before, held(), resident_bytes(os.getpid(), "VmHWM")]))
 """
 LIBRDKAFKA = """
-import time
-began = time.perf_counter()
 from confluent_kafka import Producer
 producer = Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "none", "log_level": 0})
 found = producer.list_topics("orders", 30)
@@ -83,7 +81,7 @@ TURN = 50_000
 
 
 class Started(NamedTuple):
-    """What a start took: seconds, seconds of the processor, and memory once it is there."""
+    """Cost of a start: seconds, seconds of the processor, and memory once it is there."""
 
     wall_s: float
     processor_s: float
@@ -91,7 +89,7 @@ class Started(NamedTuple):
 
 
 def said_by(program: str, *arguments: str) -> Any:
-    """What a Python of its own prints, in a folder of its own."""
+    """Run a program in a Python and a folder of its own; the JSON that it prints."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", program, *arguments]
         return json.loads(subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout)
@@ -130,12 +128,12 @@ def many_goals(clusters: int) -> list[Goal]:
 class Asked:
     """A cluster of one broker in a process of its own, and what its answers have cost."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster, self.seconds = cluster, list[float]()
+    def __init__(self, cluster: Cluster, opened: ExitStack) -> None:
+        self.cluster, self.seconds = opened.enter_context(cluster), list[float]()
         [self._process] = [child for child in psutil.Process().children() if child.pid not in _known]
         _known.add(self._process.pid)
         host, _, port = cluster.bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)))
+        self._socket = opened.enter_context(socket.create_connection((host, int(port))))
 
     def ask(self, requests: int) -> None:
         parts = encode_request(RequestHeader(ApiVersionsRequest.API_KEY, 0, 1, "bench"), ApiVersionsRequest())
@@ -161,9 +159,9 @@ _known: set[int] = set()
 
 
 def hook_goals(requests: int) -> list[Goal]:
-    """One broker had faults, which struck or were cleared; the other never had any."""
+    """Compare a broker whose faults have struck or were cleared with one that never had any."""
     with ExitStack() as opened:
-        never, cleared = (Asked(opened.enter_context(Cluster(brokers=1, process=True, trace=False))) for _ in range(2))
+        never, cleared = (Asked(Cluster(brokers=1, process=True, trace=False), opened) for _ in range(2))
         cleared.cluster.respond("ApiVersions", "UNSUPPORTED_VERSION")
         cleared.cluster.delay("Produce", 1)
         with RawConnection(cleared.cluster.bootstrap) as connection:
@@ -183,7 +181,7 @@ def hook_goals(requests: int) -> list[Goal]:
 
 @contextmanager
 def process(command: list[str], **how: Any) -> Iterator[Started]:
-    """One that prints a line when it is there, and ends with its input."""
+    """Start a program that prints a line when it is there, and ends with its input."""
     began = time.perf_counter()
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **how

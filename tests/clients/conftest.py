@@ -35,7 +35,7 @@ def check_log(log: Path, signs: Sequence[str]) -> None:
 
 @pytest.fixture(scope="package")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the cluster and of the programs beside it."""
+    """Folder for the data and the logs of the cluster and of the programs beside it."""
     return tmp_path_factory.mktemp("clients")
 
 
@@ -173,7 +173,7 @@ def tool(toolbox: Callable[..., tuple[int, str]]) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def kafkajs_folder() -> Path:
-    """Where npm has put it."""
+    """Folder with KafkaJS and all that it needs."""
     need(*RUNTIMES["kafkajs"])
     command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
     return fetched(CACHE / "kafkajs", "package.json", (HERE / "kafkajs" / "package.json").read_text(), command)
