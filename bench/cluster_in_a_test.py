@@ -31,8 +31,7 @@ from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.protocol.headers import RequestHeader, encode_request
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.testing import Cluster
-from odradek.testing.foreign.kafka_broker import KafkaBroker
-from odradek.testing.foreign.kafka_jars import kafka_jars
+from odradek.testing.foreign.kafka_jars import KafkaBroker, kafka_jars
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.memory import resident_bytes
 
