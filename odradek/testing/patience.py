@@ -9,7 +9,7 @@ PATIENCE_SECONDS = 150.0
 UNHURRIED = {
     "zookeeper.session.timeout.ms": 10_000,
     "replica.lag.time.max.ms": 10_000,
-    "replica.fetch.wait.max.ms": 100,
+    "replica.fetch.wait.max.ms": 500,
     "log.retention.check.interval.ms": 60_000,
     "log.cleaner.backoff.ms": 15_000,
 }

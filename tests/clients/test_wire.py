@@ -118,7 +118,7 @@ REQUESTS = [
     (key, version)
     for key, (lowest, highest) in SERVED.items()
     for version in range(lowest, highest + 1)
-    if API_NAMES[key] not in ("Produce", "ControlledShutdown")
+    if API_NAMES[key] not in ("Produce", "ControlledShutdown", "Envelope")
 ]
 
 

@@ -20,7 +20,8 @@ from odradek.testing.cluster.options import ClusterError, Options
 from odradek.testing.process_loop import OwnedFuture, SocketLoop
 from odradek.world.process_log import log_to_stderr
 
-END_S = 10.0
+END_S = 60.0
+"""So long a busy machine may take to close the logs of many partitions."""
 Arguments = tuple[Any, ...]
 
 
