@@ -8,7 +8,7 @@ all topics, groups and transactions but administer nothing.
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +58,7 @@ class SecureFiles:
         for number in range(brokers):
             path = directory / f"broker-{number}.pem"
             if not path.exists():
-                pair = authority.issue(f"broker-{number}", hosts=["localhost", HOST, "::1"])
+                pair = authority.issue(f"broker-{number}", hosts=["localhost", HOST, "::1", f"broker-{number}"])
                 write_private(path, pair.chain_pem() + pair.key_pem())
         files = cls(directory, _passwords(directory / "users.json"), _token_key(directory / "token-key"))
         for user in (ADMIN, CLIENT):
@@ -67,15 +67,20 @@ class SecureFiles:
 
     def broker_settings(self, number: int, port: int) -> dict[str, str]:
         """Of one broker's properties file, in place of those of a cluster that is open."""
-        prefix = f"listener.name.{LISTENER.lower()}.{MECHANISM.lower()}"
         return {
             "listeners": f"{LISTENER}://{HOST}:{port}",
             "security.inter.broker.protocol": LISTENER,
+            "ssl.keystore.location": str(self.directory / f"broker-{number}.pem"),
+            **self.common_settings((LISTENER.lower(),)),
+        }
+
+    def common_settings(self, listeners: Iterable[str]) -> dict[str, str]:
+        """Of every broker's properties file, for listeners of these names in small letters."""
+        return {
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "sasl.mechanism.inter.broker.protocol": MECHANISM,
-            f"{prefix}.sasl.jaas.config": self._jaas(BROKER),
+            **{f"listener.name.{one}.{MECHANISM.lower()}.sasl.jaas.config": self._jaas(BROKER) for one in listeners},
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self.directory / f"broker-{number}.pem"),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.directory / "ca.pem"),
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",

@@ -74,6 +74,13 @@ def _fetch(look: Look, endpoint: str, options: dict[str, str]) -> str:
         raise AuthenticationFailed(f"no token from {ENDPOINT}: {error}") from None
 
 
+class _Here(urllib.request.HTTPRedirectHandler):
+    """An issuer that sends us elsewhere is refused: the secret would go there too."""
+
+    def redirect_request(self, *elsewhere: Any, **more: Any) -> None:
+        """No request: the answer is an error as it stands."""
+
+
 def _from_issuer(look: Look, endpoint: str, options: dict[str, str]) -> str:
     """OAuth's client credentials grant."""
     client_id, secret = options.get("clientId"), options.get("clientSecret")
@@ -86,7 +93,7 @@ def _from_issuer(look: Look, endpoint: str, options: dict[str, str]) -> str:
     request.add_header("Authorization", f"Basic {base64.b64encode(f'{client_id}:{secret}'.encode()).decode()}")
     request.add_header("Accept", "application/json")
     timeout = (look("sasl.login.read.timeout.ms") or TIMEOUT_SECONDS * 1000) / 1000
-    with urllib.request.urlopen(request, timeout=timeout) as answer:
+    with urllib.request.build_opener(_Here).open(request, timeout=timeout) as answer:
         token = json.loads(answer.read(TOKEN_BYTES_MAX)).get("access_token")
     if not isinstance(token, str):
         raise AuthenticationFailed(f"the issuer at {ENDPOINT} has given no access_token")

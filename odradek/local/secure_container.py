@@ -1,0 +1,42 @@
+"""What deploy/secure.yml runs once: files and users of a secure cluster of containers, in /etc/odradek and ZooKeeper.
+
+python -m odradek.local.secure_container ZOOKEEPER
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from odradek.local.secure import SecureFiles, write_private
+from odradek.world.clock import LoopClock
+from odradek.zk_schema.kazoo_store import KazooStore
+
+DIRECTORY: Final = Path("/etc/odradek")
+OWN_SETTINGS: Final = Path("/usr/local/lib/odradek/server.properties")
+USER_ID: Final = 1000
+"""As which brokers run."""
+BROKERS: Final = 3
+CONNECT_MS: Final = 30_000
+
+
+async def make(zookeeper: str) -> None:
+    """Make what is not there yet. Raises ConnectionLost."""
+    files = SecureFiles.make(DIRECTORY, BROKERS)
+    settings = files.common_settings(("inside", "outside"))
+    lines = "".join(f"{name}={text}\n" for name, text in settings.items())
+    write_private(DIRECTORY / "server.properties", f"{OWN_SETTINGS.read_text()}\n{lines}".encode())
+    for path in (DIRECTORY, *DIRECTORY.iterdir()):
+        os.chown(path, USER_ID, USER_ID)
+    clock = LoopClock(asyncio.get_running_loop())
+    store = KazooStore(zookeeper, clock, session_timeout_ms=CONNECT_MS)
+    await store.start(CONNECT_MS)
+    try:
+        await files.write_to(store, clock)
+    finally:
+        await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(make(sys.argv[1]))

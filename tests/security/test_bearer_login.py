@@ -1,0 +1,72 @@
+"""A token from an issuer: asked for with the client's secret, which goes nowhere else."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any, ClassVar
+
+import pytest
+
+from odradek.security.errors import AuthenticationFailed
+from odradek.security.sasl_client import read_login
+
+JAAS = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+    'clientId="me" clientSecret="my secret" scope="records";'
+)
+TOKEN = "head.body.signature"
+
+
+class Issuer(BaseHTTPRequestHandler):
+    """Gives a token at /token, sends away at /moved, and notes who asks for what."""
+
+    asked: ClassVar[list[tuple[str, str, str]]] = []
+
+    def do_POST(self) -> None:
+        form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.asked.append((self.path, self.headers["Authorization"], form))
+        self.send_response(302 if self.path == "/moved" else 200)
+        if self.path == "/moved":
+            self.send_header("Location", "/elsewhere")
+        self.end_headers()
+        self.wfile.write(json.dumps({"access_token": TOKEN}).encode())
+
+    do_GET = do_POST  # noqa: N815 - what a redirected POST becomes
+
+    def log_message(self, *line: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def issuer() -> Iterator[str]:
+    Issuer.asked.clear()
+    server = HTTPServer(("127.0.0.1", 0), Issuer)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def login(endpoint: str) -> Any:
+    look = {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": JAAS,
+        "sasl.oauthbearer.token.endpoint.url": endpoint,
+    }
+    return read_login(look.get).new()
+
+
+def test_the_client_asks_with_its_secret(issuer: str) -> None:
+    assert login(f"{issuer}/token").first() == f"n,,\x01auth=Bearer {TOKEN}\x01\x01".encode()
+    [(_, authorization, form)] = Issuer.asked
+    assert (authorization, form) == ("Basic bWU6bXkgc2VjcmV0", "grant_type=client_credentials&scope=records")
+
+
+def test_the_secret_does_not_go_where_an_issuer_sends_us(issuer: str) -> None:
+    with pytest.raises(AuthenticationFailed, match="302") as caught:
+        login(f"{issuer}/moved")
+    assert [path for path, *_ in Issuer.asked] == ["/moved"]
+    assert "my secret" not in str(caught.value)
