@@ -472,8 +472,9 @@ def test_version_0_keeps_offsets_in_zookeeper():
         large = commit_topics(("t", 1, 5), metadata="x" * 4097)
         refused = await broker.ask(offset_commit, 0, group_id="old", topics=large)
         assert refused.topics[0].partitions[0].error_code == ErrorCode.OFFSET_METADATA_TOO_LARGE
-        refused = await broker.ask(offset_commit, 0, group_id="a/b", topics=commit_topics(("t", 0, 1)))
-        assert refused.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID
+        for nameless in ("a/b", "a\x07", "a\x9f", "\ue000", "\uffff"):
+            refused = await broker.ask(offset_commit, 0, group_id=nameless, topics=commit_topics(("t", 0, 1)))
+            assert refused.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID
         asked = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1, 9])]
         fetched = await broker.ask(offset_fetch, 0, group_id="old", topics=asked)
         assert [(p.committed_offset, p.metadata, p.error_code) for p in fetched.topics[0].partitions] == [
