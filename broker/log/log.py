@@ -383,6 +383,10 @@ class Log(LocalLog):
         now_ms = self.environment.clock.now_ms()
         return self.producers.begin_verification(producer_id, epoch, first_sequence, now_ms)
 
+    def end_verification(self, producer_id: int, guard: VerificationGuard, *, refused: bool) -> None:
+        """Take note of the coordinator's answer; `refused`: for good."""
+        self.producers.end_verification(producer_id, guard, refused=refused)
+
     def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Return what ProducerState.is_verified says; False once the log is closed or was truncated.
 

@@ -77,10 +77,12 @@ class VerificationGuard:
     verification has failed: then it would be out of order for ever. Source: VerificationStateEntry of Kafka 3.9.
     """
 
-    __slots__ = ("began_ms", "epoch", "lowest_sequence")
+    __slots__ = ("asking", "began_ms", "epoch", "lowest_sequence")
 
     def __init__(self, epoch: int, sequence: int, began_ms: int) -> None:
         self.epoch, self.lowest_sequence, self.began_ms = epoch, sequence, began_ms
+        self.asking = 0
+        """Requests that wait for the coordinator's answer."""
 
     def wanted_by(self, epoch: int, sequence: int) -> None:
         """Take note of a batch that is to be verified."""
@@ -235,7 +237,17 @@ class ProducerState:
             if len(self._verifying) > VERIFICATIONS_MAX:
                 del self._verifying[next(iter(self._verifying))]
         guard.wanted_by(epoch, first_sequence)
+        guard.asking += 1
         return guard
+
+    def end_verification(self, producer_id: int, guard: VerificationGuard, *, refused: bool) -> None:
+        """Take note of the coordinator's answer. Once it has `refused` for good, the guard is of no use to anybody.
+
+        So producers that do not exist cannot crowd out the others.
+        """
+        guard.asking -= 1
+        if refused and not guard.asking and self._verifying.get(producer_id) is guard:
+            del self._verifying[producer_id]
 
     def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Return whether no end of a transaction was written since: the answer might be about the one before."""

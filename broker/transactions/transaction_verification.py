@@ -135,6 +135,8 @@ class TransactionVerification:
             error = errors[one.partition]
             if error is ErrorCode.NONE and not one.log.is_verified(one.producer.id, one.guard):
                 error = ErrorCode.INVALID_TXN_STATE
+            refused = error is not ErrorCode.NONE and error not in RETRIED
+            one.log.end_verification(one.producer.id, one.guard, refused=refused)
             verdicts[one.partition] = one.guard if error is ErrorCode.NONE else error
         return verdicts
 

@@ -208,6 +208,20 @@ def test_verifications_that_led_to_nothing_are_forgotten() -> None:
     assert not state.is_verified(7, guard)
 
 
+def test_a_verification_that_was_refused_is_forgotten_when_nobody_asks_any_more() -> None:
+    state = ProducerState()
+    guard = state.begin_verification(7, 0, 0, 0)
+    assert guard is not None and state.begin_verification(7, 0, 1, 0) is guard
+    state.end_verification(7, guard, refused=True)
+    assert state.is_verified(7, guard), "another request waits for its answer"
+    state.end_verification(7, guard, refused=True)
+    assert not state.is_verified(7, guard)
+    newer = state.begin_verification(7, 0, 0, 0)
+    assert newer is not None
+    state.end_verification(7, newer, refused=False)
+    assert state.is_verified(7, newer)
+
+
 def test_verifications_under_way_have_a_limit() -> None:
     state = ProducerState()
     guards = [state.begin_verification(producer_id, 0, 0, 0) for producer_id in range(VERIFICATIONS_MAX + 1)]
