@@ -306,3 +306,12 @@ def test_records_behind_the_high_watermark_are_asked_for_again() -> None:
     data = memoryview(batch(0, b"a", b"b") + batch(2, b"c") + batch(3, b"d"))
     assert Chunk(T0, data, 0, 0, None, 3).next_offset == 3
     assert Chunk(T0, data, 0, 0, None, 4).next_offset == 4
+
+
+def test_headers_that_do_not_decode_are_damaged_records() -> None:
+    """They came out of poll as an error of the protocol, which names neither partition nor offset."""
+    bench = Bench()
+    bench.start(T0)
+    bench.arrive(T0, bytes(encode_batch(0, [0], [None], [b"a"], raw_headers=[b"\x02\x01"])))
+    with pytest.raises(CorruptRecords, match=r"t-0 at offset 0: damaged records: .*header"):
+        bench.values()
