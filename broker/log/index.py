@@ -235,6 +235,6 @@ class TimeIndex(_IndexFile):
         self._forget_written()
 
     def entries(self) -> list[TimeEntry]:
-        """All of them, offsets absolute."""
+        """Return all entries, with absolute offsets."""
         pairs = zip(self.timestamps, self._relative_offsets, strict=True)
         return [TimeEntry(timestamp, self.base_offset + offset) for timestamp, offset in pairs]

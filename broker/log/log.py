@@ -321,7 +321,7 @@ class Log(LocalLog):
         self.write_epochs()
 
     def _went_back_to(self, offset: int) -> None:
-        """Nothing from `offset` on is on the disk any more, whatever a running flush believes."""
+        """Take note that nothing from `offset` on is on the disk any more, whatever a running flush believes."""
         self.history_changes += 1
         self._checkpoints_checked = False
         self.lowest_end = min(self.lowest_end, offset)

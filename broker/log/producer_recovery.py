@@ -129,7 +129,7 @@ def _learn_what_is_good(state: ProducerState, segment: Segment) -> None:
 
 
 def _learn_segment(state: ProducerState, segment: Segment, offset: int) -> None:
-    """All batches from `offset` on; aborted transactions that the segment's index has not are added to it."""
+    """Learn from all batches from `offset` on; aborted transactions that the segment's index lacks are added."""
     if not segment.size_bytes:
         return
     known = {aborted.last_offset for aborted in segment.aborted_transactions()}

@@ -109,7 +109,10 @@ class Snapshots:
         return f"{self._directory}/{offset:020d}{SNAPSHOT}"
 
     def write(self, state: ProducerState) -> None:
-        """At the state's end offset, unless there is one already, or no room. A torn one is found by its checksum."""
+        """Write a snapshot of the state's end offset, unless there is one already, or no room.
+
+        A torn one is found by its checksum.
+        """
         offset = state.map_end_offset
         if offset in self._offsets:
             return

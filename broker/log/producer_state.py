@@ -121,7 +121,7 @@ def decode_end_of_transaction(batch: Buffer) -> EndOfTransaction | None:
 
 
 def sequence_after(sequence: int, count: int) -> int:
-    """`count` later; after 2147483647 comes 0."""
+    """Return the sequence number `count` later; after 2147483647 comes 0."""
     return (sequence + count) & LARGEST_SEQUENCE
 
 
@@ -131,7 +131,7 @@ def is_later(sequence: int, other: int) -> bool:
 
 
 class ProducerState:
-    """All producers of one partition, and the transactions that hold back the last stable offset.
+    """Producers of one partition, and the transactions that hold back the last stable offset.
 
     `map_end_offset` is the offset up to which this state was built: what a snapshot taken now is named after.
     """
@@ -369,7 +369,7 @@ class ProducerState:
         return next(others, completed.last_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """Its marker holds back the last stable offset until the high watermark passes it."""
+        """End a transaction: its marker holds back the last stable offset until the high watermark passes it."""
         self._ongoing.pop(completed.first_offset, None)
         self._unreplicated[completed.first_offset] = completed.last_offset
 

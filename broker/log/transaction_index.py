@@ -29,7 +29,7 @@ def encode_aborted(aborted: AbortedTransaction) -> bytes:
 
 
 def decode_aborted(data: bytes) -> list[AbortedTransaction]:
-    """All entries of a file. Raises CorruptFile."""
+    """Decode all entries of a file. Raises CorruptFile."""
     if len(data) % ENTRY.size:
         raise CorruptFile(f"transaction index of {len(data)} bytes: not a multiple of {ENTRY.size}")
     entries = []

@@ -161,7 +161,7 @@ class Output:
             self._endpoint.on_writable(self._room if self._blocked else None)
 
     def _send_first(self, parts: list[Part]) -> None:
-        """One call of the transport."""
+        """Send with one call of the transport."""
         if not self._offset:
             _join_first(parts)
         part, offset = parts[0], self._offset

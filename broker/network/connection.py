@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Host(Protocol):
-    """What a connection needs of the server that it belongs to."""
+    """Interface of the server that a connection belongs to."""
 
     clock: Clock
     timers: TimingWheel
@@ -41,21 +41,21 @@ class Host(Protocol):
     dispatch: Dispatch
     idle_ms_max: int
     refusal_delay_ms: int
-    """How long the answer to a failed authentication is held back (connection.failed.authentication.delay.ms)."""
+    """Delay of the answer to a failed authentication (`connection.failed.authentication.delay.ms`)."""
     sampling: Sampling
 
     def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Start it as a task."""
+        """Start a coroutine as a task."""
 
     def connection_closed(self, connection: "Connection") -> None:
-        """It is gone."""
+        """Forget a connection, which is closed."""
 
     def buffer_taken(self, connection: "Connection") -> None:
-        """It has a receive buffer of its own: call `review_buffer` from time to time."""
+        """Call `review_buffer` of a connection from time to time: it has taken a receive buffer of its own."""
 
 
 class Slot:
-    """The place of one answer. `answer` is what handlers know as `respond`."""
+    """Place of one answer among those of its connection. Handlers know `answer` as `respond`."""
 
     __slots__ = ("_answered", "deferred", "overtaken", "parts", "size_bytes", "watch")
 
@@ -64,19 +64,19 @@ class Slot:
     ) -> None:
         self.deferred = deferred
         self.overtaken = overtaken
-        """Whether requests that came later may be handled before this one is answered."""
+        """True if requests that came later may be handled before this one is answered."""
         self.parts: list[Part] | None = None
         self.size_bytes = 0
         self.watch = watch
-        """Takes the time of the request, if that is measured."""
+        """Measure of the request's time, if that is taken."""
         self._answered = answered
 
     def answer(self, response: Message, throttle_ms: int = 0) -> None:
-        """Give the answer, as odradek.broker.network.outcomes.Respond says."""
+        """Answer; once, from wherever on the loop. Nothing happens when the client is gone."""
         self._answered(self, response, throttle_ms)
 
     def fill(self, parts: list[Part]) -> None:
-        """The answer is known."""
+        """Take the frame of the answer."""
         self.parts = parts
         self.size_bytes = sum(map(len, parts))
         self.deferred = None
@@ -102,7 +102,7 @@ class Slots:
         return self._waiting > 0
 
     def add(self, slot: Slot) -> None:
-        """Behind the others."""
+        """Append a slot behind the others."""
         self._queue.append(slot)
         if slot.parts is not None:
             self.filled_bytes += slot.size_bytes
@@ -110,7 +110,7 @@ class Slots:
             self._waiting += 1
 
     def fill(self, slot: Slot, parts: list[Part]) -> None:
-        """The answer of one of them."""
+        """Take the frame of the answer of one of them."""
         assert slot.parts is None, "answered twice"
         slot.fill(parts)
         self.filled_bytes += slot.size_bytes
@@ -126,18 +126,18 @@ class Slots:
             push(parts, slot.watch)
 
     def clear(self) -> None:
-        """The connection is closed."""
+        """Forget all: the connection is closed."""
         self._queue.clear()
         self._waiting = self.filled_bytes = 0
 
 
 class Connection:
-    """Made by the server for an accepted endpoint; everything on the loop."""
+    """Connection of one client, made by the server for an accepted endpoint. Loop-thread only."""
 
     def __init__(
         self, host: Host, endpoint: Endpoint, client: Client, buffer: ReceiveBuffer, gate: Dispatch | None = None
     ) -> None:
-        """`gate`: who handles its requests in place of the host."""
+        """Take the endpoint. `gate`, if any, handles the requests in place of the host."""
         self.client = client
         self._perf_counter = host.clock.perf_counter
         self.last_active_s = self._perf_counter()
@@ -322,7 +322,7 @@ class Connection:
             self._host.clock.call_soon(self._continue)
 
     def _continue(self) -> None:
-        """In a turn of its own: send what has been answered, go on with what was held up."""
+        """Send what has been answered and go on with what was held up, in a turn of the loop of its own."""
         self._continuing = False
         self._flush()
         self._continue_if_possible()
@@ -411,7 +411,7 @@ class Connection:
         return self._buffer.is_own
 
     def close(self) -> None:
-        """At once; what is not sent is lost. Harmless twice."""
+        """Close at once; what is not sent is lost. Harmless twice."""
         if self._closed:
             return
         self._closed = True

@@ -24,14 +24,14 @@ class Entrance:
         self._staging = new_staging()
 
     def request_bytes_max(self, listener: str, otherwise: int) -> int:
-        """How large a request may be before the client is in."""
+        """Return the limit of requests in bytes until the client has passed; `otherwise` with nothing to pass."""
         security = self._security_of(listener)
         return otherwise if security is None or security.sasl is None else security.sasl.receive_bytes_max
 
     def enter(
         self, endpoint: Endpoint, client: Client, dispatch: Dispatch, passed: Callable[[], object]
     ) -> tuple[Endpoint, Dispatch] | None:
-        """What to read and write through, and who handles the requests, by handing them to `dispatch` in the end.
+        """Return the endpoint to read and write through, and what handles requests until it hands them to `dispatch`.
 
         `passed` is called when the client may ask for everything. None: there is nothing to pass.
         """

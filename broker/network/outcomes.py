@@ -14,7 +14,7 @@ from odradek.protocol.primitives import Part
 
 
 class RequestContext(NamedTuple):
-    """Who asks, and how."""
+    """Client of a request, and the version and listener that it came by."""
 
     api_version: int
     client_id: str
@@ -25,7 +25,7 @@ class RequestContext(NamedTuple):
     principal: KafkaPrincipal = ANONYMOUS
     """Whom the connection has proved to speak for."""
     by_token: bool = False
-    """Whether it has done so with a delegation token."""
+    """True if it has done so with a delegation token."""
 
     @property
     def client_host(self) -> str:

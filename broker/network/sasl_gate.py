@@ -39,7 +39,7 @@ LEAST_BETWEEN_MS: Final = 1000.0
 
 
 class State(Enum):
-    """Where a client stands."""
+    """Progress of a client through SASL."""
 
     NEW = "waits for ApiVersions or SaslHandshake"
     VERSIONS_KNOWN = "waits for SaslHandshake"

@@ -81,7 +81,7 @@ class SocketServer:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """Number of open connections."""
         return len(self._connections)
 
     @property
@@ -180,7 +180,7 @@ class SocketServer:
         return self.dispatch(frame, client)
 
     def _enter(self, client: Client, endpoint: Endpoint, dispatch: Dispatch) -> None:
-        """It has some time to pass, little room to speak, and does not wait behind too many others."""
+        """Let a client begin to pass: in limited time, with little room to speak, and not behind too many others."""
         assert self.entrance is not None, client.listener
         limit = self.entrance.request_bytes_max(client.listener, self.settings.socket_request_max_bytes)
         connection = Connection(self, endpoint, client, ReceiveBuffer(self._shared, limit), dispatch)
@@ -225,7 +225,7 @@ class SocketServer:
             min(others, key=lambda connection: connection.last_active_s).close()
 
     def _pause_or_resume(self) -> None:
-        """Where a limit is reached newcomers stay in the backlog, except on the protected listener."""
+        """Leave newcomers in the backlog while a limit is reached, except on the protected listener."""
         settings, accepted = self.settings, self._accepted_in_second
         full = len(self._connections) >= settings.max_connections
         fast = accepted.total() >= settings.max_connection_creation_rate

@@ -151,7 +151,7 @@ class AlterPartitionManager:
 
 
 def _partition_data(pending: PendingIsr, by_id: bool) -> PartitionData:
-    """In the form of VERSION or of VERSION_BY_NAME, which has no broker epochs. Recovery: always RECOVERED."""
+    """Make the part of one partition, in VERSION or in VERSION_BY_NAME, which has no broker epochs; RECOVERED."""
     data = PartitionData(
         partition_index=pending.index, leader_epoch=pending.leader_epoch, partition_epoch=pending.partition_epoch
     )

@@ -240,7 +240,7 @@ def replica_of(request: FetchRequest) -> tuple[int, int]:
 
 
 class FetchSessionCache:
-    """All sessions of this broker."""
+    """Fetch sessions of this broker."""
 
     def __init__(
         self, slots: int, randomness: random.Random, purgatory: Purgatory, *, told_watermarks: bool = False

@@ -81,7 +81,7 @@ def nothing_asked(topic_id: bytes) -> Asked:
 
 
 class FetcherCore:
-    """All that one fetcher task copies from the leader `leader_id`."""
+    """Partitions that one fetcher task copies from the leader `leader_id`."""
 
     def __init__(
         self,

@@ -135,7 +135,7 @@ class FetcherTask:
 
 
 class FetcherManager:
-    """All fetcher tasks of this broker, and which of them copies which partition."""
+    """Fetcher tasks of this broker, and the partitions that each of them copies."""
 
     def __init__(
         self,

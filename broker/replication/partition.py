@@ -131,7 +131,7 @@ class Partition:
         self.followers: dict[int, FollowerProgress] = {}
         self.offline = False
         self.counters = counters or TopicCounters()
-        """Those of its topic."""
+        """Counters of the topic."""
         self.appended, self.advanced, self.low_watermark_moved = object(), object(), object()
         """Keys of the purgatory: the log has grown; the high watermark has moved; the start of the leader's log or of
         a follower's has moved. All are touched when the role changes."""
@@ -267,7 +267,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where the outcome of every transaction is known, and replicated."""
+        """Offset before which the outcome of every transaction is known, and replicated."""
         return self.log.last_stable_offset(self.high_watermark)
 
     def read(

@@ -255,7 +255,7 @@ class ReplicaManager:
             yield
 
     def _note_lagging(self, partition: Partition, pending: PendingIsr) -> None:
-        """In the journal: who is to leave the ISR, how far behind it is, and for how long it has not asked."""
+        """Note in the journal who is to leave the ISR, how far behind it is, and for how long it has not asked."""
         if self.journal is None:
             return
         now_ms, end = self.clock.monotonic_ms(), partition.log.log_end_offset

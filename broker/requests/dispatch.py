@@ -37,7 +37,7 @@ ROUTES_MAX = 1 << 12
 
 @dataclass(slots=True, eq=False)
 class Route:
-    """What one version of one API needs."""
+    """Everything that is looked up once for one version of one API."""
 
     version: int
     decode: Any
@@ -55,7 +55,7 @@ class Route:
     """The error codes in its answers are looked for here: handlers of Produce and Fetch know when there are any."""
 
     def answer(self, correlation_id: int, response: Message) -> list[Part]:
-        """The whole frame of a response, its size in front."""
+        """Encode the whole frame of a response, its size in front."""
         if self.tells_errors:
             self.api.answered_with(response)
         parts: list[Part] = [b""]
@@ -65,7 +65,7 @@ class Route:
         return parts
 
     def kind_of_fetch(self, request: FetchRequest) -> ApiMetrics:
-        """Where a Fetch counts."""
+        """Return the metrics that a Fetch counts in: a follower's or a consumer's."""
         assert self.follower is not None
         return self.follower if replica_of(request)[0] >= 0 else self.api
 
@@ -81,12 +81,12 @@ class RoutedOutcome:
         self._correlation_id = correlation_id
 
     def answer(self, response: Message) -> list[Part]:
-        """The frame of the response."""
+        """Encode the whole frame of the response."""
         return self._route.answer(self._correlation_id, response)
 
 
 class Dispatcher:
-    """The requests of one broker. `broker` is what the modules' `handle` functions are given."""
+    """Handles the requests of one broker, which is what the modules' `handle` functions are given."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class Dispatcher:
         return route
 
     def _refuse_api_versions(self, correlation_id: int, client: Client) -> list[Part]:
-        """KIP-511: in the layout of version 0, whatever was asked."""
+        """Answer UNSUPPORTED_VERSION in the layout of version 0, whatever was asked (KIP-511)."""
         client.api = self.metrics.of_api("ApiVersions")
         client.api.requests[0] += 1
         parts: list[Part] = [b""]
@@ -190,7 +190,7 @@ class Dispatcher:
 
 
 def new_context(client: Client, version: int) -> RequestContext:
-    """Remembered on the client; a null client id counts as an empty one."""
+    """Make the context of a client's requests of one version, and remember it there. A null client id is empty."""
     try:
         client_id = client.identity[2:].decode()
     except UnicodeDecodeError as error:

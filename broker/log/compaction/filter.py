@@ -168,7 +168,7 @@ class Filter:
         return without_gone(content, bytes([STAYS]) * batch.record_count, self._now_ms + self._delete_retention_ms)
 
     def _emptied(self, batch: Batch, content: bytes) -> bytes | bytearray | None:
-        """Nothing, unless the batch is the last of an active producer, whose sequence or epoch it tells."""
+        """Return nothing, unless the batch is the last of an active producer, whose sequence or epoch it tells."""
         last = self._last.get(batch.producer_id) if batch.producer_id >= 0 else None
         if last is None:
             return None

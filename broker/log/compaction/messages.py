@@ -69,7 +69,7 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """All groups are written: the log is clean before `end_offset`."""
+    """Message that all groups are written: the log is clean before `end_offset`."""
 
     end_offset: int
     bytes_read: int

@@ -70,7 +70,7 @@ class Compactor:
         yield Finished(end_offset, self._read_bytes, self._written_bytes, self._map.entries)
 
     def _batches(self, info: SegmentInfo) -> Iterator[tuple[Batch, bytes]]:
-        """All of a segment, checked."""
+        """Yield all batches of a segment, checked, with their bytes."""
         segment = self._segment(info)
         told = 0
         for batch, content in iterate_valid(segment.file, 0, info.size_bytes) if info.size_bytes else ():

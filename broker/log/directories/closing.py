@@ -53,7 +53,7 @@ class Closing:
             self._trouble = error
 
     def end(self, broker_epoch: int) -> None:
-        """All is synced."""
+        """Write the checkpoints and the marker, when all is synced, and release the directory."""
         try:
             if self._trouble is not None:
                 raise self._trouble

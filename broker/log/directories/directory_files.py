@@ -90,7 +90,7 @@ def _decode_directory_id(text: str) -> bytes:
 
 
 def common_owner(owners: Mapping[str, MetaProperties]) -> MetaProperties:
-    """Whose all these directories are, by path; each has an id of its own, if any (MetaPropertiesEnsemble.verify).
+    """Find the one owner of directories, by path; each has an id of its own, if any (MetaPropertiesEnsemble.verify).
 
     Raises UnusableDirectory.
     """

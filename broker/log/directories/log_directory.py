@@ -89,7 +89,7 @@ class LogDirectory:
             raise UnusableDirectory(self.path, "another broker is using it (its .lock is held)") from None
 
     def owner(self) -> MetaProperties:
-        """Whose it says it is. Raises OSError, also when it cannot be understood; UnusableDirectory."""
+        """Read who owns the directory. Raises OSError, also when that cannot be understood; UnusableDirectory."""
         return self._meta()[0]
 
     def _meta(self) -> tuple[MetaProperties, dict[str, str]]:
@@ -178,7 +178,7 @@ class LogDirectory:
 
 
 def gaps_before(recovery_points: Offsets, cleaned: Offsets, key: tuple[str, int]) -> int:
-    """Up to where a gap between two segments is no sign that the end of the first is lost: compaction made it.
+    """Return the offset before which a gap between two segments is no sign of a loss: compaction has made it.
 
     Our own compaction leaves gaps only before a recovery point that is written down, where nothing is doubted; Kafka's
     may be ahead of that. Without any recovery points all of every log is in doubt, what has gaps as well.

@@ -20,8 +20,9 @@ SEGMENTS_AT_ONCE = 10
 
 
 class LogMaintenance:
-    """All of it in slices of time. A log that went meanwhile is skipped; one whose disk fails has reported it already.
+    """Maintains all logs, in slices of time.
 
+    A log that went meanwhile is skipped; one whose disk fails has reported it already.
     Nothing at or beyond `high_watermark_of(log)` is deleted.
     """
 

@@ -28,7 +28,7 @@ NONE = -1
 
 
 def batch_rows(file: File, *, records: bool, decode: Decoder | None) -> Iterator[Row]:
-    """Every batch, or message of the old formats, followed by its records when they are wanted.
+    """Yield each batch, or message of the old formats, followed by its records when they are wanted.
 
     Raises CorruptBatch where the file does not go on with a batch, or where records do not decode.
     """

@@ -117,7 +117,7 @@ def nothing(_: Entries, __: int) -> Iterator[Complaint]:
 
 
 def positions(entries: Entries, file: File) -> Iterator[Complaint]:
-    """Every entry of an offset index leads to a batch that is not after the offset."""
+    """Check that every entry of an offset index leads to a batch that is not after the offset."""
     batches = _Batches(file)
     for at, row in entries:
         offset, position = numbers(row, "offset", "position")
@@ -129,7 +129,7 @@ def positions(entries: Entries, file: File) -> Iterator[Complaint]:
 
 
 def timestamps(entries: Entries, file: File) -> Iterator[Complaint]:
-    """Every entry of a time index has the largest timestamp of the log up to its offset."""
+    """Check that every entry of a time index has the largest timestamp of the log up to its offset."""
     batches = _Batches(file)
     for at, row in entries:
         timestamp, offset = numbers(row, "timestamp_ms", "offset")
@@ -208,7 +208,7 @@ def _transactions(file: File) -> dict[int, Transaction]:
 
 
 def markers(entries: Entries, file: File) -> Iterator[Complaint]:
-    """Every entry of a transaction index has its marker in the log, and covers what that ends and no more."""
+    """Check that every entry of a transaction index has its marker, and covers what that ends and no more."""
     try:
         found = _transactions(file)
     except (CorruptBatch, KafkaError):

@@ -20,7 +20,7 @@ ZEROS_CHUNK_BYTES = 1 << 20
 
 
 def check_log(file: File, base_offset: int, decode: Decoder | None) -> Iterator[Complaint]:
-    """Every batch, on to the next as long as one can tell where that begins."""
+    """Check every batch, and go on as long as one can tell where the next begins."""
     order = _Order(base_offset)
     try:
         for batch in iterate_headers(file, 0, file.size()):
