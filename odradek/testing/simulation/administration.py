@@ -150,7 +150,11 @@ class Administrator:
         return not asked
 
     async def elect_leaders(self) -> None:
-        """Preferred ones, of all partitions."""
+        """Preferred ones, of all partitions; mostly others than before, for some replicas change places first."""
+        held = assignments(self.cluster)
+        chosen = self.random.sample(sorted(held), min(len(held), self.random.randint(0, 3)))
+        if chosen:
+            await self._reassign({one: [*held[one].replicas[1:], held[one].replicas[0]] for one in chosen})
         request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=ADMIN_TIMEOUT_MS)
         await self.ask_controller(request, 2)
 

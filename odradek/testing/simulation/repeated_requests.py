@@ -11,7 +11,7 @@ import asyncio
 import random
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import NamedTuple
 
@@ -48,10 +48,12 @@ class Sent(NamedTuple):
 
 
 class RepeatedRequests:
-    """Keeps what brokers send one another, and repeats it. `topic`: one that is never deleted."""
+    """Keeps what brokers send one another, and repeats it. `lasting`: topics that are never deleted."""
 
-    def __init__(self, cluster: EmbeddedCluster, history: History, source: random.Random, topic: str) -> None:
-        self._cluster, self._history, self._random, self._topic = cluster, history, source, topic
+    def __init__(
+        self, cluster: EmbeddedCluster, history: History, source: random.Random, lasting: Collection[str]
+    ) -> None:
+        self._cluster, self._history, self._random, self._lasting = cluster, history, source, lasting
         self._sent: deque[Sent] = deque(maxlen=KEPT)
         self._hosts = {broker.host for broker in cluster.brokers}
         assert isinstance(cluster.network, VirtualNetwork), "only a virtual network can be listened to"
@@ -81,15 +83,16 @@ class RepeatedRequests:
         """Deliver some of them once more."""
         for _ in range(self._random.randint(1, 8)):
             candidates = [sent for sent in self._sent if self._may_come_again(sent)]
-            if candidates:
-                await self._deliver(self._random.choice(candidates))
+            if candidates:  # of each kind as often, however many there are of it
+                kind = self._random.choice(sorted({sent.api_key for sent in candidates}))
+                await self._deliver(self._random.choice([sent for sent in candidates if sent.api_key == kind]))
             await asyncio.sleep(self._random.choice((0.0, 0.5)) * self._random.random())
 
     def _may_come_again(self, sent: Sent) -> bool:
         if sent.api_key == AlterPartitionRequest.API_KEY or sent.controller_epoch != self._controller_epoch():
             return True
         return sent.api_key == LeaderAndIsrRequest.API_KEY and all(
-            topic == self._topic for topic, _, _ in partition_states(_decode(sent.frame))
+            topic in self._lasting for topic, _, _ in partition_states(_decode(sent.frame))
         )
 
     async def _deliver(self, sent: Sent) -> None:

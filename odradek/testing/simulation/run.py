@@ -13,6 +13,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from odradek.testing.embedded import EmbeddedCluster
@@ -46,6 +47,7 @@ FAULT_KINDS = (
     "throttle", "kill_all", "cut_clients", "full_disk", "slow_disk", "failed_directory", "lost_disk",
     "repeat_requests", "freeze_client", "kill_client", "join_group",
 )  # fmt: skip
+LASTING = (TOPIC, TRANSACTIONAL_TOPIC, CONSUMER_OFFSETS, TRANSACTION_STATE)
 OPTIONAL_CLIENTS = ("transactions", "group", "producer-1")
 """Those without which a run makes sense."""
 ALONE = ("power_failure", "lost_disk")
@@ -165,7 +167,7 @@ class Simulation:
         self.administrator = Administrator(self.cluster, self.history, source, TOPIC, directories)
         self.faults = Faults(self.cluster, self.history, self.administrator, source, plan.seed + 1)
         self.faults.kinds.update(DiskFaults(self.faults, directories).kinds)
-        repeated = RepeatedRequests(self.cluster, self.history, source, TOPIC)
+        repeated = RepeatedRequests(self.cluster, self.history, source, LASTING)
         self.faults.kinds["repeat_requests"] = repeated.repeat
         self.programs = ClientFaults(self.faults, self._make_producer, self._make_member)
         self.faults.kinds.update(self.programs.kinds)
