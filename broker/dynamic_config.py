@@ -200,7 +200,7 @@ class DynamicConfig:
                 self._set_topic(topic, settings)
 
     async def _known_entities(self) -> list[str]:
-        """All users, clients, clients of users, and addresses that ZooKeeper has settings of."""
+        """List the users, clients, clients of users, and addresses that ZooKeeper has settings of."""
         found = []
         for kind in (USERS, CLIENTS, IPS):
             found += [f"{kind}/{name}" for name in await self._children(kind)]

@@ -15,7 +15,7 @@ Checksum: TypeAlias = Callable[[Buffer], int]
 
 
 def in_hardware() -> Checksum | None:
-    """None without the package."""
+    """Return the checksum that uses the hardware; None without the package."""
     package = find_spec("crc32c")
     found = package and PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
     if not found or found.loader is None:

@@ -100,7 +100,7 @@ def _too_large(limit: int) -> DecompressesTooLarge:
 
 
 def _gzip_decompress(data: Buffer, limit: int) -> bytes:
-    """One or more gzip members; whatever follows the last is refused."""
+    """Decompress one or more gzip members; whatever follows the last is refused."""
     out = bytearray()
     rest: Buffer = data
     for _ in range(MAX_GZIP_MEMBERS):
@@ -120,7 +120,7 @@ def _gzip_decompress(data: Buffer, limit: int) -> bytes:
 
 
 def _snappy_compress(data: Buffer) -> bytes:
-    """As snappy-java's stream does: a header, then blocks of 32 KiB, each with its compressed length."""
+    """Compress as snappy-java's stream does: a header, then blocks of 32 KiB, each with its compressed length."""
     view = memoryview(data)
     out = bytearray(XERIAL_HEADER)
     for at in range(0, len(view), SNAPPY_BLOCK_BYTES):
@@ -202,7 +202,7 @@ def _lz4_decompress(data: Buffer, limit: int, lenient: bool) -> bytes:
 
 
 def _zstd_decompress(data: Buffer, limit: int) -> bytes:
-    """One frame, whether it says its content's size (librdkafka's do) or not (Java's do not)."""
+    """Decompress one frame, whether it says its content's size (librdkafka's do) or not (Java's do not)."""
     try:
         if zstandard.frame_content_size(data) > limit:
             raise _too_large(limit)

@@ -41,7 +41,7 @@ class FrameReader:
         self._buffer = bytearray()
 
     def received(self, data: Buffer) -> list[bytes]:
-        """All frames that `data` completes, without their sizes. Raises MalformedMessage for an impossible size."""
+        """Return the frames that `data` completes, without their sizes. Raises MalformedMessage for a bad size."""
         self._buffer += data
         frames = []
         at = 0
@@ -54,7 +54,7 @@ class FrameReader:
         return frames
 
     def missing_bytes(self) -> int:
-        """How many bytes the frame that has begun still lacks; what is read at least."""
+        """Number of bytes that the frame that has begun still lacks: what is read at least."""
         size = self._size_at(0)
         return SIZE_BYTES - len(self._buffer) if size is None else size + SIZE_BYTES - len(self._buffer)
 
@@ -124,7 +124,7 @@ class ClientConnection:
         return [self._response(frame) for frame in self._frames.received(data)]
 
     def missing_bytes(self) -> int:
-        """How many bytes to read at least before `received` can return anything new."""
+        """Number of bytes to read at least before `received` can return anything new."""
         return self._frames.missing_bytes()
 
     def _response(self, frame: bytes) -> Received:

@@ -31,7 +31,7 @@ RUN_BYTES: Final = 64 * 1024
 
 
 def has_messages(records: Buffer) -> bool:
-    """Whether anything in there is older than record batches; a cut-off end is passed over. Raises CorruptBatch."""
+    """Tell whether anything is older than record batches; a cut-off end is passed over. Raises CorruptBatch."""
     return any(entry.magic != MAGIC_V2 for entry in entries(records, allow_partial_tail=True))
 
 

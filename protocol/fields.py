@@ -112,7 +112,7 @@ class Field:
 def field(
     wire: WireType, versions: str, *, nullable: str = "none", tag: int | None = None, default: Any = ABSENT
 ) -> Any:
-    """One field of a Struct.
+    """Declare one field of a Struct.
 
     `versions`, `nullable`: the versions that have it, and those in which it may be None, in Kafka's notation.
     `tag`: the field is a tagged one in all its versions. `default`: where it is not the type's own.

@@ -99,7 +99,7 @@ class RequestHeader(NamedTuple):
 
 
 class ApiMessages(NamedTuple):
-    """What `message_classes` knows of one API."""
+    """Classes of one API's messages."""
 
     name: str
     request: type[Message]

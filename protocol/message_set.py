@@ -111,7 +111,7 @@ def up_convert(
     allow_partial_tail: bool = False,
     decompressed_limit: int = compression.MAX_DECOMPRESSED_BYTES,
 ) -> Columns:
-    """All records of a set, wrappers opened, with absolute offsets. Raises CorruptBatch, also for a wrong checksum.
+    """Return the records of a set, unwrapped, with absolute offsets. Raises CorruptBatch, also for a wrong checksum.
 
     Timestamps of magic 0 are NO_TIMESTAMP. `decompressed_limit` is for all wrappers of the set together.
     """
@@ -177,7 +177,7 @@ def _first_offset(wrapper: LegacyMessage, last_inner_offset: int) -> int:
 def encode_message(
     magic: int, offset: int, timestamp: int, key: bytes | None, value: bytes | None, attributes: int = 0
 ) -> bytearray:
-    """One message of magic 0 (which has no timestamp) or 1, with its checksum."""
+    """Encode one message of magic 0 (which has no timestamp) or 1, with its checksum."""
     message = bytearray(_HEAD_V1.size if magic == MAGIC_V1 else _HEAD_V0.size)
     for part in (key, value):
         if part is None:

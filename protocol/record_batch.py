@@ -94,7 +94,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole batch."""
+        """Size of the whole batch."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
@@ -123,7 +123,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the batch's tombstones or its transaction marker; None when not decided yet."""
+        """Time when compaction may drop the batch's tombstones or its transaction marker; None when not decided yet."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property

@@ -28,7 +28,7 @@ _MAX_LENGTH_BYTES: Final = 5
 
 
 def record_size_upper_bound(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
-    """At least as many bytes as the record takes in a batch, before compression."""
+    """Return at least as many bytes as the record takes in a batch, before compression."""
     size = MAX_RECORD_OVERHEAD + 2 * _MAX_LENGTH_BYTES
     size += (0 if key is None else len(key)) + (0 if value is None else len(value))
     for name, content in headers:
@@ -49,7 +49,7 @@ class BatchBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """Of the batch as it would be without compression: exact."""
+        """Size of the batch as it would be without compression: exact."""
         return HEADER_BYTES + len(self._section)
 
     @property

@@ -20,7 +20,7 @@ GONE: Final = 2
 
 
 class Keys(NamedTuple):
-    """Of the records of one batch; the i-th of every column is of the i-th record."""
+    """Keys of the records of one batch; the i-th of every column is of the i-th record."""
 
     offsets: Sequence[int]
     keys: list[bytes | None]
@@ -29,7 +29,7 @@ class Keys(NamedTuple):
 
 
 def keys_of(batch: Buffer) -> Keys:
-    """Of a whole v2 batch. Raises CorruptBatch; checks no checksum."""
+    """Read the keys of a whole v2 batch. Raises CorruptBatch; checks no checksum."""
     header = read_header(batch)
     section = section_of(batch, 0, header)
     base_offset, count = header.base_offset, header.record_count

@@ -160,7 +160,7 @@ def encode_batch(
     log_append_time_ms: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytearray:
-    """One batch of at least one record.
+    """Encode one batch of at least one record.
 
     `headers`, or the same as Columns has it in `raw_headers`. `offsets`: where they are not base_offset, base_offset
     + 1, …; `last_offset`: where it is not the last record's (both: compaction keeps a batch's span and leaves gaps).
@@ -199,7 +199,7 @@ def _encode_section(
     values: Sequence[bytes | None],
     raw_headers: Sequence[bytes] | None,
 ) -> bytes:
-    """All records of a batch, as `append_record` writes each: here without a call for each, and joined once."""
+    """Encode all records of a batch, as `append_record` writes each: here without a call for each, and joined once."""
     parts: list[bytes] = []
     raw = NO_HEADERS
     index = 0
@@ -255,7 +255,7 @@ def assemble(header: BatchHeader, section: Buffer = b"") -> bytearray:
 
 
 def wrap_int64(value: int) -> int:
-    """As Java's long does when a difference or a sum does not fit."""
+    """Wrap as Java's long does when a difference or a sum does not fit."""
     return value if -MAX_INT64 <= value <= MAX_INT64 else (value + MAX_INT64 + 1) % _INT64_SPAN - MAX_INT64 - 1
 
 

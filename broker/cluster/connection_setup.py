@@ -20,7 +20,7 @@ class ConnectionSetup:
         self._failures: Counter[tuple[str, int]] = Counter()
 
     def listen(self, host: str, port: int, accepted: Callable[[Endpoint], object]) -> Listener:
-        """As the network beneath."""
+        """Listen as the network beneath does."""
         return self._network.listen(host, port, accepted)
 
     async def connect(self, host: str, port: int) -> Endpoint:

@@ -51,7 +51,7 @@ class LiveBroker(NamedTuple):
 
 
 class TopicNames(NamedTuple):
-    """How to translate between the names and the ids of topics; unknown ones give "" and ZERO_UUID."""
+    """Translation between the names and the ids of topics; unknown ones give "" and ZERO_UUID."""
 
     ids_by_name: dict[str, bytes]
     names_by_id: dict[bytes, str]
@@ -186,7 +186,7 @@ class MetadataCache:
         return None if broker is None else broker.at(listener)
 
     def nodes(self, listener: str) -> list[Node]:
-        """All live brokers that have that listener, by id."""
+        """Return the live brokers that have that listener, by id."""
         return [node for _, broker in sorted(self.brokers.items()) if (node := broker.at(listener)) is not None]
 
     def topic_id(self, topic: str) -> bytes:

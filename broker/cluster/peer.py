@@ -221,7 +221,7 @@ class Peer:
             link.send(self._unsent.popleft())
 
     def _give_up(self, request: _Request, timeout_ms: float) -> None:
-        """Its time is up. A connection on which an answer is missing is of no use any more."""
+        """End a request whose time is up. A connection on which an answer is missing is of no use any more."""
         if request.answer.done():
             return
         reason = f"no answer within {timeout_ms:.0f} ms"

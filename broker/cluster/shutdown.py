@@ -59,7 +59,7 @@ def _backoff_ms(broker: Leaving, config: BrokerConfig) -> float:
 
 
 async def _ask(broker: Leaving, client: BrokerClient) -> int | None:
-    """How many partitions are left; None when no controller has answered."""
+    """Ask the controller to move our leaders; return how many partitions are left, None without an answer."""
     identity = broker.identity
     request = ControlledShutdownRequest(broker_id=identity.broker_id, broker_epoch=identity.broker_epoch)
     try:

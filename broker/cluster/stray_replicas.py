@@ -65,7 +65,7 @@ async def remove_stray_replicas(store: Store, broker_id: int, logs: LogManager) 
 
 
 async def _assignment(store: Store, topic: str) -> TopicAssignment | None:
-    """None when there is none, or none that can be read. Raises StoreError."""
+    """Read a topic's assignment; None when there is none, or none that can be read. Raises StoreError."""
     try:
         data, _ = await store.get(topic_path(topic))
         return TopicAssignment.decode(topic, data)

@@ -24,8 +24,9 @@ class TopicCreation:
         self._store, self._metadata, self._config, self._random = store, metadata, config, randomness
 
     async def create(self, topic: str) -> ErrorCode:
-        """What the client is to be told: LEADER_NOT_AVAILABLE (ask again) when it is being made, else why it is not.
+        """Create a topic; return the error for the client.
 
+        LEADER_NOT_AVAILABLE (ask again) when it is being made, else why it is not.
         While ZooKeeper is away nothing can be made, and the client is to ask again.
         """
         if not self._store.connected:

@@ -42,7 +42,7 @@ class Replay(Protocol[T]):
         """Take in the whole batches of `data`, pausing now and then. Raises MalformedMessage for a damaged batch."""
 
     def results(self) -> Iterable[T]:
-        """All that lives in the partition."""
+        """Return all that lives in the partition."""
 
 
 class OwnedPartitions(Generic[U]):

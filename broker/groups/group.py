@@ -30,7 +30,7 @@ CommitAnswer = Callable[[dict[TopicPartition, ErrorCode]], object]
 
 
 class InTransaction(NamedTuple):
-    """Whose transaction a commit is part of."""
+    """Producer whose transaction a commit is part of."""
 
     producer_id: int
     producer_epoch: int

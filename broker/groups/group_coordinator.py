@@ -39,7 +39,7 @@ CLASSIC = "classic"
 
 
 class GroupCoordinator:
-    """All groups of the partitions of `__consumer_offsets` that this broker leads.
+    """Coordinator of the groups in the partitions of `__consumer_offsets` that this broker leads.
 
     `partition_count` says how many partitions that topic has (`offsets.topic.num.partitions` until it exists); it must
     not change while groups exist.
@@ -274,7 +274,7 @@ class GroupCoordinator:
 
     @property
     def groups(self) -> list[CoordinatedGroup]:
-        """All groups that are loaded here, in a copy."""
+        """List the groups that are loaded here, in a copy."""
         return list(self._groups.values())
 
     def list_groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[GroupMetadata]]:

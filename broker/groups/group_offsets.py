@@ -180,7 +180,7 @@ class OffsetTable:
         return FetchedOffset(committed.offset, committed.leader_epoch, committed.metadata)
 
     def items(self) -> list[tuple[TopicPartition, CommittedOffset]]:
-        """All visible offsets."""
+        """List all visible offsets."""
         return [(partition, appended.committed) for partition, appended in self._visible.items()]
 
     def is_stable(self, partition: TopicPartition) -> bool:

@@ -214,7 +214,7 @@ class GroupReplay:
             yield
 
     def results(self) -> Iterator[tuple[GroupMetadata, OffsetTable]]:
-        """Every group that is left; one that has only offsets is empty, without a protocol."""
+        """Yield every group that is left; one that has only offsets is empty, without a protocol."""
         for group_id, group in self._groups.items():
             yield group, self._offsets.pop(group_id, OffsetTable())
         for group_id, offsets in self._offsets.items():

@@ -55,5 +55,5 @@ class Journal:
         return self._noted
 
     def entries(self, after: int = 0) -> list[Entry]:
-        """Those with a greater number than `after`, oldest first."""
+        """Return the entries with a greater number than `after`, oldest first."""
         return list(islice(self._entries, max(0, after - self.forgotten), None))

@@ -44,7 +44,7 @@ class ApiMetrics:
         self.send, self.total, self.throttle = Durations(), Durations(), Durations()
 
     def phases(self) -> Iterator[tuple[str, Durations]]:
-        """All distributions with their names."""
+        """Yield all distributions with their names."""
         return ((phase, getattr(self, phase)) for phase in PHASES)
 
     def answered_with(self, response: Message) -> None:
@@ -104,7 +104,7 @@ class Sampling:
 
 
 class RequestMetrics:
-    """All APIs that have been asked for. The number of names is bounded by what is served."""
+    """Measurements of all APIs that have been asked for. The number of names is bounded by what is served."""
 
     def __init__(self) -> None:
         self.apis: dict[str, ApiMetrics] = {}
@@ -126,7 +126,7 @@ _readers: dict[type[Struct], ErrorReader | None] = {}
 
 
 def errors_of(response: Struct) -> Iterator[int]:
-    """All error codes in a response, at whatever depth; 0 where there was none."""
+    """Yield all error codes in a response, at whatever depth; 0 where there was none."""
     reader = _reader(type(response))
     return iter(()) if reader is None else reader(response)
 

@@ -39,7 +39,7 @@ VERSION: Final = 5
 
 
 class End(NamedTuple):
-    """Where a partition ended at some time."""
+    """End of a partition's log at some time."""
 
     at_s: float
     offset: int

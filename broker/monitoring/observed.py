@@ -104,7 +104,7 @@ class SessionWatch:
 
 @dataclass(slots=True)
 class Observed:
-    """What the catalog's readers are given."""
+    """Parts of a broker that the catalog's readers are given."""
 
     services: Services
     sockets: SocketServer
@@ -124,11 +124,11 @@ class Observed:
         return self.services.replicas.traffic
 
     def partitions(self) -> list[Partition]:
-        """All that this broker has a replica of, in a copy."""
+        """List the partitions that this broker has a replica of, in a copy."""
         return list(self.services.replicas.partitions.values())
 
     def led(self) -> Iterator[Partition]:
-        """Those that it leads."""
+        """Yield the partitions that this broker leads."""
         return (partition for partition in self.partitions() if partition.is_leader)
 
     def begin_period(self) -> None:

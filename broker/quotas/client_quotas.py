@@ -46,7 +46,7 @@ Entity = tuple[str, str]
 
 
 class Budget:
-    """What one holder of a quota may use, and has used."""
+    """Rate that one holder of a quota may use, and what it has used."""
 
     __slots__ = ("bucket", "limit", "rate")
 
@@ -70,7 +70,7 @@ class ClientQuotas:
 
     @property
     def any(self) -> bool:
-        """Whether any quota is set."""
+        """True if any quota is set."""
         return any(self._limits.values())
 
     def set_entity(self, entity: str, settings: Mapping[str, str]) -> None:

@@ -61,7 +61,7 @@ class ConnectionRates:
 
 
 def _plain(host: str) -> str:
-    """One way to write an address; what is none stays as it is."""
+    """Write an address in one way; what is no address stays as it is."""
     try:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:

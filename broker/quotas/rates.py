@@ -37,7 +37,7 @@ class RateWindows(NamedTuple):
 
 
 class _Window:
-    """What was counted since `began_ms`."""
+    """Sum of what was counted since `began_ms`."""
 
     __slots__ = ("began_ms", "last_ms", "value")
 

@@ -17,11 +17,11 @@ REQUEST = ApiVersionsRequest
 VERSIONS = (0, 4)
 FIRST_VERSION_WITH_CLIENT_SOFTWARE = 3
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""KIP-511: what names and versions of client software look like."""
+"""Pattern of names and versions of client software (KIP-511)."""
 
 
 class Advertising(Protocol):
-    """What this handler uses of the broker."""
+    """Interface of the broker as this handler uses it."""
 
     served_versions: dict[int, tuple[int, int]]
 

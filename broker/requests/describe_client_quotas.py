@@ -79,7 +79,7 @@ def _filter(components: list[ComponentData]) -> Filter:
 
 
 async def _entities(zookeeper: Store) -> list[Entity]:
-    """All that have settings of any kind."""
+    """List all entities that have settings of any kind."""
     entities: list[Entity] = []
     for user in await _children(zookeeper, USERS):
         entities.append({"user": _name(user)})

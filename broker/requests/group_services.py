@@ -24,7 +24,7 @@ class GroupServices(Protocol):
 
     @property
     def zookeeper(self) -> Store:
-        """Where the offsets of version 0 are."""
+        """ZooKeeper, which has the offsets of version 0."""
 
     @property
     def metadata(self) -> MetadataCache:

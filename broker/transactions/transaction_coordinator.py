@@ -50,7 +50,7 @@ InitializeAnswer = Callable[[ErrorCode, ProducerIdentity], object]
 
 
 class TransactionCoordinator:
-    """All transactional ids of the partitions of `__transaction_state` that this broker leads.
+    """Coordinator of the transactional ids in the partitions of `__transaction_state` that this broker leads.
 
     `partition_count` says how many partitions that topic has. A write waits `request_timeout_ms` for its replicas
     (`request.timeout.ms`).
@@ -108,7 +108,7 @@ class TransactionCoordinator:
         self._partitions.elected(partition, epoch)
 
     def on_resigned(self, partition: int, epoch: int | None) -> None:
-        """Another broker leads it, or none."""
+        """Forget the transactions of a partition that another broker leads, or none."""
         if self._partitions.resigned(partition, epoch):
             for transactional_id in self._ids.pop(partition, ()):
                 self._unload(transactional_id)
@@ -268,7 +268,7 @@ class TransactionCoordinator:
             pending.done()
 
     def _markers_written(self, transaction: TransactionMetadata) -> None:
-        """All partitions have their markers: the transaction is over. Written again while the id lives here."""
+        """End a transaction whose partitions have their markers. Written again while the id lives here."""
         transactional_id = transaction.transactional_id
         if self._transactions.get(transactional_id) is not transaction:
             return

@@ -186,7 +186,7 @@ class TransactionMetadata:
         )
 
     def markers_written(self, now_ms: int) -> TxnState:
-        """All partitions know the decision: nothing is left to do."""
+        """Complete the transaction: all partitions know the decision, and nothing is left to do."""
         state = self.state
         return self._becomes(replace(state, status=PREPARED[state.status], partitions=frozenset(), updated_ms=now_ms))
 

@@ -62,7 +62,7 @@ class ScramCredential:
 
 
 def new_credential(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
-    """Of a password. Costs `iterations` rounds of HMAC."""
+    """Make the credential of a password. Costs `iterations` rounds of HMAC."""
     return credential_of(mechanism, salted_password(mechanism, password, salt, iterations), salt, iterations)
 
 
@@ -72,7 +72,7 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
 
 
 def credential_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """Of a salted password, which is what clients send to have credentials made (KIP-554)."""
+    """Make the credential of a salted password, which is what clients send to have credentials made (KIP-554)."""
     name = HASHES[mechanism]
     client_key = hmac.digest(salted, b"Client Key", name)
     stored_key = hashlib.new(name, client_key).digest()
@@ -80,7 +80,7 @@ def credential_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -
 
 
 def encode_credential(credential: ScramCredential) -> str:
-    """As it stands in ZooKeeper, and as kafka-configs writes it."""
+    """Encode a credential as it stands in ZooKeeper, and as kafka-configs writes it."""
     parts = {
         "salt": _b64(credential.salt),
         "stored_key": _b64(credential.stored_key),

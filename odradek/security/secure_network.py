@@ -52,7 +52,7 @@ class SecureNetwork:
         self._staging = new_staging()
 
     def listen(self, host: str, port: int, accepted: Callable[[Endpoint], object]) -> Listener:
-        """As the network beneath."""
+        """Listen as the network beneath does."""
         return self._network.listen(host, port, accepted)
 
     async def connect(self, host: str, port: int) -> Endpoint:

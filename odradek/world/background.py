@@ -35,7 +35,7 @@ class InlineBackground:
         return True
 
     def close(self) -> None:
-        """Nothing is ever under way."""
+        """Do nothing: nothing is ever under way."""
 
 
 class ThreadBackground:

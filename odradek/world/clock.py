@@ -14,7 +14,7 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """What time it is, and a way to be called later on the owner's loop."""
+    """Source of the time, and a way to be called later on the owner's loop."""
 
     def now_ms(self) -> int:
         """Wall clock, milliseconds since 1970; may jump."""

@@ -166,7 +166,7 @@ class OsFiles:
 
 
 class ReadOnlyOsFiles(OsFiles):
-    """For whoever only looks, and may not be allowed more."""
+    """Files for whoever only looks, and may not be allowed more."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         return OsFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))

@@ -27,7 +27,7 @@ class TransactionStatus(IntEnum):
 
     @property
     def camel_case(self) -> str:
-        """As Kafka says it: PrepareCommit."""
+        """Name as Kafka writes it: PrepareCommit."""
         return self.name.title().replace("_", "")
 
 
