@@ -80,8 +80,8 @@ def rewrite(config: LogConfig, partition: str, records: memoryview, now_ms: int)
     """The batches as this topic has them, and the log append time given to them or -1.
 
     `partition`: `topic-0`, for the texts of errors. Raises BadRecords; KafkaError INVALID_TIMESTAMP for a batch of
-    LogAppendTime, CORRUPT_MESSAGE for a damaged one, MESSAGE_TOO_LARGE for one that decompresses to too much. The
-    checks of headers come after this, on the result.
+    LogAppendTime, CORRUPT_MESSAGE for a damaged one, MESSAGE_TOO_LARGE for one that is too large or decompresses to too
+    much. The checks of headers come after this, on the result.
     """
     append_time_ms = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
     parts: list[memoryview | bytearray] = []
@@ -90,6 +90,10 @@ def rewrite(config: LogConfig, partition: str, records: memoryview, now_ms: int)
         while at < len(records):
             header = read_header(records, at)
             size = header.batch_length + LOG_OVERHEAD
+            if size > config.max_message_bytes:  # also what compression would make small enough
+                raise KafkaError(
+                    ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes, max.message.bytes is {config.max_message_bytes}"
+                )
             check_crc(records, at, header)
             parts.append(_rewrite_batch(config, partition, records[at : at + size], header, now_ms, append_time_ms))
             at += size

@@ -320,3 +320,11 @@ def test_a_batch_that_holds_too_much_to_be_looked_at_can_be_sent_again_in_smalle
     for start in (0, 2):
         log.append_as_leader(encode_batch(0, [1] * 2, [b"k"] * 2, values[start : start + 2], codec=codec), 0)
     assert log.log_end_offset == 4
+
+
+def test_a_batch_is_measured_before_the_topic_compresses_it() -> None:
+    log = new_log(LogConfig(compression_type="zstd", max_message_bytes=1000))
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(make_batch([b"x" * 2000]), 0)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    log.append_as_leader(make_batch([b"x" * 500]), 0)
