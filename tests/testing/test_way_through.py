@@ -1,4 +1,4 @@
-"""The tracing of the three ways: the same each time, and from one end to the other."""
+"""The tracing of the ways: the same each time, and from one end to the other."""
 
 import pytest
 
@@ -7,6 +7,8 @@ from odradek.testing.way_through import WAYS, hops, trace_way
 ENDS = {
     "produce": ("broker/network/connection.py", "broker/requests/produce.py", "broker/log/segment.py"),
     "fetch": ("broker/network/connection.py", "broker/requests/fetch.py", "broker/replication/partition.py"),
+    "send": ("client/aio/producer.py", "client/producer/accumulator.py", "client/connection.py"),
+    "poll": ("client/consumer/engine.py", "client/connection.py", "client/consumer/chunks.py"),
     "death": ("controller/controller.py", "broker/requests/leader_and_isr.py", "broker/replication/partition.py"),
 }
 

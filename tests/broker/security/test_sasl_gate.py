@@ -153,7 +153,7 @@ def test_every_mechanism_lets_in(play: Any, look: dict[str, Any]) -> None:
 
 def test_brokers_log_in_to_each_other(play: Any) -> None:
     async def scenario(harness: Any) -> None:
-        endpoint = await harness.security.network.connect("broker", harness.secure_port)
+        endpoint = await harness.security.network("SASL_PLAINTEXT").connect("broker", harness.secure_port)
         client = type(await harness.connect())(endpoint)
         await client.send(client.heartbeat("", 1))
         assert await client.number() == 1
