@@ -437,7 +437,7 @@ MESSAGES = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(MESSAGES, max_size=8), st.integers(0, 40))
 def test_no_frames_get_anybody_in(make_harness: Any, frames: list[bytes], cut: int) -> None:
     async def scenario(harness: Any) -> None:
