@@ -27,7 +27,7 @@ def in_hardware() -> Checksum | None:
 
 
 def in_software() -> Checksum:
-    """The same sum, a thousand times slower."""
+    """Return a function for the same sum in Python, a thousand times slower."""
     from crcmod.predefined import mkPredefinedCrcFun
 
     function: Checksum = mkPredefinedCrcFun("crc-32c")

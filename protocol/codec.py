@@ -29,17 +29,17 @@ def check_version(message: type[Message], version: int) -> None:
 
 _encoders: dict[tuple[type[Message], int], Encoder] = {}
 _decoders: dict[tuple[type[Message], int], Decoder[Any]] = {}
-"""At most one for every version of every message, so they need no limit."""
+"""Decoders made so far: at most one for every version of every message, so they need no limit."""
 
 
 def encoder(message: type[Message], version: int) -> Encoder:
-    """The encoder of one version. Fields that the version does not have are left out, whatever their value."""
+    """Return the encoder of one version. Fields that the version does not have are left out, whatever their value."""
     known = _encoders.get((message, version))
     return known or _encoders.setdefault((message, version), compiled_encoder(message, version))
 
 
 def decoder(message: type[M], version: int) -> Decoder[M]:
-    """The decoder of one version. What it raises is MalformedMessage.
+    """Return the decoder of one version. What it raises is MalformedMessage.
 
     Strings and bytes are copies; `records` are memoryview slices of the input.
     """
@@ -68,14 +68,14 @@ def made(source: str, names: dict[str, Any], function: str, message: type[Messag
 
 
 def encode(value: Message, version: int) -> bytes:
-    """The whole message as bytes; its records must be bytes too."""
+    """Return the whole message as bytes; its records must be bytes too."""
     parts: list[Part] = []
     encoder(value.__class__, version)(value, parts)
     return b"".join(parts)
 
 
 def decode(message: type[M], version: int, data: Buffer) -> M:
-    """A message that fills `data` exactly; raises MalformedMessage."""
+    """Decode a message that fills `data` exactly. Raises MalformedMessage."""
     value, at = decoder(message, version)(data, 0)
     if at != len(data):
         raise MalformedMessage(f"{message.__name__} version {version}: {len(data) - at} bytes are left over")

@@ -27,11 +27,11 @@ MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
 """The most that one batch may decompress to, unless the caller says otherwise."""
 
 MAX_GZIP_MEMBERS: Final = 64
-"""Every member costs a copy of what is behind it."""
+"""Most members of one gzip stream: every one costs a copy of what is behind it."""
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
-"""What snappy-java's SnappyOutputStream begins with: the magic, its version, the lowest version that can read it."""
+"""Header of snappy-java's SnappyOutputStream: the magic, its version, the lowest version that can read it."""
 MAX_SNAPPY_RATIO: Final = 64
 """A snappy copy element turns two or three bytes into at most 64: more is a lie of the block's length field."""
 
@@ -49,7 +49,7 @@ class UnknownCodec(BadCompression):
 
 
 def codec_number(name: str) -> int:
-    """The number of a codec's name, "uncompressed" being another name of "none"; KeyError for others."""
+    """Return the number of a codec's name, "uncompressed" being another name of "none"; KeyError for others."""
     if name == "uncompressed":
         return NONE
     try:
@@ -79,7 +79,7 @@ def compress(codec: int, data: Buffer, *, level: int | None = None, broken_lz4_c
 
 
 def decompress(codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES, *, lenient_lz4: bool = False) -> bytes:
-    """The content of compressed `data`, at most `limit` bytes of it.
+    """Return the content of compressed `data`, at most `limit` bytes of it.
 
     `lenient_lz4`: do not check the lz4 frame header's checksum (message sets of magic 0). Raises BadCompression.
     """
@@ -131,7 +131,7 @@ def _snappy_compress(data: Buffer) -> bytes:
 
 
 def _snappy_decompress(data: Buffer, limit: int) -> bytes:
-    """A snappy-java stream (some clients write such streams without end to end), or else one raw block."""
+    """Return a snappy-java stream (some clients write such streams without end to end), or else one raw block."""
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         return _snappy_block(view, limit)
@@ -153,7 +153,7 @@ def _snappy_decompress(data: Buffer, limit: int) -> bytes:
 
 
 def _snappy_block(block: memoryview, limit: int) -> bytes:
-    """A raw block, which begins with the length of its content as a varint."""
+    """Return a raw block, which begins with the length of its content as a varint."""
     length = 0
     for index, group in enumerate(block[:5]):
         length |= (group & 0x7F) << (7 * index)

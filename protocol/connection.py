@@ -29,7 +29,7 @@ LAST_CORRELATION_ID = 0x7FFF_FFFF
 
 
 def framed(parts: list[Part]) -> list[Part]:
-    """The pieces of a request or response behind their size, which they must all tell by `len`."""
+    """Return the pieces of a request or response behind their size, which they must all tell by `len`."""
     return [sum(map(len, parts)).to_bytes(SIZE_BYTES, "big"), *parts]
 
 
@@ -104,7 +104,7 @@ class ClientConnection:
         self._next_correlation_id = 0
 
     def request(self, message: Message, version: int, *, answered: bool = True) -> tuple[int, list[Part]]:
-        """The request as pieces to send, with its correlation id.
+        """Return the request as pieces to send, with its correlation id.
 
         `answered=False` for a Produce with acks=0, which the broker does not answer. The caller asks `may_send` first.
         """
@@ -120,7 +120,7 @@ class ClientConnection:
         return len(self.in_flight) < self.max_in_flight
 
     def received(self, data: Buffer) -> list[Received]:
-        """The responses that `data` completes, in the order of their requests. Raises MalformedMessage."""
+        """Return the responses that `data` completes, in the order of their requests. Raises MalformedMessage."""
         return [self._response(frame) for frame in self._frames.received(data)]
 
     def missing_bytes(self) -> int:

@@ -39,7 +39,7 @@ def control_type(key: bytes | None, position: int = 0) -> ControlType | None:
 
 
 def decode_end_txn_marker(key: bytes | None, value: bytes | None, position: int = 0) -> EndTxnMarker | None:
-    """A transaction's end; None when it is another control record. Raises CorruptBatch."""
+    """Return a transaction's end; None when it is another control record. Raises CorruptBatch."""
     kind = control_type(key, position)
     if kind is None:
         return None
@@ -60,7 +60,7 @@ def encode_end_txn_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """The control batch that ends a producer's transaction in one partition."""
+    """Return the control batch that ends a producer's transaction in one partition."""
     kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
     return encode_batch(
         base_offset,

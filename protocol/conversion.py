@@ -1,4 +1,4 @@
-"""From message sets to record batches and back, for readers that know only one of them.
+"""Conversion of message sets to record batches and back, for readers that know only one of them.
 
 What is given may hold all three formats, one behind the other: a log of an older Kafka goes on in the format of today.
 Offsets, keys, values and codecs stay. A conversion goes piece by piece, so that whoever has a limit can stop.
@@ -27,7 +27,7 @@ from odradek.protocol.record_batch import (
 from odradek.protocol.records import Columns, decode_records, encode_batch
 
 RUN_BYTES: Final = 64 * 1024
-"""So much of single messages becomes one batch."""
+"""Size up to which single messages become one batch."""
 
 
 def has_messages(records: Buffer) -> bool:
@@ -36,7 +36,7 @@ def has_messages(records: Buffer) -> bool:
 
 
 def end_offset(records: Buffer, default: int) -> int:
-    """The offset behind the last whole batch or message; `default` when there is none. Raises CorruptBatch."""
+    """Return the offset behind the last whole batch or message; `default` when there is none. Raises CorruptBatch."""
     last = deque(entries(records, allow_partial_tail=True), maxlen=1)
     if not last:
         return default
@@ -44,7 +44,7 @@ def end_offset(records: Buffer, default: int) -> int:
 
 
 def records_of(batch: Buffer) -> Columns:
-    """The records of one batch, or of one message, of any format. Raises CorruptBatch."""
+    """Return the records of one batch, or of one message, of any format. Raises CorruptBatch."""
     entry = next(entries(batch), None)
     if entry is None or entry.magic == MAGIC_V2:
         return decode_records(batch)
@@ -89,7 +89,7 @@ def to_batches(records: Buffer, *, compressed: bool) -> Iterator[Buffer]:
 
 
 def _same_batch(run: list[LegacyMessage], message: LegacyMessage) -> bool:
-    """A batch has one kind of time, and when that is the broker's, one time."""
+    """Tell whether a message fits into a batch: it has one kind of time, and if that is the broker's, one time."""
     first = run[0]
     same_time = not first.is_log_append_time or message.timestamp == first.timestamp
     return (

@@ -80,7 +80,7 @@ class DecoderSource:
         return f"{stem}{self.counter}"
 
     def constant(self, value: Any, stem: str) -> str:
-        """A name for `value`; one name for one value."""
+        """Return a name for `value`; one name for one value."""
         for name, other in self.known.items():
             if other is value:
                 return name
@@ -267,7 +267,7 @@ class DecoderSource:
 
 
 def least_width(wire: WireType, version: int, flexible: bool, nullable: bool = False) -> int:
-    """The fewest bytes a value can take, at least one: no element of an array is free."""
+    """Return the fewest bytes a value can take, at least one: no element of an array is free."""
     if isinstance(wire, Fixed):
         return wire.width
     if isinstance(wire, Sized):

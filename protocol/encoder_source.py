@@ -53,7 +53,7 @@ class EncoderSource:
         self.pending.append((expression, code))
 
     def packed(self, *more: tuple[str, str]) -> str:
-        """The expression that packs all that is pending, and `more`; empty when there is nothing."""
+        """Return the expression that packs all that is pending, and `more`; empty when there is nothing."""
         run = [*self.pending, *more]
         if not run:
             return ""
@@ -113,7 +113,7 @@ class EncoderSource:
         self.line(f"else: {parts}.append({bytes(1)!r})")
 
     def differs(self, line: Field, expression: str) -> str:
-        """The condition under which a tagged field is written."""
+        """Return the condition under which a tagged field is written."""
         if isinstance(line.wire, Array):
             return expression if line.default is not None else f"{expression} is not None"
         if line.default is None:
@@ -141,7 +141,7 @@ class EncoderSource:
             self.structure(wire, local, parts)
 
     def nullable(self, wire: Sized | Array | type[Struct], expression: str, parts: str) -> None:
-        """Both branches end with nothing pending."""
+        """Write the lines for a value that may be None; both branches end with nothing pending."""
         local = self.fresh("value")
         self.line(f"{local} = {expression}")
         before = list(self.pending)

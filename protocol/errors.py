@@ -207,7 +207,7 @@ class KafkaError(Exception):
     topic: str | None = None
     partition: int | None = None
     offset: int | None = None
-    """Where it was, as far as it is known to who raises it."""
+    """Offset at which it was, if whoever raises it knows."""
     setting: str | None = None
     """The setting, by Kafka's name, that is wrong or whose limit was reached."""
 
@@ -236,7 +236,7 @@ class KafkaError(Exception):
 
 
 def error_code(value: int) -> ErrorCode:
-    """The code of a number that was received; a number newer than this table is UNKNOWN_SERVER_ERROR."""
+    """Return the code of a number that was received; a number newer than this table is UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(value)
     except ValueError:

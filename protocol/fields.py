@@ -1,4 +1,4 @@
-"""How a message is written down: a class with one line per field, from which constructor and codecs are made.
+"""Declaration of messages: a class with one line per field, from which constructor and codecs are made.
 
     class FetchTopic(Struct):
         topic: str = field(STRING, "0-12")
@@ -126,7 +126,7 @@ def field(
 
 
 def own_default(declared: Field) -> str:
-    """The expression that makes the default of a field without a shared one: a new list or a new struct."""
+    """Return the expression that makes the default of a field without a shared one: a new list or a new struct."""
     assert declared.default is ABSENT, declared
     return "[]" if isinstance(declared.wire, Array) else f"{declared.name}_type()"
 
@@ -151,7 +151,10 @@ class StructType(type):
 
 
 def compile_constructor_when_used(struct: Any, declared: tuple[Field, ...]) -> None:
-    """Of two hundred structs a broker that starts uses ten: compiling every constructor is a tenth of its start."""
+    """Put off compiling a struct's constructor until the first use of the struct.
+
+    A broker that starts uses ten structs of two hundred; compiling every constructor would be a tenth of its start.
+    """
 
     def first_use(self: Any, **values: Any) -> None:
         struct.__init__ = compiled = constructor(declared)

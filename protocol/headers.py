@@ -145,7 +145,7 @@ _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """The header of a request (a frame without its size) and the position of its body.
+    """Return the header of a request (a frame without its size) and the position of its body.
 
     Raises MalformedMessage, also for an API key that nobody knows. The version is not checked against those we have:
     ApiVersions must be answered for any, and it is the table of handlers that knows which ones are served.
@@ -173,7 +173,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def encode_request(header: RequestHeader, message: Message) -> list[Part]:
-    """A request without its size: header and body as a list of pieces."""
+    """Return a request without its size: header and body as a list of pieces."""
     key, version, correlation_id, client_id = header
     assert key == message.API_KEY, f"{message.__class__.__name__} does not have api key {key}"
     header_version = request_header_version(key, version)
@@ -189,14 +189,14 @@ def encode_request(header: RequestHeader, message: Message) -> list[Part]:
 
 
 def decode_request(frame: Buffer) -> tuple[RequestHeader, Message]:
-    """A whole request of a version we have; raises MalformedMessage, also for bytes that are left over."""
+    """Return a whole request of a version we have; raises MalformedMessage, also for bytes that are left over."""
     header, at = decode_request_header(frame)
     request = message_classes(header.api_key).request
     return header, _decode_body(request, header.api_version, frame, at)
 
 
 def encode_response(correlation_id: int, version: int, message: Message) -> list[Part]:
-    """A response without its size, as a list of pieces."""
+    """Return a response without its size, as a list of pieces."""
     packed = _CORRELATION.pack(correlation_id)
     parts: list[Part] = [packed + b"\0" if response_header_version(message.API_KEY, version) else packed]
     encoder(message.__class__, version)(message, parts)
@@ -204,7 +204,7 @@ def encode_response(correlation_id: int, version: int, message: Message) -> list
 
 
 def decode_correlation_id(frame: Buffer) -> int:
-    """The first four bytes of a response (a frame without its size); raises MalformedMessage."""
+    """Return the first four bytes of a response (a frame without its size); raises MalformedMessage."""
     if len(frame) < _CORRELATION.size:
         raise MalformedMessage(f"a response of {len(frame)} bytes")
     correlation_id: int = _CORRELATION.unpack_from(frame, 0)[0]

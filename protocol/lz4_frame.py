@@ -18,7 +18,7 @@ _PRIME_5: Final = 374761393
 MAGIC_BYTES: Final = 4
 CONTENT_SIZE_FLAG: Final = 0x08
 HEADER_CHECKSUM_BYTE: Final = 6
-"""Where it stands when the frame says no content size."""
+"""Position of the header's checksum when the frame says no content size."""
 
 
 def _rotate(value: int, bits: int) -> int:
@@ -48,7 +48,7 @@ def break_header_checksum(frame: bytes) -> bytes:
 
 
 def repair_header_checksum(frame: Buffer) -> bytes:
-    """The frame with the right checksum, whatever it has; too short a frame comes back as it is."""
+    """Return the frame with the right checksum, whatever it has; too short a frame comes back as it is."""
     content = bytearray(frame)
     if len(content) <= MAGIC_BYTES:
         return bytes(content)

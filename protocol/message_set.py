@@ -69,7 +69,7 @@ class LegacyMessage(NamedTuple):
 
 
 def read_message(buffer: Buffer, at: int, size_bytes: int, *, check_crc: bool = True) -> LegacyMessage:
-    """The message that fills `size_bytes` from `at` on. Raises CorruptBatch."""
+    """Return the message that fills `size_bytes` from `at` on. Raises CorruptBatch."""
     view = memoryview(buffer)[at : at + size_bytes]
     try:
         offset, length, crc, magic, attributes = _HEAD_V0.unpack_from(view)
@@ -100,7 +100,7 @@ def _sized(view: memoryview, at: int) -> tuple[memoryview | None, int]:
 def messages(
     buffer: Buffer, at: int = 0, *, allow_partial_tail: bool = False, check_crc: bool = True
 ) -> Iterator[LegacyMessage]:
-    """The messages of a set of magic 0 and 1, wrappers unopened. Raises CorruptBatch."""
+    """Yield the messages of a set of magic 0 and 1, wrappers unopened. Raises CorruptBatch."""
     for entry in entries(buffer, at, allow_partial_tail=allow_partial_tail):
         yield read_message(buffer, entry.position, entry.size_bytes, check_crc=check_crc)
 
@@ -203,7 +203,7 @@ def down_convert(
     log_append_time: bool = False,
     level: int | None = None,
 ) -> bytes:
-    """A message set of these records, in one wrapper unless `codec` is NONE. What a format lacks is dropped.
+    """Return a message set of these records, in one wrapper unless `codec` is NONE. What a format lacks is dropped.
 
     `log_append_time`: the timestamps are the broker's. Control records must not be among them: old formats have none.
     Raises UnknownCodec for zstd, which only batches have.

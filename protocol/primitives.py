@@ -17,7 +17,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 Records: TypeAlias = Any
 """Record batches in a message: a memoryview of the input when decoded; to encode, anything with a length or None."""
 Part: TypeAlias = Any
-"""One piece of an encoded message: bytes, or whatever stood in a `records` field."""
+"""Piece of an encoded message: bytes, or whatever stood in a `records` field."""
 
 ZERO_UUID = bytes(16)
 
@@ -49,23 +49,23 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def write_varint(value: int) -> bytes:
-    """A signed integer of up to 64 bits, zigzagged."""
+    """Encode a signed integer of up to 64 bits, zigzagged."""
     return unsigned_varint((value << 1) if value >= 0 else ((-value << 1) - 1))
 
 
 def read_unsigned_varint(data: Buffer, at: int) -> tuple[int, int]:
-    """An unsigned varint of at most five bytes (32 bits)."""
+    """Read an unsigned varint of at most five bytes (32 bits); return it and the position behind it."""
     return _read_groups(data, at, 5)
 
 
 def read_varint(data: Buffer, at: int) -> tuple[int, int]:
-    """A zigzagged int32."""
+    """Read a zigzagged int32; return it and the position behind it."""
     value, at = _read_groups(data, at, 5)
     return (value >> 1) ^ -(value & 1), at
 
 
 def read_varlong(data: Buffer, at: int) -> tuple[int, int]:
-    """A zigzagged int64."""
+    """Read a zigzagged int64; return it and the position behind it."""
     value, at = _read_groups(data, at, 10)
     return (value >> 1) ^ -(value & 1), at
 
@@ -84,7 +84,7 @@ def _read_groups(data: Buffer, at: int, most: int) -> tuple[int, int]:
 
 
 def length_tail(data: Buffer, at: int, first: int) -> tuple[int, int]:
-    """The rest of a compact length whose first byte, 128 or more, was read already; `at` is behind that byte.
+    """Read the rest of a compact length whose first byte, 128 or more, was read already; `at` is behind that byte.
 
     Never zero: an overlong null is refused, so that a decoder that takes one off never goes backwards.
     """
@@ -142,7 +142,7 @@ def read_long_array(data: Buffer, at: int, length: int, code: str) -> list[Any]:
 
 
 def write_long_array(values: Sequence[Any], code: str) -> bytes:
-    """The reverse of read_long_array."""
+    """Encode `values` as read_long_array decodes them."""
     out = array(code, values)
     if sys.byteorder == "little":
         out.byteswap()

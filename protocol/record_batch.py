@@ -180,7 +180,7 @@ def entries(buffer: Buffer, at: int = 0, *, allow_partial_tail: bool = False) ->
 
 
 def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
-    """The header of the batch at `at`, whether the rest of the batch is there or not. Raises CorruptBatch."""
+    """Return the header of the batch at `at`, whether the rest of the batch is there or not. Raises CorruptBatch."""
     try:
         header = BatchHeader._make(HEADER.unpack_from(buffer, at))
     except error:
@@ -210,18 +210,18 @@ def crc_matches(buffer: Buffer, at: int, header: BatchHeader) -> bool:
 
 
 def check_crc(buffer: Buffer, at: int, header: BatchHeader) -> None:
-    """Raises CorruptBatch unless crc_matches."""
+    """Check the checksum of the batch. Raises CorruptBatch unless crc_matches."""
     if not crc_matches(buffer, at, header):
         raise CorruptBatch(at, f"checksum is not {header.crc:#010x}")
 
 
 def set_base_offset(buffer: WritableBuffer, at: int, base_offset: int) -> None:
-    """Outside of the checksum."""
+    """Set the base offset of the batch at `at`; the checksum does not cover it."""
     _INT64.pack_into(buffer, at + BASE_OFFSET_AT, base_offset)
 
 
 def set_leader_epoch(buffer: WritableBuffer, at: int, leader_epoch: int) -> None:
-    """Outside of the checksum."""
+    """Set the leader epoch of the batch at `at`; the checksum does not cover it."""
     _INT32.pack_into(buffer, at + LEADER_EPOCH_AT, leader_epoch)
 
 

@@ -80,7 +80,7 @@ class BatchBuilder:
         base_sequence: int = NO_SEQUENCE,
         transactional: bool = False,
     ) -> bytearray:
-        """The batch, with base offset 0; may be called again. At least one record must have been added."""
+        """Return the batch, with base offset 0; may be called again. At least one record must have been added."""
         assert self.record_count > 0
         header = BatchHeader(
             base_offset=0,

@@ -104,7 +104,7 @@ def without_gone(batch: Buffer, verdicts: bytes | bytearray, delete_horizon_ms: 
 def _kept(
     data: bytes, verdicts: bytes | bytearray, base_ms: int, append_ms: int | None, horizon_ms: int | None
 ) -> tuple[bytearray, int, int]:
-    """The records that stay, what their timestamps count from, and the largest of these."""
+    """Return the records that stay, what their timestamps count from, and the largest of these."""
     out, at, largest_ms, new_base_ms = bytearray(), 0, NO_TIMESTAMP, horizon_ms
     for verdict in verdicts:
         begin, number = at, data[at]

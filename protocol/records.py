@@ -45,7 +45,7 @@ _NULL: Final = b"\x01"
 _SMALL: Final = 1024
 _VARINTS: Final[list[bytes]] = [write_varint(value) for value in range(_SMALL)]
 SIGNED: Final[list[int]] = [(byte >> 1) ^ -(byte & 1) for byte in range(0x80)]
-"""What a varint of one byte means: most have no second one."""
+"""Values of varints of one byte: most have no second one."""
 _INT64_SPAN: Final = 2**64
 
 
@@ -78,7 +78,7 @@ class Columns:
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """The header section of a record."""
+    """Return the header section of a record."""
     if not headers:
         return NO_HEADERS
     out = bytearray(write_varint(len(headers)))
@@ -232,7 +232,7 @@ def _encode_section(
 
 
 def batch_attributes(codec: int, transactional: bool, control: bool, append_time: bool, delete_horizon: bool) -> int:
-    """The attribute bits of a header."""
+    """Return the attribute bits of a header."""
     return (
         codec
         | (TRANSACTIONAL_BIT if transactional else 0)
@@ -243,7 +243,7 @@ def batch_attributes(codec: int, transactional: bool, control: bool, append_time
 
 
 def assemble(header: BatchHeader, section: Buffer = b"") -> bytearray:
-    """A batch of this header and these encoded (and compressed) records; length and checksum are filled in.
+    """Return a batch of this header and these encoded (and compressed) records; length and checksum are filled in.
 
     Without records: what compaction leaves of a batch whose producer's sequence is still needed (record_count 0).
     """
@@ -301,7 +301,7 @@ def section_of(
 
 
 def read_wide(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """The signed varint at `at`, whose first byte says that there are more; and the position behind it."""
+    """Return the signed varint at `at`, whose first byte says that there are more; and the position behind it."""
     second = data[at + 1]
     if second < 0x80:
         number = (first & 0x7F) | (second << 7)

@@ -21,7 +21,7 @@ def encode_versioned(value: Message, version: int) -> bytes:
 
 
 def version_of(data: Buffer) -> int:
-    """The version at the start of `data`; raises MalformedMessage when there is none."""
+    """Return the version at the start of `data`; raises MalformedMessage when there is none."""
     if len(data) < VERSION_BYTES:
         raise MalformedMessage(f"no version in {len(data)} bytes")
     return int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
@@ -37,7 +37,7 @@ def decode_versioned(message: type[M], data: Buffer) -> tuple[int, M]:
 
 
 def decode_growing(message: type[M], data: Buffer) -> tuple[int, M]:
-    """The same for messages whose later versions only add to the end: a newer one is read as the newest we have."""
+    """Decode a message whose later versions only add to the end: a newer one is read as the newest we have."""
     version = version_of(data)
     lowest, highest = message.VERSIONS
     if version < lowest:

@@ -39,7 +39,7 @@ class ChangeNodes:
         self._seen = -1
 
     async def begin(self) -> None:
-        """Watch, and pass over those that are there: to be called before everything is read."""
+        """Begin to watch, passing over the znodes that are there; to be called before everything is read."""
         self._seen = max(map(sequence_number, await self._watch()), default=-1)
 
     async def news(self) -> list[Told]:

@@ -1,4 +1,4 @@
-"""How ZooKeeper is spoken to: through TLS or not, as whom, and whether others may touch what we make there."""
+"""The link to ZooKeeper as a value: TLS or none, the login, and whether others may change the znodes we make."""
 
 import ssl
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from odradek.zk_schema.znodes.consumers import CONSUMERS_PATH
 from odradek.zk_schema.znodes.tokens import TOKENS_PATH
 
 SENSITIVE_PATHS: Final = (entity_type_path(USERS), entity_type_path(BROKERS), TOKENS_PATH)
-"""What is there and below holds secrets (Kafka's ZkData.SensitiveRootPaths)."""
+"""Paths at and below which znodes hold secrets (Kafka's ZkData.SensitiveRootPaths)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class Link:
     """The link to ZooKeeper."""
 
     tls: ssl.SSLContext | None = None
-    """None: no TLS."""
+    """Context for TLS; None: no TLS."""
     user: str = ""
-    """Who we are by SASL's DIGEST-MD5, which is what ZooKeeper's own digest login is; empty: nobody."""
+    """User to log in as by SASL's DIGEST-MD5, as ZooKeeper's own digest login is; empty: no login."""
     password: str = ""
     set_acl: bool = False
     """Make znodes that nobody else may change, and those that are sensitive such that nobody else may read them."""

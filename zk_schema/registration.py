@@ -31,7 +31,7 @@ EXPIRY_MARGIN_MS = 2500
 
 
 class Holder(Enum):
-    """Whose the znode is that has our id."""
+    """Owner of the znode that has this broker's id."""
 
     OURSELVES = "this session"
     OUR_PAST = "an earlier session of this broker"
@@ -39,7 +39,7 @@ class Holder(Enum):
 
 
 class BrokerIdInUse(Exception):  # noqa: N818 (a sentence for a person)
-    """Another broker has this id, or our own earlier session does not end. The text names who holds it."""
+    """Refusal of a broker id that another broker, or our own earlier session, holds. The text names the holder."""
 
     def __init__(self, broker_id: int, holder: str, why: str) -> None:
         super().__init__(f"broker id {broker_id} is in use by a broker at {holder} ({why})")
@@ -48,7 +48,10 @@ class BrokerIdInUse(Exception):  # noqa: N818 (a sentence for a person)
 
 
 def judge(found: BrokerRegistration, stat: Stat, own: BrokerRegistration, session_id: int) -> Holder:
-    """Whose registration it is. The same endpoints on another session are our own past: two cannot listen there."""
+    """Tell whose registration `found` is.
+
+    The same endpoints on another session belong to an earlier session of this broker: two cannot listen there.
+    """
     if stat.ephemeral_owner == session_id:
         return Holder.OURSELVES
     same = {endpoint.url for endpoint in found.endpoints} == {endpoint.url for endpoint in own.endpoints}

@@ -16,7 +16,7 @@ async def create_topmost_paths(store: Store) -> None:
 
 
 async def get_or_create_cluster_id(store: Store, randomness: random.Random) -> str:
-    """The cluster's id: the first broker to ask makes it. Raises BadZnode."""
+    """Return the cluster's id: the first broker to ask makes it. Raises BadZnode."""
     stat = await repeated(store, lambda: store.exists(CLUSTER_ID_PATH))
     if stat is None:
         await create_if_missing(store, CLUSTER_ID_PATH, encode_cluster_id(new_cluster_id(randomness)))

@@ -29,7 +29,7 @@ from typing import NamedTuple, Protocol
 from odradek.world.durations import Durations
 
 ANY_VERSION = -1
-"""As an expected version: do not check."""
+"""Expected version that fits every znode."""
 
 
 class StoreError(Exception):
@@ -88,7 +88,7 @@ class ConnectionLost(StoreError):
 
 
 class MultiFailed(StoreError):
-    """Nothing of a multi was done. `index` is the operation that failed, `cause` why."""
+    """Failure of a multi, of which nothing was done. `index` is the operation that failed, `cause` why."""
 
     def __init__(self, index: int, cause: StoreError) -> None:
         super().__init__(cause.path)
@@ -183,7 +183,7 @@ class Store(Protocol):
     """
 
     latency: Durations
-    """How long answers took."""
+    """Times that answers took."""
 
     @property
     def session_id(self) -> int:
@@ -204,7 +204,7 @@ class Store(Protocol):
         """End the session: its ephemeral znodes go at once. No event follows. Harmless twice."""
 
     async def until_connected(self) -> int:
-        """The session's id, as soon as `connected`. Raises ConnectionLost when the store is closed."""
+        """Return the session's id, as soon as `connected`. Raises ConnectionLost when the store is closed."""
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
         """Data (b"" for none). Raises NoNode, and then leaves no watch."""
@@ -213,21 +213,22 @@ class Store(Protocol):
         """Read the stat, None when the znode does not exist; a watch then waits for its creation."""
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
-        """Names, in no order. Raises NoNode, and then leaves no watch."""
+        """Return the children's names, in no order. Raises NoNode, and then leaves no watch."""
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
     ) -> str:
-        """The path, with ten digits appended if `sequential`; `parents` makes missing ones, persistent and empty.
+        """Create a znode; return its path, with ten digits appended if `sequential`.
 
-        Raises NodeExists, NoNode (the parent's path) and NoChildrenForEphemerals.
+        `parents` makes missing parents, persistent and empty. Raises NodeExists, NoNode (the parent's path) and
+        NoChildrenForEphemerals.
         """
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        """Raises NoNode and BadVersion."""
+        """Replace a znode's data if it has that version. Raises NoNode and BadVersion."""
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Raises NoNode, BadVersion and NotEmpty."""
+        """Delete a znode if it has that version. Raises NoNode, BadVersion and NotEmpty."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """Carry out all of them in one transaction, or none: raises MultiFailed."""

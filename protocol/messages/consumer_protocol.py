@@ -1,4 +1,4 @@
-"""What consumers tell each other through the group coordinator: subscription and assignment, versions 0-3.
+"""Subscriptions and assignments, which consumers tell each other through the group coordinator, versions 0-3.
 
 Carried as opaque bytes in JoinGroup (`metadata`) and SyncGroup (`assignment`) of groups whose protocol type is
 "consumer", with an int16 version in front (`odradek.protocol.versioned`). The coordinator looks inside only to name the

@@ -33,7 +33,7 @@ from odradek.protocol.primitives import Records
 
 FIRST_VERSION_WITH_TIMESTAMPS = 2
 LAST_VERSION_WITH_HARD_LIMIT = 2
-"""Up to this one an answer is cut at the limit: the client sees from the cut message that its limit is too small."""
+"""Last version whose answers are cut at the limit: the client sees from the cut message that its limit is too small."""
 FIRST_VERSION_WITH_BATCHES = 4
 LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
 FIRST_VERSION_WITH_ZSTD = 10

@@ -10,7 +10,7 @@ from odradek.protocol.fields import INT8, INT16, INT32, INT64, STRING, Array, Me
 
 
 class TransactionStatus(IntEnum):
-    """What `transaction_status` says: Kafka's TransactionState, whose names are these in camel case."""
+    """State of a transaction, in `transaction_status`: Kafka's TransactionState, whose names are in camel case."""
 
     EMPTY = 0
     """No transaction yet, and no partitions: they are null in the record."""

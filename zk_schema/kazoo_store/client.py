@@ -1,4 +1,4 @@
-"""kazoo's client as the store wants it: it tries for ever, and no single server may cost the session.
+"""The ZooKeeper client made of kazoo's: it tries for ever, and no single server may cost the session.
 
 By itself kazoo waits for the whole session until a server takes its connection and answers its Connect request. A node
 that lost its power does neither. One that is just starting may take the connection and never answer: ZooKeeper 3.9
@@ -21,7 +21,7 @@ from odradek.zk_schema.store import StoreError
 
 RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
 HANDSHAKES_PER_SESSION = 3
-"""How many Connect requests in a row may go unanswered before the session is gone."""
+"""Connect requests in a row that may go unanswered before the session is gone."""
 
 PRIVATE_PARTS = (
     "_session_id",

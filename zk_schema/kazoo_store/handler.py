@@ -99,7 +99,10 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return pair
 
     def create_connection(self, *args: Any, timeout: float, hostname: str = "", **kwargs: Any) -> socket.socket:
-        """In kazoo's connection thread. Raises OSError, TimeoutError among them."""
+        """Connect to a ZooKeeper server, through TLS if that is set; `timeout` is in seconds.
+
+        Called in kazoo's connection thread. Raises OSError, TimeoutError among them.
+        """
         connection: socket.socket = super().create_connection(
             *args, timeout=min(timeout, self._connect_seconds()), **kwargs
         )
@@ -122,8 +125,11 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         _: Sequence[socket.socket],
         timeout: float | None = None,
     ) -> tuple[list[socket.socket], list[socket.socket], list[socket.socket]]:
-        """In kazoo's connection thread: waits for its sockets. Several times for each request, so it must be quick:
-        kazoo's own makes and closes an epoll descriptor each time."""
+        """Wait up to `timeout` seconds for kazoo's sockets, in its connection thread.
+
+        Called several times for each request, so it must be quick: kazoo's own makes and closes an epoll descriptor
+        each time.
+        """
         pending: list[socket.socket] = [one for one in readable if isinstance(one, ssl.SSLSocket) and one.pending()]
         if pending:  # decrypted already: the socket itself tells nothing of it
             return pending, [], []
@@ -141,7 +147,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return heard, [one for one in writable if one.fileno() in ready], []
 
     def silence_ms(self) -> float:
-        """The longest time without a word from the server since `begin_listening`, the present one included.
+        """Return the longest time without a word from the server since `begin_listening`, the present one included.
 
         An earlier one counts too: a process that was stopped for a minute may hear the server again before it
         looks at this. While connected kazoo asks the server for a word every third of the session.
@@ -149,7 +155,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return max(self._longest_silence, time.monotonic() - self._last_heard) * 1000.0
 
     def begin_listening(self) -> None:
-        """A new session begins."""
+        """Measure silence from now on, as a new session begins."""
         self._longest_silence = 0.0
         self._last_heard = time.monotonic()
 
@@ -180,4 +186,4 @@ class SetWatches:
 
     @classmethod
     def deserialize(cls, data: bytes, offset: int) -> None:
-        """The answer is empty."""
+        """Read nothing: the answer is empty."""

@@ -1,4 +1,4 @@
-"""The client itself. What kazoo does otherwise than a `Store` must, and what is done about it:
+"""`KazooStore`: a `Store` over kazoo. Where kazoo does not do what a `Store` must, and what is done about it:
 
 - It runs answers and watches in two threads: handler.LoopHandler has one queue into the loop.
 - It forgets all watches when the connection breaks: they are kept here too, and set again with SetWatches before the
@@ -92,7 +92,7 @@ class KazooStore:
         self._session_id = 0
         self._condemned = 0
         self._password = b""
-        """Of the session that was announced last."""
+        """Password of the session that was announced last."""
         self._connected = False
         self._chroot_exists = not self._chroot or not make_chroot
         self._closing = False
@@ -338,7 +338,7 @@ class KazooStore:
             self._announce(session_id)
 
     def _set_watches_again(self) -> None:
-        """Before any new call: an event of the time away must come before what is read now."""
+        """Set all watches again, before any new call: an event of the time away must come before what is read now."""
         client = self._client
         for path in self._watched.data_paths():
             client._data_watchers[path].add(self._on_watch)
@@ -361,7 +361,7 @@ class KazooStore:
             self._emit(Expired())
 
     def _check_silence(self) -> None:
-        """The session's end by our own clock."""
+        """Expire the session by our own clock when the server has been silent for too long."""
         self._silence_check = self._clock.call_later(self._timeout.ms / SILENCE_CHECKS_PER_SESSION, self._check_silence)
         if self._session_id and self._silent_too_long():
             self._lose_connection()

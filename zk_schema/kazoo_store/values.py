@@ -1,4 +1,4 @@
-"""kazoo's values in the store's words: errors, stats, events, results of a multi, and which watches are out."""
+"""Translation of kazoo's values into the store's: errors, stats, events, results of a multi. And the watches set."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -68,7 +68,7 @@ def store_error(error: Exception, path: str) -> StoreError:
 
 
 def create_error(error: StoreError, path: str) -> StoreError:
-    """A create that found no znode missed the parent."""
+    """Return the error of a create: when it found no znode, that was the parent."""
     return NoNode(parent(path)) if isinstance(error, NoNode) else error
 
 
@@ -113,12 +113,12 @@ class Watched:
         self._children: set[str] = set()
 
     def existing(self, path: str, _: object = None) -> None:
-        """The data of a znode that exists."""
+        """Note a watch for the data of a znode that exists."""
         self._exist.discard(path)
         self._data.add(path)
 
     def existing_or_not(self, path: str, stat: object) -> None:
-        """A znode that exists when there is a stat, and else is waited for."""
+        """Note a watch for a znode that exists when there is a stat, and else is waited for."""
         if stat is not None:
             self.existing(path)
             return
@@ -137,7 +137,7 @@ class Watched:
             self._children.discard(path)
 
     def clear(self) -> None:
-        """The session has ended."""
+        """Forget all watches, as the session has ended."""
         for paths in (self._data, self._exist, self._children):
             paths.clear()
 

@@ -37,7 +37,7 @@ class PatternType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResourcePattern:
-    """Which resources an access list is for."""
+    """Resources that an access list is for: a type, and a name or a prefix of names."""
 
     resource_type: ResourceType
     name: str
@@ -45,19 +45,19 @@ class ResourcePattern:
 
     @property
     def path(self) -> str:
-        """Where its access list is."""
+        """Path of the znode with the pattern's access list."""
         return f"{acl_root(self.pattern_type)}/{self.resource_type.value}/{self.name}"
 
     @property
     def change_prefix(self) -> str:
-        """Where to create the sequential znode that tells of a change."""
+        """Path, up to its number, of the sequential znode that tells of a change of the access list."""
         literal = self.pattern_type is PatternType.LITERAL
         return f"{ACL_CHANGES_PATH if literal else EXTENDED_ACL_CHANGES_PATH}/{ACL_CHANGE_NAME}"
 
     def encode_change(self) -> bytes:
-        """Literal: `TOPIC:name`.
+        """Encode a change of the pattern's list: for a literal pattern `TOPIC:name`.
 
-        Others, version 1: {"version":1,"resourceType":"TOPIC","name":"n","patternType":"PREFIXED"}.
+        For others, version 1: {"version":1,"resourceType":"TOPIC","name":"n","patternType":"PREFIXED"}.
         """
         if self.pattern_type is PatternType.LITERAL:
             return f"{self.resource_type.name}:{self.name}".encode()
@@ -72,7 +72,7 @@ class ResourcePattern:
 
     @classmethod
     def decode_change(cls, path: str, data: bytes) -> "ResourcePattern":
-        """Raises BadZnode. `path` tells which of the two forms it is."""
+        """Decode a change; `path` tells which of the two forms it is. Raises BadZnode."""
         if path.startswith(f"{ACL_CHANGES_PATH}/"):
             kind, _, name = data.decode("utf-8", "replace").partition(":")
             return cls(_resource_type(path, data, kind), name)
@@ -87,7 +87,7 @@ class ResourcePattern:
 
 
 def acl_root(pattern_type: PatternType) -> str:
-    """The znode above the resource types."""
+    """Return the znode above the resource types."""
     return ACL_PATH if pattern_type is PatternType.LITERAL else f"{EXTENDED_ACL_PATH}/{pattern_type.value.lower()}"
 
 
@@ -123,7 +123,7 @@ def encode_acls(entries: Iterable[AclEntry]) -> bytes:
 
 
 def decode_acls(path: str, data: bytes) -> set[AclEntry]:
-    """Nobody for an empty znode. Raises BadZnode."""
+    """Read the entries of an access list; none for an empty znode. Raises BadZnode."""
     if not data:
         return set()
     fields = Fields(path, data)

@@ -12,7 +12,7 @@ TopicPartition = tuple[str, int]
 
 
 def delete_topic_path(topic: str) -> str:
-    """An empty znode: the topic is to be deleted."""
+    """Return the path of the empty znode that says that the topic is to be deleted."""
     return f"{DELETE_TOPICS_PATH}/{topic}"
 
 
@@ -26,7 +26,7 @@ def encode_reassignment(replicas: Mapping[TopicPartition, Iterable[int]]) -> byt
 
 
 def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-    """Raises BadZnode."""
+    """Decode the replicas wanted, by partition. Raises BadZnode."""
     fields = Fields(REASSIGN_PARTITIONS_PATH, data)
     return {
         (item.text("topic"), item.integer("partition")): item.integers(item.array("replicas"), "replicas")

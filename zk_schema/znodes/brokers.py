@@ -20,7 +20,7 @@ def broker_path(broker_id: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where clients find one listener."""
+    """Address at which clients find one listener of a broker."""
 
     listener: str
     host: str
@@ -34,13 +34,13 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """As Kafka writes it: `LISTENER://host:port`."""
+        """Endpoint as Kafka writes it: `LISTENER://host:port`."""
         return f"{self.listener}://{self.address}"
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """What a broker tells the cluster about itself.
+    """Registration of a broker: what it tells the cluster about itself.
 
     Version 1 (0.8):    {"version":1,"host":"localhost","port":9092,"jmx_port":9999,"timestamp":"2233345666"}
     Version 2 (0.9):    … "endpoints":["PLAINTEXT://host1:9092","SSL://host1:9093"]
@@ -57,7 +57,7 @@ class BrokerRegistration:
     rack: str | None = None
     jmx_port: int = -1
     timestamp_ms: int = 0
-    """When it registered; nothing is decided by it."""
+    """Wall clock when the broker registered; nothing is decided by it."""
     features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
@@ -65,12 +65,12 @@ class BrokerRegistration:
         return broker_path(self.broker_id)
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Where the named listener is, if the broker has it."""
+        """Return the endpoint of the named listener; None if the broker does not have it."""
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
     @property
     def holder(self) -> str:
-        """Its addresses, for messages to people."""
+        """Addresses of the broker, for messages to people."""
         return ", ".join(endpoint.address for endpoint in self.endpoints) or "no address"
 
     def encode(self) -> bytes:
@@ -92,7 +92,7 @@ class BrokerRegistration:
 
     @classmethod
     def decode(cls, broker_id: int, data: bytes) -> "BrokerRegistration":
-        """Raises BadZnode. Any version from 1 on is read: Kafka adds fields and takes none away."""
+        """Decode any version from 1 on: Kafka adds fields and takes none away. Raises BadZnode."""
         fields = Fields(broker_path(broker_id), data)
         version = fields.integer("version")
         if version < 1:

@@ -13,7 +13,7 @@ PRODUCER_ID_BLOCK_PATH = "/latest_producer_id_block"
 
 
 def new_cluster_id(randomness: random.Random) -> str:
-    """22 characters that no other cluster has."""
+    """Make a cluster id: 22 characters that no other cluster has."""
     return uuid_text(randomness.randbytes(16))
 
 
@@ -23,7 +23,7 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """Raises BadZnode."""
+    """Decode the cluster's id. Raises BadZnode."""
     return Fields(CLUSTER_ID_PATH, data).text("id")
 
 
@@ -45,7 +45,7 @@ class ProducerIdBlock:
 
     @classmethod
     def decode(cls, data: bytes) -> "ProducerIdBlock | None":
-        """None when none was handed out yet. Raises BadZnode."""
+        """Read the last block that was handed out; None when there was none yet. Raises BadZnode."""
         if not data:
             return None
         fields = Fields(PRODUCER_ID_BLOCK_PATH, data)
@@ -53,7 +53,7 @@ class ProducerIdBlock:
 
 
 class FeatureStatus(IntEnum):
-    """Whether finalized features mean anything: brokers of 2.7 and later enable them."""
+    """Status of the finalized features, which count only when ENABLED; brokers of 2.7 and later enable them."""
 
     DISABLED = 0
     ENABLED = 1
@@ -76,7 +76,7 @@ class FinalizedFeatures:
 
     @classmethod
     def decode(cls, data: bytes) -> "FinalizedFeatures":
-        """Raises BadZnode, also for what Kafka refuses: an unknown version or status, a level below 1."""
+        """Decode the features. Raises BadZnode, also for an unknown version or status, or a level below 1, as Kafka."""
         fields = Fields(FEATURE_PATH, data)
         version = fields.version(1, 2)
         status = fields.integer("status")

@@ -15,7 +15,7 @@ IPS = "ips"
 ENTITY_TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
 
 DEFAULT_ENTITY = "<default>"
-"""In place of a name: applies to all that have no setting of their own."""
+"""Name of the default entity: its settings apply to all that have no setting of their own."""
 
 
 def entity_type_path(entity_type: str) -> str:
@@ -32,12 +32,12 @@ def topic_config_path(topic: str) -> str:
 
 
 def broker_config_path(broker_id: int | None) -> str:
-    """None: the default of all brokers."""
+    """Return the path of a broker's settings; for None, of the default of all brokers."""
     return entity_path(f"{BROKERS}/{DEFAULT_ENTITY if broker_id is None else broker_id}")
 
 
 def sanitize(name: str) -> str:
-    """A user's or client's name as part of a path: percent-encoded, all but letters, digits and `-._`."""
+    """Return a user's or client's name as part of a path: percent-encoded, all but letters, digits and `-._`."""
     return quote(name, safe="").replace("~", "%7E")
 
 

@@ -83,7 +83,7 @@ class ConsumerRegistration:
 
 
 def encode_owner(consumer_thread_id: str) -> bytes:
-    """Plain text: the consumer's id, `-`, the thread's number."""
+    """Encode the owner of a partition as plain text: the consumer's id, `-`, the thread's number."""
     return consumer_thread_id.encode()
 
 
@@ -92,10 +92,10 @@ def decode_owner(data: bytes) -> str:
 
 
 def encode_offset(offset: int) -> bytes:
-    """Plain decimal text."""
+    """Encode an offset as plain decimal text."""
     return str(offset).encode()
 
 
 def decode_offset(group: str, topic: str, partition: int, data: bytes) -> int:
-    """Raises BadZnode."""
+    """Decode an offset. Raises BadZnode."""
     return whole_number(offset_path(group, topic, partition), data)

@@ -8,13 +8,13 @@ CONTROLLER_PATH = "/controller"
 CONTROLLER_EPOCH_PATH = "/controller_epoch"
 
 INITIAL_CONTROLLER_EPOCH = 0
-"""What `/controller_epoch` is created with: the first controller increments it to 1."""
+"""Value that `/controller_epoch` is created with: the first controller increments it to 1."""
 NO_KRAFT_CONTROLLER_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerRegistration:
-    """Who is the controller.
+    """Registration of the controller: the broker that is it.
 
     Version 0 (0.8.0): 1
     Version 1 (0.8.1): {"version":1,"brokerid":1,"timestamp":"2233345666"}
@@ -39,7 +39,7 @@ class ControllerRegistration:
 
     @classmethod
     def decode(cls, data: bytes) -> "ControllerRegistration":
-        """Raises BadZnode."""
+        """Decode the controller's registration, of any version. Raises BadZnode."""
         if data.strip().isdigit():
             return cls(int(data))
         fields = Fields(CONTROLLER_PATH, data)
@@ -51,10 +51,10 @@ class ControllerRegistration:
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
-    """Plain decimal text."""
+    """Encode the controller epoch as plain decimal text."""
     return str(epoch).encode()
 
 
 def decode_controller_epoch(data: bytes) -> int:
-    """Raises BadZnode."""
+    """Decode the controller epoch. Raises BadZnode."""
     return whole_number(CONTROLLER_EPOCH_PATH, data)

@@ -18,7 +18,7 @@ JsonObject = dict[str, Any]
 
 
 def dump(fields: JsonObject) -> bytes:
-    """Without spaces, as Jackson writes it."""
+    """Encode fields as JSON without spaces, as Jackson writes it."""
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -42,14 +42,14 @@ class Fields:
         return self._values.get(key) is not None
 
     def version(self, lowest: int, highest: int) -> int:
-        """The format's version; raises BadZnode when it is not one that can be read."""
+        """Read the format's version. Raises BadZnode when it is not one that can be read."""
         version = self.integer("version")
         if not lowest <= version <= highest:
             raise self.bad(f"version {version} is not one of {lowest}-{highest}")
         return version
 
     def integer(self, key: str, default: int | None = None) -> int:
-        """A number; one written as text counts too, for Kafka writes some so."""
+        """Read a number; one written as text counts too, for Kafka writes some so."""
         value = self._values.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise self.bad(f"no number {key!r}")
@@ -65,7 +65,7 @@ class Fields:
         return value
 
     def mapping(self, key: str) -> JsonObject:
-        """An object; {} when it is not there."""
+        """Read an object; {} when it is not there."""
         value = self._values.get(key)
         if value is not None and not isinstance(value, dict):
             raise self.bad(f"{key!r} is not an object")
@@ -78,18 +78,18 @@ class Fields:
         return value
 
     def integers(self, value: object, what: str) -> tuple[int, ...]:
-        """A list of numbers found somewhere inside the object."""
+        """Check a list of numbers that was found somewhere inside the object; `what` is its name in errors."""
         if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
             raise self.bad(f"{what} is not a list of numbers")
         return tuple(value)
 
     def objects(self, key: str) -> list["Fields"]:
-        """A list of objects, each read with this znode's errors."""
+        """Read a list of objects, each with this znode's errors."""
         return [Fields(self._path, json.dumps(item).encode()) for item in self.array(key)]
 
 
 def whole_number(path: str, data: bytes) -> int:
-    """A znode that holds nothing but a decimal number."""
+    """Read a znode that holds nothing but a decimal number. Raises BadZnode."""
     try:
         return int(data)
     except ValueError as error:
@@ -103,7 +103,7 @@ def uuid_text(uuid: bytes) -> str:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The other way; raises ValueError unless they are 16 bytes."""
+    """Read the 16 bytes of a UUID from Kafka's text. Raises ValueError."""
     uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     if len(uuid) != 16:
         raise ValueError(f"{text!r} is not a UUID")

@@ -27,27 +27,27 @@ TopicPartition = tuple[str, int]
 
 
 def sequence_number(path: str) -> int:
-    """The number that ZooKeeper appended to a path or name."""
+    """Return the number that ZooKeeper appended to a path or name."""
     return int(path[-10:])
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """Whose settings changed.
+    """Notification that the settings of an entity have changed.
 
     Version 1 (0.9):  {"version":1,"entity_type":"topics","entity_name":"t"}, of topics and clients only
     Version 2 (0.11): {"version":2,"entity_path":"users/alice/clients/c1"}
     """
 
     entity: str
-    """As configs.entity_path takes it: `topics/t`."""
+    """Type and name of the entity, as configs.entity_path takes them: `topics/t`."""
 
     def encode(self) -> bytes:
         return dump({"version": 2, "entity_path": self.entity})
 
     @classmethod
     def decode(cls, data: bytes) -> "ConfigChange":
-        """Raises BadZnode."""
+        """Decode a change of settings, of either version. Raises BadZnode."""
         fields = Fields(CONFIG_CHANGES_PATH, data)
         if fields.version(1, 2) == 2:
             entity = fields.text("entity_path")
@@ -72,5 +72,5 @@ def encode_log_dir_event(broker_id: int) -> bytes:
 
 
 def decode_log_dir_event(data: bytes) -> int:
-    """The broker that lost a directory. Raises BadZnode."""
+    """Return the broker that lost a directory. Raises BadZnode."""
     return Fields(LOG_DIR_EVENT_PATH, data).integer("broker")

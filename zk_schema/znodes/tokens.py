@@ -18,7 +18,7 @@ def token_path(token_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """All but the secret, which is computed from the id. Principals as `User:alice`.
+    """A delegation token but for its secret, which is computed from the id. Principals are as `User:alice`.
 
     Version 1 (1.1): {"version":1,"owner":"User%3Aalice","renewers":["User%3Abob"],"issueTimestamp":1,
                       "maxTimestamp":3,"expiryTimestamp":2,"tokenId":"id"}
@@ -50,7 +50,7 @@ class DelegationToken:
 
     @classmethod
     def decode(cls, token_id: str, data: bytes) -> "DelegationToken":
-        """Raises BadZnode."""
+        """Decode a delegation token, of any version. Raises BadZnode."""
         fields = Fields(token_path(token_id), data)
         owner = fields.text("owner")
         requester = fields.text("tokenRequester") if fields.version(1, 3) == 3 else owner

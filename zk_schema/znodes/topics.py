@@ -71,7 +71,7 @@ class TopicAssignment:
 
     @classmethod
     def decode(cls, topic: str, data: bytes) -> "TopicAssignment":
-        """Raises BadZnode."""
+        """Decode a topic's assignment. Raises BadZnode."""
         fields = Fields(topic_path(topic), data)
         adding, removing = fields.mapping("adding_replicas"), fields.mapping("removing_replicas")
         partitions: dict[int, PartitionReplicas] = {}
@@ -97,7 +97,7 @@ def _decode_topic_id(fields: Fields) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who leads a partition. The znode's own version is the partition epoch.
+    """State of a partition: its leader and ISR. The znode's own version is the partition epoch.
 
     Version 1: {"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0,1,2]},
     with "leader_recovery_state":1 (3.2) while the leader recovers from an unclean election.
@@ -123,7 +123,7 @@ class PartitionState:
 
     @classmethod
     def decode(cls, topic: str, partition: int, data: bytes) -> "PartitionState":
-        """Raises BadZnode."""
+        """Decode a partition's state. Raises BadZnode."""
         fields = Fields(state_path(topic, partition), data)
         return cls(
             leader=fields.integer("leader"),
