@@ -235,7 +235,7 @@ def not_controller() -> KafkaError:
 
 
 def _facts(state: LeaderAndIsr) -> dict[str, object]:
-    """A partition's state as the journal has it."""
+    """Return a partition's state as the journal has it."""
     return {
         "leader": state.leader,
         "leader_epoch": state.leader_epoch,

@@ -59,7 +59,7 @@ def alternate_racks(racks: Mapping[int, str]) -> list[int]:
 
 
 def _order(brokers: Sequence[int], first: int, shift: int, racks: Mapping[int, str]) -> list[int]:
-    """The first replica's broker, then all others in the order in which they are asked to hold a further one."""
+    """Return the first replica's broker, then all others in the order in which they are asked to hold a further one."""
     others = len(brokers) - 1
     jump = shift * len(set(racks.values())) if len(racks) == len(brokers) else shift
     return [brokers[first]] + [brokers[(first + 1 + (jump + k) % others) % len(brokers)] for k in range(others)]

@@ -1,4 +1,4 @@
-"""A broker asks to stop: its leaders move first, then it is told to stop its followers.
+"""Controlled shutdown, the controller's side: a broker's leaders move first, then it is told to stop its followers.
 
 Kafka's doControlledShutdown. The moves are written together, and each new leader is told in the same step, so between
 the old leader's last and the new leader's first entry lies one round trip to ZooKeeper.
@@ -18,7 +18,7 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 async def shut_down(active: ActiveController, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-    """The partitions that it still leads: it asks again while there are any.
+    """Move leaders away from a broker; return the partitions that it still leads: it asks again while there are any.
 
     Raises KafkaError: BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
     """
@@ -45,7 +45,7 @@ async def shut_down(active: ActiveController, broker_id: int, broker_epoch: int)
 
 
 def _movable(active: ActiveController, partition: TopicPartition) -> bool:
-    """True when somebody else could lead it at all."""
+    """Tell whether another broker could lead the partition at all."""
     state = active.state
     return (
         len(state.replicas(partition)) > 1 and partition in state.leader_and_isr and not state.being_deleted(partition)

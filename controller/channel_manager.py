@@ -316,7 +316,7 @@ class Connection(Protocol):
     """The part of odradek.broker.cluster.peer.Peer that a channel needs."""
 
     async def request(self, message: Message, version: int, timeout_ms: float) -> Message:
-        """Raises OSError when the broker cannot be reached or does not answer in time."""
+        """Send a request and return its answer. Raises OSError when the broker is out of reach or too slow."""
 
     def close(self) -> None: ...
 
@@ -386,7 +386,7 @@ class BrokerChannel:
             self._address, self._connection = (host, port), self._connect(host, port)
 
     def send(self, message: Message, on_response: OnResponse) -> bool:
-        """False when the queue is full."""
+        """Queue a request to the broker; False when the queue is full."""
         if len(self._queue) >= QUEUED_REQUESTS_MAX:
             return False
         self._queue.append((message, on_response))

@@ -55,7 +55,7 @@ class LeaderAndIsr(NamedTuple):
     """Version of the znode."""
 
     def led_by(self, leader: int, isr: Sequence[int], *, recovering: bool | None = None) -> "LeaderAndIsr":
-        """A new leader (or NO_LEADER) and ISR: always one leader epoch further."""
+        """Return the state with a new leader (or NO_LEADER) and ISR, always one leader epoch further."""
         return self._replace(
             leader=leader,
             leader_epoch=self.leader_epoch + 1,
@@ -97,7 +97,7 @@ class Assignment(NamedTuple):
         return tuple(broker for broker in self.replicas if broker not in self.adding)
 
     def reassigned_to(self, target: Iterable[int]) -> "Assignment":
-        """On the way from `origin` to `target`; a later target takes the place of an earlier one."""
+        """Return the assignment on the way from `origin` to `target`, which replaces an earlier target."""
         wanted, origin = tuple(target), self.origin
         full = wanted + tuple(broker for broker in origin if broker not in wanted)
         return Assignment(

@@ -79,11 +79,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CALLS_QUEUED_MAX = 10_000
-"""Requests that wait for the controller; further ones are told to come back (REQUEST_TIMED_OUT)."""
+"""Requests that may wait for the controller; further ones are told to come back (REQUEST_TIMED_OUT)."""
 
 
 class Controller:
-    """Stands for election, is the controller for a while, and resigns."""
+    """Controller of one broker: it stands for election, is active for a while, and resigns."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Controller:
         """
         self.broker_id, self.config = broker_id, config
         self.controller_id = NO_CONTROLLER
-        """The broker that holds `/controller`, as far as is known here."""
+        """Broker that holds `/controller`, as far as is known here; NO_CONTROLLER when there is none."""
         self._store, self._clock, self._channels, self._randomness = store, clock, channels, randomness
         self._tasks, self._on_controller = tasks, on_controller
         self.counters = ControllerCounters()
@@ -122,7 +122,7 @@ class Controller:
     # Life.
 
     def start(self) -> None:
-        """Begin to watch `/controller` and to stand. The store is connected, the broker registered."""
+        """Begin to watch `/controller` and to stand for election. The store is connected, the broker registered."""
         self._started = True
         self._task = self._tasks.spawn("controller", self._run, OnDeath.RESTART)
 
@@ -152,21 +152,21 @@ class Controller:
 
     @property
     def controller_epoch(self) -> int:
-        """The epoch of the active controller; -1 elsewhere."""
+        """Epoch of this controller while it is active; -1 when it is not."""
         return -1 if self._active is None else self._active.state.controller_epoch
 
     @property
     def state(self) -> ClusterState | None:
-        """The state to look at, for metrics and tests; None when not active."""
+        """Cluster as this controller knows it, to look at but not to change; None when it is not active."""
         return None if self._active is None else self._active.state
 
     def requests_queued(self) -> dict[int, int]:
-        """Requests that wait to be sent, by broker; empty when not active."""
+        """Count the requests that wait to be sent, by broker id; empty when not active."""
         return {} if self._active is None else self._channels.queued_by_broker()
 
     @property
     def events_queued(self) -> int:
-        """Events and requests that wait for their turn."""
+        """Number of events and requests that wait for their turn."""
         return len(self._queue)
 
     @property
@@ -180,7 +180,10 @@ class Controller:
         return await self._call("AlterPartition", lambda active: isr_updates.decide_proposals(active, request, version))
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """The partitions that the broker still leads. Also raises BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH."""
+        """Move leaders away from a broker that stops; return the partitions that it still leads.
+
+        Also raises BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
+        """
         return await self._call(
             "ControlledShutdown", lambda active: broker_shutdown.shut_down(active, broker_id, broker_epoch)
         )
@@ -188,13 +191,14 @@ class Controller:
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition] | None, election_type: int
     ) -> dict[TopicPartition, requested_elections.Outcome]:
-        """Elect for some partitions (None: all). `election_type` as on the wire: 0 preferred, 1 unclean."""
+        """Elect leaders of some partitions (None: all). `election_type` as on the wire: 0 preferred, 1 unclean."""
         return await self._call(
             "ElectLeaders", lambda active: requested_elections.elect(active, partitions, election_type)
         )
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
-        """Also raises BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH."""
+        """Hand out a block of producer ids. Also raises BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH,
+        UNKNOWN_SERVER_ERROR (there are none left)."""
         return await self._call(
             "AllocateProducerIds", lambda active: producer_id_blocks.allocate(active, broker_id, broker_epoch)
         )
@@ -202,7 +206,7 @@ class Controller:
     async def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, reassignment.Outcome]:
-        """Begin to move partitions; None as a target cancels."""
+        """Begin to move partitions to other replicas; None as a target cancels what is under way."""
         return await self._call("AlterPartitionReassignments", lambda active: reassignment.reassign(active, targets))
 
     async def list_reassignments(self, partitions: Sequence[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
@@ -212,7 +216,8 @@ class Controller:
         return await self._call("ListPartitionReassignments", listed)
 
     def unclean_election_enabled(self, topic: str | None) -> None:
-        """Settings changed so that a topic (None: all that do not say otherwise) may elect outside the ISR."""
+        """Elect where changed settings now allow leaders from outside the ISR: in `topic`, or where it has no setting
+        of its own (None)."""
         if self._active is not None:
             self._enqueue(UncleanElectionEnabled(topic))
 
@@ -341,7 +346,7 @@ class Controller:
     # Who is the controller?
 
     async def _look_who_is_controller(self) -> None:
-        """Resign if it is somebody else; stand if it is nobody."""
+        """Read `/controller`: resign if another broker holds it, stand for election if nobody does."""
         try:
             current = await controller_election.current_controller(self._store)
             ours = current.session_id != 0 and current.session_id == self._store.session_id

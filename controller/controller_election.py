@@ -113,7 +113,7 @@ async def delete_if_ours(store: Store) -> None:
 
 
 async def read_epoch(store: Store) -> tuple[int, int]:
-    """The epoch and the version of its znode, which is created if need be. Raises BadZnode."""
+    """Return the epoch and the version of its znode, which is created if need be. Raises BadZnode."""
     while True:
         try:
             data, stat = await store.get(CONTROLLER_EPOCH_PATH)

@@ -59,7 +59,7 @@ DELETE_ATTEMPTS_MAX = 10
 
 
 PATHS_NOTED_MAX: Final = 5
-"""Of one transaction, in the journal."""
+"""Most paths of one transaction in the journal."""
 
 
 class ControllerMoved(Exception):  # noqa: N818 (it is news, not an error)
@@ -70,7 +70,7 @@ class Topic(NamedTuple):
     """`/brokers/topics/[topic]`."""
 
     topic_id: bytes | None
-    """None for one that is older than topic ids."""
+    """Id of the topic; None for one that is older than topic ids."""
     partitions: dict[int, Assignment]
 
 
@@ -100,7 +100,7 @@ class ControllerStore:
     # Brokers.
 
     async def brokers(self, known: Mapping[int, Broker]) -> dict[int, Broker]:
-        """The registered ones; watches who comes, goes, and changes its registration.
+        """Read the registered brokers; watch who comes, goes, and changes its registration.
 
         One whose registration cannot be read is the one in `known` as long as that has the same epoch: only ZooKeeper
         says that a broker is gone, and it has not.
@@ -124,13 +124,13 @@ class ControllerStore:
     # Topics.
 
     async def topics(self) -> set[str]:
-        """The names; watches which topics there are."""
+        """Read the names of all topics; watch which there are."""
         names = set(await self.children(TOPICS_PATH, watch=True))
         self.unreadable = {one for one in self.unreadable if one[0] in names}
         return names
 
     async def assignments(self, topics: Iterable[str]) -> dict[str, Topic]:
-        """Read those topics that exist and can be read; watches each."""
+        """Read those topics that exist and can be read; watch each."""
         wanted = sorted(topics)
         found = await self.get_all([topic_path(topic) for topic in wanted], watch=True)
         decoded = {}
@@ -170,7 +170,7 @@ class ControllerStore:
                 raise result
 
     async def allows_unclean_election(self, topics: Sequence[str], *, default: bool) -> set[str]:
-        """The topics whose settings, or the broker's default, allow a leader from outside the ISR."""
+        """Return the topics whose settings, or the broker's default, allow a leader from outside the ISR."""
         paths = [topic_config_path(topic) for topic in topics]
         allowed = set()
         for topic, path, znode in zip(topics, paths, await self.get_all(paths), strict=True):
@@ -216,7 +216,7 @@ class ControllerStore:
     async def create_leader_and_isr(
         self, chosen: Mapping[TopicPartition, LeaderAndIsr]
     ) -> dict[TopicPartition, LeaderAndIsr | StoreError]:
-        """First states of new partitions, with the znodes above them. ConnectionLost: perhaps it was written."""
+        """Create the first states of new partitions, with the znodes above. ConnectionLost: perhaps it was written."""
         for path_of in (
             lambda partition: partitions_path(partition.topic),
             lambda partition: partition_path(*partition),
@@ -240,7 +240,7 @@ class ControllerStore:
     # Deletion.
 
     async def topics_to_delete(self) -> set[str]:
-        """The names under `/admin/delete_topics`; watches for more."""
+        """Read the names under `/admin/delete_topics`; watch for more."""
         return set(await self.children(DELETE_TOPICS_PATH, watch=True))
 
     async def forget_deletion(self, topics: Iterable[str]) -> None:
@@ -314,7 +314,7 @@ class ControllerStore:
     async def write_each(
         self, operations: Sequence[Operation], given: Sequence[Check] = ()
     ) -> list[OperationResult | StoreError]:
-        """Independent writes, many in one transaction; of each its result or why it was refused.
+        """Carry out independent writes, many in one transaction; return of each the result or why it was refused.
 
         None is done of a transaction unless all of `given` holds. ConnectionLost as a result: the outcome is unknown.
         """
@@ -337,7 +337,7 @@ class ControllerStore:
         return results
 
     def _note_written(self, operations: Sequence[Operation], results: Sequence[OperationResult]) -> None:
-        """In the journal, by ZooKeeper's own number of the transaction where its answer says it."""
+        """Note the written paths in the journal, with ZooKeeper's id of the transaction (zxid) if an answer has it."""
         paths = [operation.path for operation in operations if not isinstance(operation, Check)]
         if self._journal is None or not paths:
             return

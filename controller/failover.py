@@ -1,4 +1,4 @@
-"""A new controller's first act: read everything, tell everybody, elect what needs a leader, resume what was begun.
+"""Failover to a new controller: read everything, tell all brokers, elect missing leaders, resume what was begun.
 
 Kafka's onControllerFailover. Watches are set by the very reads, so nothing that happens meanwhile is missed.
 """

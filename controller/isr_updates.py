@@ -90,7 +90,7 @@ def _sound(state: ClusterState, partition: TopicPartition, current: LeaderAndIsr
 
 
 def _eligible(state: ClusterState, broker: int, epoch: int) -> bool:
-    """Alive, not shutting down, and the same life of the broker that the leader counted."""
+    """Tell whether a broker may be in the ISR: alive, not shutting down, and of the broker epoch the leader named."""
     return state.is_live(broker) and epoch in (UNKNOWN_BROKER_EPOCH, state.brokers[broker].epoch)
 
 
@@ -156,7 +156,7 @@ async def _read_again(
 def _read(
     state: ClusterState, request: AlterPartitionRequest, version: int
 ) -> tuple[dict[TopicPartition, Proposal], AlterPartitionResponse]:
-    """The proposals, and a response that holds the topics whose id is unknown."""
+    """Return the proposals, and a response that holds the topics whose id is unknown."""
     proposals: dict[TopicPartition, Proposal] = {}
     response = AlterPartitionResponse()
     for topic in request.topics:

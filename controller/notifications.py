@@ -65,13 +65,13 @@ async def log_directories_changed(active: ActiveController) -> None:
 
 
 async def _read_all(active: ActiveController, path: str) -> tuple[list[str], list[bytes]]:
-    """The paths below one, sorted, and their data; watches for more."""
+    """Read the paths below `path`, sorted, and their data; watch for more."""
     paths = [f"{path}/{name}" for name in sorted(await active.store.children(path, watch=True))]
     return paths, [znode[0] for znode in await active.store.get_all(paths) if znode is not None]
 
 
 async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrAnswered) -> None:
-    """Replicas whose log directory is broken count as offline until the broker comes back or takes them again."""
+    """Count replicas whose log directory is broken as offline until the broker comes back or takes them again."""
     if event.response.error_code != ErrorCode.NONE:
         log.warning("broker %d refused LeaderAndIsr: %d", event.broker, event.response.error_code)
         if event.response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:

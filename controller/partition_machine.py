@@ -1,8 +1,9 @@
 """Phases of partitions, and how they get their leaders (Kafka's PartitionStateMachine).
 
-A partition goes online by an election: read its state in ZooKeeper, choose, write what was chosen if nobody wrote
-meanwhile, take it in, tell the brokers. A lost race reads again. The elections themselves are at the end, pure: of what
-ZooKeeper says and of who lives they make the next state, or None when nobody may lead (Kafka's Election.scala).
+A partition goes online by an election: read its state in ZooKeeper, choose a leader, write the new state if nobody
+wrote meanwhile, adopt it, tell the brokers. When somebody did write, the state is read again. The elections themselves
+are pure functions at the end: from the present state and the live brokers they make the next state, or None when nobody
+may lead (Kafka's Election.scala).
 """
 
 import logging
@@ -24,7 +25,7 @@ from odradek.zk_schema.store import ConnectionLost, NodeExists
 log = logging.getLogger(__name__)
 
 SLICE = 200
-"""Partitions that are worked on before others have their turn: some milliseconds."""
+"""Partitions that are handled in one go, which takes some milliseconds, before other tasks have their turn."""
 
 VALID_PREVIOUS: Mapping[PartitionPhase, frozenset[PartitionPhase]] = {
     PartitionPhase.NEW: frozenset({PartitionPhase.NON_EXISTENT}),
@@ -35,7 +36,7 @@ VALID_PREVIOUS: Mapping[PartitionPhase, frozenset[PartitionPhase]] = {
 
 
 class Strategy(Enum):
-    """Why a leader is elected."""
+    """Reason for an election, by which the leader is chosen (Kafka's PartitionLeaderElectionStrategy)."""
 
     OFFLINE_PARTITION = "OfflinePartition"
     REASSIGN_PARTITION = "ReassignPartition"
@@ -185,7 +186,7 @@ def choose(
     current: LeaderAndIsr | None,
     unclean_allowed: bool = False,
 ) -> LeaderAndIsr | str:
-    """The state that a partition is to have, or why there is no leader for it.
+    """Return the state that a partition is to have, or the reason why there is no leader for it.
 
     `current` is what ZooKeeper says (None: there is no state znode); its version is what the write expects.
     `unclean_allowed` counts with the OfflinePartition strategy only.
@@ -234,7 +235,7 @@ async def _unclean_topics(
 def _adopt(
     active: ActiveController, partition: TopicPartition, before: LeaderAndIsr | None, written: LeaderAndIsr, why: str
 ) -> None:
-    """ZooKeeper has it: the partition is online with this leader."""
+    """Take in a state that ZooKeeper has accepted: the partition is online with this leader."""
     state = active.state
     assert may_become(state, partition, PartitionPhase.ONLINE), (partition, state.phase(partition))
     state.leader_and_isr[partition] = written
@@ -243,7 +244,7 @@ def _adopt(
 
 
 def _recipients(state: ClusterState, strategy: Strategy, partition: TopicPartition) -> list[int]:
-    """The brokers that are told of an election by LeaderAndIsr; UpdateMetadata goes to all."""
+    """Return the brokers that are told of an election by LeaderAndIsr; UpdateMetadata goes to all."""
     replicas = state.replicas(partition)
     if strategy is Strategy.REASSIGN_PARTITION or strategy is Strategy.PREFERRED_REPLICA:
         return list(replicas)

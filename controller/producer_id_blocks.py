@@ -11,7 +11,7 @@ LAST_PRODUCER_ID = 2**63 - 1
 
 
 async def allocate(active: ActiveController, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
-    """The next block, written to ZooKeeper before anybody may use it. After a lost answer a block stays unused.
+    """Return the next block, written to ZooKeeper before anybody may use it. After a lost answer a block stays unused.
 
     Raises KafkaError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH, UNKNOWN_SERVER_ERROR when there are none left.
     """

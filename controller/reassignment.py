@@ -78,7 +78,7 @@ def _invalid(why: str) -> Outcome:
 def under_way(
     active: ActiveController, partitions: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, Assignment]:
-    """The reassignments among some partitions (None: all)."""
+    """Return the reassignments among some partitions (None: all)."""
     asked = active.state.reassigning if partitions is None else partitions
     found = {partition: active.state.assignment(partition) for partition in asked}
     return {partition: assignment for partition, assignment in sorted(found.items()) if assignment.reassigning}

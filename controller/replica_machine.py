@@ -66,7 +66,7 @@ async def move(active: ActiveController, replicas: Iterable[Replica], target: Re
 
 
 def _would_demote(state: ClusterState, replica: Replica, target: ReplicaPhase) -> bool:
-    """A replica that is created cannot be the leader already."""
+    """Tell whether a replica that leads would become a new one, which cannot be."""
     current = state.leader_and_isr.get(replica.partition)
     return target is ReplicaPhase.NEW and current is not None and current.leader == replica.broker
 

@@ -91,7 +91,7 @@ class Created(NamedTuple):
 
 @contextmanager
 def zookeeper_away() -> Iterator[None]:
-    """A session that ended in the middle: the client looks for the controller again and repeats its request."""
+    """Raise NOT_CONTROLLER if the session or connection ends: the client looks for the controller and asks again."""
     try:
         yield
     except (ConnectionLost, SessionExpired) as away:
@@ -115,7 +115,7 @@ def name_fault(topic: str) -> str | None:
 
 
 def check_name(topic: str) -> None:
-    """Raises KafkaError: INVALID_TOPIC_EXCEPTION."""
+    """Check that a topic may have this name. Raises KafkaError: INVALID_TOPIC_EXCEPTION."""
     fault = name_fault(topic)
     if fault is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
@@ -127,7 +127,7 @@ def collide(one: str, other: str) -> bool:
 
 
 def new_topic_id(randomness: random.Random) -> bytes:
-    """A random UUID whose text does not begin with a dash, which command lines would take for an option."""
+    """Return a random UUID whose text does not begin with a dash, which command lines would take for an option."""
     while True:
         topic_id = uuid.UUID(bytes=randomness.randbytes(16), version=4).bytes
         if not uuid_text(topic_id).startswith("-"):
@@ -286,7 +286,7 @@ async def auto_create_topic(
 
 
 async def mark_for_deletion(store: Store, topic: str) -> None:
-    """The controller deletes it; marking twice is harmless. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
+    """Mark a topic for the controller to delete; twice is harmless. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
     with zookeeper_away():
         if await repeated(store, lambda: store.exists(topic_path(topic))) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")

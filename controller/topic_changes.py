@@ -1,4 +1,4 @@
-"""Topics and partitions that somebody created in ZooKeeper.
+"""Topics and partitions that somebody has created in ZooKeeper: the controller gives them leaders.
 
 Kafka's processTopicChange and processPartitionModifications.
 """
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 async def take_up_topics(active: ActiveController, randomness: random.Random) -> None:
-    """New topics get their first leaders; ones that vanished without the controller are forgotten."""
+    """Elect the first leaders of new topics; forget topics that have vanished without the controller."""
     state = active.state
     topics = await active.store.topics()
     for topic in state.topics - topics:
@@ -30,7 +30,7 @@ async def take_up_topics(active: ActiveController, randomness: random.Random) ->
 
 
 async def take_up_partitions(active: ActiveController, topic: str, randomness: random.Random) -> None:
-    """A topic's assignment was written: create the partitions that are not known yet.
+    """Create the partitions of a topic, whose assignment was written, that are not known yet.
 
     What is known is not changed by it: only a reassignment moves replicas. While the topic is being deleted, new
     partitions are taken out of ZooKeeper again.
@@ -86,7 +86,7 @@ async def _take_up(active: ActiveController, topic: str, found: Topic, randomnes
 
 
 async def _create(active: ActiveController, partitions: Iterable[TopicPartition]) -> None:
-    """First leaders of partitions that are in the state but have no phase yet (onNewPartitionCreation)."""
+    """Elect the first leaders of partitions that are in the state but have no phase yet (onNewPartitionCreation)."""
     new = list(partitions)
     replicas = [Replica(partition, broker) for partition in new for broker in active.state.replicas(partition)]
     partition_machine.move(active, new, PartitionPhase.NEW)

@@ -37,7 +37,7 @@ async def take_up_marked(active: ActiveController) -> None:
 
 
 async def _marked(active: ActiveController) -> set[str]:
-    """The topics to delete; marks that mean nothing are removed."""
+    """Read which topics are to be deleted; marks that mean nothing are removed."""
     marked = await active.store.topics_to_delete()
     # One that exists was created a moment ago: it is deleted as soon as it is known here.
     unknown = {topic for topic in marked - active.state.topics if not await active.store.exists(topic_path(topic))}
