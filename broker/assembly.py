@@ -1,4 +1,4 @@
-"""One broker's objects, put together. Nothing is started here but tasks that wait for work."""
+"""Assembly of one broker: makes its parts and hands them to each other. It starts only tasks that wait for work."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -64,7 +64,7 @@ class Assembly:
     markers: TransactionMarkers
     dispatcher: Dispatcher
     partition_counts: tuple[PartitionCount, ...]
-    """Of the coordinators' topics; to be read before requests are served."""
+    """Partition counts of the coordinators' topics, to be read before requests are served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Admission(NamedTuple):
 
     quotas: ClientQuotas
     authorizer: AclAuthorizer | None
-    """None: everybody may do everything."""
+    """The authorizer; None: everybody may do everything."""
     tokens: DelegationTokens
 
 
@@ -254,7 +254,7 @@ def admission(parts: Parts) -> Admission:
 
 
 def _dispatcher(services: Services, throttled: Throttled) -> Dispatcher:
-    """Handlers with what must come before them: rights, and around all quotas, while there are any."""
+    """Make the dispatcher: each handler behind the authorizer, if there is one, and both inside the quotas, if any."""
     authorizer, quotas = services.authorizer, services.quotas
 
     def guarded(handle: Any, key: int) -> Any:

@@ -76,7 +76,7 @@ class BrokerConfig(
 
     @classmethod
     def of(cls, layers: Layers) -> "BrokerConfig":
-        """The settings that these layers amount to. Raises BadValue."""
+        """Return the settings that these layers amount to. Raises BadValue."""
         listeners = resolve_listeners(lambda name: _given_listener(layers, name))
         values: dict[str, Any] = {}
         for one in fields(cls):
@@ -87,7 +87,7 @@ class BrokerConfig(
         return cls(layers=layers, **values)
 
     def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> "BrokerConfig":
-        """With other dynamic settings, of all brokers and of this one. Raises BadValue."""
+        """Return these settings with other dynamic ones, of all brokers and of this one. Raises BadValue."""
         return BrokerConfig.of(self.layers.with_dynamic(default, broker))
 
     def value(self, name: str) -> Value:
@@ -131,7 +131,7 @@ def load_config(
     files: Files | None = None,
     own_host: Callable[[], str] = socket.getfqdn,
 ) -> BrokerConfig:
-    """The settings of a properties file, with `key=value` texts that come before it.
+    """Return the settings of a properties file, with `key=value` texts that come before it.
 
     `own_host` is asked for the machine's name only when a listener without a host is to be advertised. Logs a warning
     for each setting that is unknown or has no effect. Raises ConfigError, and OSError for the file.
@@ -161,7 +161,7 @@ def build_config(given: Sequence[Given]) -> BrokerConfig:
 
 
 def read_config(given: Sequence[Given]) -> tuple[BrokerConfig, list[str]]:
-    """The settings, and a line for people about each that is unknown or has no effect. Raises ConfigError."""
+    """Return the settings, and a line for people about each that is unknown or has no effect. Raises ConfigError."""
     last = _with_values({one.name: one for one in given})
     remarks = [remark for one in last.values() if (remark := _look_at(one)) is not None]
     texts = {name: one.text for name, one in last.items()}
@@ -187,7 +187,7 @@ def _with_values(given: dict[str, Given]) -> dict[str, Given]:
 
 
 def _look_at(given: Given) -> str | None:
-    """A remark on what one setting says, as far as it can be known alone. Raises ConfigError."""
+    """Return a remark on what one setting says, as far as it can be known alone. Raises ConfigError."""
     name = given.name
     if name in KRAFT_ONLY:
         raise ConfigError(f"{given.origin}: {name}={given.text}: this is a ZooKeeper-mode broker, KRaft is not built")

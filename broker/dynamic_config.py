@@ -160,7 +160,7 @@ class DynamicConfig:
             self._broker_changed(changed)
 
     async def _opened(self, own: dict[str, str]) -> dict[str, str]:
-        """With the passwords; those of a secret from before are written anew."""
+        """Return the settings with passwords decrypted; those under a former secret are encrypted and written anew."""
         passwords = StoredPasswords.of(self.config.layers)
         opened, by_former = passwords.opened(own)
         if by_former and passwords.encoder is not None:
@@ -169,7 +169,7 @@ class DynamicConfig:
         return opened
 
     def _with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
-        """These dynamic settings, without those that cannot count: alone, or beside the others."""
+        """Return the settings with these dynamic ones, but for those that are wrong, alone or beside the others."""
         before = self.config.layers
         layers = []
         for settings, counted in ((default, before.dynamic_default), (own, before.dynamic_broker)):

@@ -44,7 +44,7 @@ class BrokerListeners:
         self, sockets: SocketServer, network: Network, clock: Clock, tasks: Tasks, find_scram: FindIdentity
     ) -> None:
         self.network = self.controller_network = network
-        """Where connections to other brokers are made, by brokers and by the controller; it is `open` that has them
+        """Networks for connections to other brokers, made by brokers and by the controller; it is `open` that has them
         encrypted and authenticated."""
         self._sockets, self._clock, self._tasks, self._find_scram = sockets, clock, tasks, find_scram
         self._bound: dict[str, Bound] = {}
@@ -64,7 +64,7 @@ class BrokerListeners:
                 raise CannotListen(f"cannot listen on {_url(listener)}: {error}") from error
 
     def endpoints(self, config: BrokerConfig) -> tuple[Endpoint, ...]:
-        """What clients and brokers are told of the listeners that are bound."""
+        """Return the advertised addresses of the listeners that are bound, for clients and brokers to connect to."""
         return tuple(
             Endpoint(one.name, one.host, one.port or self._bound[one.name].port, one.protocol)
             for one in config.advertised_listeners
@@ -72,7 +72,7 @@ class BrokerListeners:
         )
 
     def registered_by(self, registrar: Registrar) -> None:
-        """From now on changes are told to the cluster."""
+        """Tell the cluster of changes from now on, through `registrar`."""
         self._registrar = registrar
 
     # ---- while the broker runs
@@ -104,7 +104,7 @@ class BrokerListeners:
             log.error("%s: the keys and certificates from before stay in use", error)
 
     def _secure(self, config: BrokerConfig) -> None:
-        """What is needed for that is imported where some listener is not PLAINTEXT."""
+        """Set up TLS and SASL, whose modules are imported only if a listener needs them. Raises BadSecuritySetting."""
         if all(listener.protocol == "PLAINTEXT" for listener in config.listeners):
             return
         from odradek.broker.network.entrance import Entrance
@@ -157,7 +157,7 @@ class BrokerListeners:
 
 
 def urls(endpoints: Sequence[Endpoint]) -> str:
-    """The addresses, for people."""
+    """Return the URLs of endpoints, for messages to people."""
     return ", ".join(one.url for one in endpoints)
 
 

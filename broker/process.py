@@ -1,4 +1,4 @@
-"""One broker as a process: its settings, its world, and the signals that end it.
+"""The process of one broker: its settings, its world, and the signals that end it.
 
 Imports neither the command line's packages nor the clients': a broker is to start fast and stay small. SIGTERM and
 SIGINT shut it down in a controlled way; a second one ends it at once.
@@ -36,11 +36,11 @@ log = logging.getLogger(__name__)
 SWITCH_INTERVAL_SECONDS = 5e-5
 """Another Python thread (kazoo's) may hold the interpreter no longer than this while the loop wants it."""
 LINK_SETTINGS = ("zookeeper.ssl.client.enable", "zookeeper.set.acl", "zookeeper.sasl.jaas.config")
-"""Where one of them is set, ZooKeeper is not simply spoken to."""
+"""Settings of which any one means that ZooKeeper is reached with TLS, with a login, or with access lists."""
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Until it is told to stop; the exit code."""
+    """Run a broker until it is told to stop; return the exit code."""
     arguments = argparse.ArgumentParser(prog="odradek broker", description="Run one broker in the foreground.")
     arguments.add_argument("file", help="a server.properties file with Kafka's own names")
     arguments.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
@@ -75,7 +75,7 @@ class _Signals:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.asked = asyncio.Event()
-        """To stop: by a signal, or by the broker itself, which cannot go on."""
+        """Set when the broker is to stop: by a signal, or by itself when it cannot go on."""
         self.on_signal: Callable[[], object] = self.asked.set
         self._came = False
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -124,7 +124,7 @@ async def _serve(config: BrokerConfig) -> int:
 
 
 async def _has_started(server: BrokerServer, signals: _Signals) -> bool:
-    """False when it was told to stop before that: nobody waits for a ZooKeeper that is away. Raises what start does."""
+    """Start the broker; False when a signal stopped it before, as while ZooKeeper is away. Raises what `start` does."""
     here = asyncio.current_task()
     assert here is not None
     signals.on_signal = here.cancel

@@ -1,4 +1,4 @@
-"""One broker's life: what is started in which order, and how it ends.
+"""The life of one broker: what is started in which order, and how it ends.
 
 Start: directories locked, ports bound, ZooKeeper asked who we are, logs opened, the broker registered, and in the same
 moment requests are served: those who came earlier wait in the backlog. Every failure before that is one clear error and
@@ -63,7 +63,7 @@ class BrokerServer:
         """Set when the broker cannot go on by itself."""
         self._on_broken = on_broken
         self.tasks = Tasks(world.clock, self._break)
-        """All tasks of this broker."""
+        """Tasks of this broker, all of them."""
         self._sockets: SocketServer = make_sockets(config, world, self.tasks)
         self.setting_changes = changes = SettingChanges(config, self._sockets)
         self._listeners = BrokerListeners(self._sockets, world.network, world.clock, self.tasks, changes.find_scram)

@@ -48,7 +48,7 @@ class Services:
     transaction_verification: TransactionVerification
     controller: Controller
     authorizer: AclAuthorizer | None
-    """None: everybody may do everything."""
+    """The authorizer; None: everybody may do everything."""
     tokens: DelegationTokens
     journal: Journal
     request_metrics: RequestMetrics

@@ -1,4 +1,4 @@
-"""The world as one record: what a broker is given of the outside (odradek/world has the protocols)."""
+"""The outside of a broker as one record: clock, files, network, ZooKeeper (odradek/world has the protocols)."""
 
 import random
 from collections.abc import Callable
@@ -25,9 +25,9 @@ class World:
     random: random.Random
     zookeeper: Callable[[BrokerConfig], Store]
     controller_network: Network | None = None
-    """Where the controller connects to brokers, if it is not `network`."""
+    """Network by which the controller connects to brokers, if it is not `network`."""
     children: Children | None = None
-    """Without them nothing is compacted."""
+    """Child processes; without them nothing is compacted."""
     processor_ms: Callable[[], float] = lambda: perf_counter() * 1000.0
     """Time that passes while the loop works, which the clock of a loop does not show: what clients use of it is
     measured with this."""

@@ -1,1 +1,1 @@
-"""This broker among the others: its registration, what it knows of the cluster, and its requests to other brokers."""
+"""The broker as a member of its cluster: registration, cluster metadata, and requests to other brokers."""

@@ -1,4 +1,4 @@
-"""Connections to other brokers are given up when they take too long to come up (KIP-601)."""
+"""Timeouts of setting up connections to other brokers, which grow with each failure in a row (KIP-601)."""
 
 import asyncio
 from collections import Counter
@@ -24,7 +24,7 @@ class ConnectionSetup:
         return self._network.listen(host, port, accepted)
 
     async def connect(self, host: str, port: int) -> Endpoint:
-        """An open connection. Raises OSError, also when it has not come up in time."""
+        """Return an open connection. Raises OSError, also when it has not come up in time."""
         limit_ms = self._limit_ms(host, port)
         try:
             async with asyncio.timeout(limit_ms / 1000.0) as limit:

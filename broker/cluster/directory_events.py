@@ -1,5 +1,5 @@
-"""Telling the controller that a log directory has failed, or may have room again: `/log_dir_event_notification`, as
-long as it takes.
+"""Notification of the controller that a log directory has failed, or may have room again, by the znodes below
+`/log_dir_event_notification`; it is repeated until it succeeds.
 
 The controller then asks for each of our replicas by LeaderAndIsr, and the answers say which are out of reach. A failure
 before the broker is registered needs no word: the controller asks anyway. Source: KafkaZkClient.propagateLogDirEvent.
@@ -24,7 +24,7 @@ class DirectoryEvents:
     def __init__(self, store: Store, clock: Clock, tasks: Tasks, broker_id: int) -> None:
         self._store, self._clock, self._tasks, self._broker_id = store, clock, tasks, broker_id
         self._changes = self._told = 0
-        """How many changes there have been, and how many of them are told."""
+        """Number of changes so far, and of those that the controller has been told."""
         self._task: asyncio.Task[None] | None = None
 
     def changed(self) -> None:

@@ -67,7 +67,7 @@ class MetadataCache:
         self.controller_id = NO_CONTROLLER
         self._subscribers: dict[Callable[[], object], None] = {}
         self._controller_epoch = self._broker_epoch = -1
-        """Those of the last request."""
+        """Controller epoch and broker epoch of the last request."""
         self._is_complete = False
         """Under these epochs it has been told of all partitions."""
         self._deleted_topics: dict[str, bytes] = {}
@@ -181,7 +181,7 @@ class MetadataCache:
         return broker_id in self.brokers
 
     def node(self, broker_id: int, listener: str) -> Node | None:
-        """A live broker's address at a listener; None when it is not alive or does not have that listener."""
+        """Return a live broker's address at a listener; None when it is not alive or does not have that listener."""
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.at(listener)
 

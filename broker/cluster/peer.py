@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class BrokerUnreachable(OSError):  # noqa: N818 - the state of a broker, as its users put it
-    """No answer will come: there is no connection, it broke, time is over, or the request was given up."""
+    """Failure of a request to another broker: no connection, a broken one, a timeout, or the request was given up."""
 
 
 class _Request:
@@ -168,7 +168,7 @@ class Peer:
         self._link: _Link | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._unsent: deque[_Request] = deque()
-        """What waits for the connection."""
+        """Requests that wait for the connection."""
         self._closed = False
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Topics that are created because somebody asked for them: `auto.create.topics.enable`, and the internal ones."""
+"""Automatic creation of topics that somebody asked for: `auto.create.topics.enable`, and the internal topics."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Coming back after an unclean stop: a broker that may have lost the end of a log first leaves that log's ISR.
+"""Restart after an unclean stop: a broker that may have lost the end of a log first leaves that partition's ISR.
 
 Power failed, the old session has just ended, and with it perhaps the controller. If we registered in that moment, the
 next controller would find us alive, in the ISR and maybe leading, and elect nobody: acknowledged records that our disk
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_MS = 100.0
 CALLS_IN_FLIGHT = 500
 CONTROLLER_PATIENCE_MS = 10_000
-"""How long a controller may take, after our old session has ended; then we go on as Kafka does at once."""
+"""Time for a controller to act after our old session has ended; then we go on, as Kafka does at once."""
 
 
 async def wait_until_out_of_isr(
@@ -53,7 +53,7 @@ async def wait_until_out_of_isr(
 
 
 async def missing_replicas(store: Store, broker_id: int, held: Collection[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Partitions that are assigned to this broker and not among those that it holds. Raises StoreError."""
+    """Return the partitions that are assigned to this broker and not among those that it holds. Raises StoreError."""
     topics = await store.children(TOPICS_PATH)
     found: list[tuple[str, int]] = []
     for begin in range(0, len(topics), CALLS_IN_FLIGHT):
@@ -64,7 +64,7 @@ async def missing_replicas(store: Store, broker_id: int, held: Collection[tuple[
 
 
 async def _assigned(store: Store, topic: str, broker_id: int) -> list[tuple[str, int]]:
-    """None of a topic that is gone, or cannot be read."""
+    """Return the partitions of a topic that are assigned to the broker; none when the topic is gone or unreadable."""
     try:
         data, _ = await store.get(topic_path(topic))
         partitions = TopicAssignment.decode(topic, data).partitions
@@ -74,7 +74,10 @@ async def _assigned(store: Store, topic: str, broker_id: int) -> list[tuple[str,
 
 
 async def _counting_on(store: Store, broker_id: int, partitions: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Those whose ISR holds us and another registered broker, without topics to be deleted. Raises StoreError."""
+    """Return those `partitions` whose ISR holds this broker and another registered one. Raises StoreError.
+
+    Topics that are marked for deletion are left out.
+    """
     registered = {int(name) for name in await store.children(BROKER_IDS_PATH) if name.isdigit()}
     others = registered - {broker_id}
     to_delete = set(await store.children(DELETE_TOPICS_PATH))
@@ -88,7 +91,7 @@ async def _counting_on(store: Store, broker_id: int, partitions: Sequence[tuple[
 
 
 async def _isr(store: Store, topic: str, index: int) -> tuple[int, ...]:
-    """Nobody when there is no such partition any more, or nothing that can be read."""
+    """Read the ISR of a partition; empty when the partition is gone or its znode unreadable."""
     try:
         data, _ = await store.get(state_path(topic, index))
         return PartitionState.decode(topic, index, data).isr

@@ -1,4 +1,4 @@
-"""Group coordination: who is in a group, what generation is in force, which offsets it has committed.
+"""Group coordination: the members of consumer groups, their generations, and the offsets that they have committed.
 
 Rules, pure: `group_state_machine` (what a request may do) over `rebalance` (the next generation) and `static_members`,
 with the facts and the table of states in `group_metadata`, and the effects that they ask for in `group_effects` and

@@ -97,13 +97,13 @@ class CoordinatedGroup:
                 effect.callback(effect.result)
 
     def die(self, error: ErrorCode) -> None:
-        """Deleted or moved away: nobody is kept waiting and no timer is left."""
+        """End the group, which is deleted or moved away: answer all who wait with `error`, stop all timers."""
         self.state_machine.die(error, self._clock.now_ms())
         self.run_effects()
         assert not self._timers, (self.metadata.group_id, list(self._timers))
 
     def commit(self, request: CommitRequest, answer: CommitAnswer) -> None:
-        """OffsetCommit, TxnOffsetCommit. Answered when the log has it; what is too large is refused by itself."""
+        """Handle OffsetCommit or TxnOffsetCommit: answer when the log has it; too large metadata is refused alone."""
         transaction = request.transaction
         error = self.state_machine.commit(
             request.member_id, request.instance_id, request.generation, transactional=transaction is not None
@@ -143,7 +143,7 @@ class CoordinatedGroup:
             self._write_tombstones(removed)
 
     def delete(self) -> None:
-        """The end of an empty group, with all that is in the log of it."""
+        """Delete an empty group, with all that the log has of it."""
         assert self.metadata.state is GroupState.EMPTY, (self.metadata.group_id, self.metadata.state)
         self._bury(self.offsets.remove_all())
 
@@ -162,7 +162,7 @@ class CoordinatedGroup:
     def _stage(
         self, offsets: Mapping[TopicPartition, CommittedOffset], transaction: InTransaction | None
     ) -> Callable[[ErrorCode], None]:
-        """The append of a commit begins; what to call with its outcome."""
+        """Note that the append of a commit begins; return what to call with its outcome."""
         table = self.offsets
         if transaction is None:
             sequence = table.stage(offsets)

@@ -77,18 +77,18 @@ class GroupCoordinator:
         self._periodic.repeat_for_each("expiry of offsets", interval_ms, self._groups.values, self._expire_offsets)
 
     def stop(self) -> None:
-        """The broker goes down: answer all who wait, stop all timers."""
+        """Stop, as the broker goes down: answer all who wait, stop all timers."""
         self._active = False
         self._periodic.stop()
         for group in list(self._groups.values()):
             self._unload(group)
 
     def on_elected(self, partition: int, epoch: int) -> None:
-        """This broker has become the leader of the partition: load its groups, in slices."""
+        """Load the groups of a partition that this broker has come to lead, in slices of time."""
         self._partitions.elected(partition, epoch)
 
     def on_resigned(self, partition: int, epoch: int | None) -> None:
-        """Another broker leads it, or none: forget its groups, and send those who wait to their new coordinator."""
+        """Forget the groups of a partition that another broker leads, or none; refer those who wait to that one."""
         if self._partitions.resigned(partition, epoch):
             for group in [group for group in self._groups.values() if group.partition == partition]:
                 self._unload(group)
@@ -96,7 +96,7 @@ class GroupCoordinator:
                 del self._open_transactions[key]
 
     def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """A topic has been deleted: what groups had committed for it means nothing any more. In slices."""
+        """Forget what groups had committed for partitions that have been deleted, in slices of time."""
 
         def steps() -> Iterator[None]:
             for group in list(self._groups.values()):
@@ -115,11 +115,11 @@ class GroupCoordinator:
         return self._config.offset_metadata_max_bytes
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that the group lives in, wherever that is led."""
+        """Return the partition of `__consumer_offsets` that the group lives in, wherever that is led."""
         return partition_for(group_id, self._partition_count())
 
     def fresh_member_id(self, prefix: str) -> str:
-        """An id for a new member; the prefix is its group.instance.id or else its client id."""
+        """Return an id for a new member; the prefix is its group.instance.id or else its client id."""
         return f"{prefix}-{UUID(int=self._random.getrandbits(128), version=4)}"
 
     def join(self, group_id: str, request: JoinRequest, callback: JoinCallback) -> None:
@@ -249,7 +249,7 @@ class GroupCoordinator:
         return self._active and self._partitions.check(partition) is ErrorCode.NONE
 
     def marker_appended(self, partition: int, producer_id: int, *, committed: bool) -> Callable[[ErrorCode], None]:
-        """A transaction's marker is in this leader's log of that partition.
+        """Note that a transaction's marker is in this leader's log of that partition.
 
         Call what is returned when its outcome is known. NONE: it is replicated, and what the producer had committed
         before it becomes visible, or never was. Any other error: that stays open until another marker comes.

@@ -1,4 +1,4 @@
-"""Requests of members, the results that they are answered with, and the effects that a group asks for in between.
+"""Requests of a group's members, their results, and the effects (answers, timers, writes) that a group asks for.
 
 Effects are carried out in the order in which they stand (group.py). A callback is what a waiting request is answered
 by; the group keeps it, hands it back in exactly one `AnswerJoin` or `AnswerSync`, and never calls it.

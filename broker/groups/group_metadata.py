@@ -84,14 +84,14 @@ class Member:
     join_callback: JoinCallback | None = None
     sync_callback: SyncCallback | None = None
     is_new: bool = False
-    """It has not yet been answered a JoinGroup, so its client cannot send heartbeats."""
+    """True until its first JoinGroup is answered: its client cannot send heartbeats before."""
 
     def metadata(self, protocol: str) -> bytes:
         """Return what it said for `protocol`, which it must support."""
         return next(metadata for name, metadata in self.protocols if name == protocol)
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """Its favourite among `candidates`, of which it supports at least one."""
+        """Return the member's favourite protocol among `candidates`, of which it must support at least one."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
@@ -124,7 +124,7 @@ class GroupMetadata:
         self.state_since_ms = now_ms
 
     def add(self, member: Member) -> None:
-        """A member that is not there yet, and whose protocols the group supports. The first becomes the leader."""
+        """Add a member that is not there yet, and whose protocols the group supports. The first one leads."""
         assert member.member_id not in self.members, (self.group_id, member.member_id)
         if member.instance_id is not None:
             assert member.instance_id not in self._static, (self.group_id, member.instance_id)
@@ -175,7 +175,7 @@ class GroupMetadata:
         member.session_timeout_ms = session_timeout_ms
 
     def static_member_id(self, instance_id: str) -> str | None:
-        """The member id that a `group.instance.id` stands for at present."""
+        """Return the member id that a `group.instance.id` stands for at present."""
         return self._static.get(instance_id)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
@@ -186,13 +186,13 @@ class GroupMetadata:
         return self.protocol_type == protocol_type and any(self._support[name] == everyone for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol with the most votes among those that all members support; the group must have members."""
+        """Return the protocol with the most votes among those that all members support; the group must have members."""
         candidates = frozenset(name for name, count in self._support.items() if count == len(self.members))
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=lambda name: votes[name])
 
     def next_generation(self, now_ms: int) -> None:
-        """Everyone who takes part is there: choose the protocol; CompletingRebalance, or Empty without members."""
+        """Begin the next generation, all having joined: choose the protocol; enter CompletingRebalance, or Empty."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.refresh_subscribed_topics()
@@ -220,7 +220,7 @@ class GroupMetadata:
         return sum(member.join_callback is not None for member in self.members.values())
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asked for."""
+        """Return the longest rebalance timeout that any member asked for, in ms."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def member_list(self) -> tuple[JoinedMember, ...]:

@@ -27,7 +27,7 @@ class CommittedOffset:
     leader_epoch: int = NO_EPOCH
     metadata: str = ""
     expire_timestamp_ms: int = NO_EXPIRY
-    """When it expires if the client asked for its own retention (OffsetCommit 2-4), else NO_EXPIRY."""
+    """Wall clock at which the offset expires if the client asked for that (OffsetCommit 2-4), else NO_EXPIRY."""
 
 
 class FetchedOffset(NamedTuple):
@@ -68,7 +68,7 @@ class OffsetTable:
     # commits
 
     def stage(self, partitions: Iterable[TopicPartition]) -> int:
-        """An append of commits for these partitions begins; the sequence number to end it with."""
+        """Note that an append of commits for these partitions begins; return the sequence number to end it with."""
         sequence = self._take_sequence()
         for partition in partitions:
             self._staged.setdefault(partition, set()).add(sequence)
@@ -79,7 +79,7 @@ class OffsetTable:
         return self._next_sequence - 1
 
     def acknowledge(self, sequence: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """The append is in the log of every replica in sync. Partitions removed meanwhile stay removed."""
+        """Let commits count whose append every in-sync replica has. Partitions removed meanwhile stay removed."""
         for partition, committed in offsets.items():
             if sequence not in self._staged.get(partition, ()):
                 continue
@@ -89,7 +89,7 @@ class OffsetTable:
         self.fail(sequence, offsets)
 
     def fail(self, sequence: int, partitions: Iterable[TopicPartition]) -> None:
-        """The append has ended; without `acknowledge`, nothing of it becomes visible."""
+        """End an append; without `acknowledge`, nothing of it becomes visible."""
         for partition in partitions:
             under_way = self._staged.get(partition)
             if under_way is not None:
@@ -100,14 +100,14 @@ class OffsetTable:
     # loading and transactions
 
     def load(self, partition: TopicPartition, committed: CommittedOffset, sequence: int) -> None:
-        """A commit that was read from the log; `sequence` is the offset of its batch."""
+        """Take in a commit that was read from the log; `sequence` is the offset of its batch."""
         self._visible[partition] = _Appended(committed, sequence)
         self._next_sequence = max(self._next_sequence, sequence + 1)
 
     def load_transactional(
         self, producer_id: int, partition: TopicPartition, committed: CommittedOffset | None, sequence: int
     ) -> None:
-        """A commit (or its removal) that was read from the log and belongs to a transaction."""
+        """Take in a commit (or its removal) that was read from the log and belongs to a transaction."""
         transaction = self._open_transactions.setdefault(producer_id, {})
         if committed is None:
             transaction.pop(partition, None)
@@ -116,8 +116,9 @@ class OffsetTable:
         self._next_sequence = max(self._next_sequence, sequence + 1)
 
     def stage_in_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> int:
-        """An append of commits begins that are part of the producer's open transaction from now on: they count when
-        its marker is in the log of every replica in sync, which cannot be before they are."""
+        """Note that an append of commits of a transaction begins, and return its sequence number.
+
+        They count when the marker is in the log of every replica in sync, which cannot be before they are."""
         sequence = self._take_sequence()
         transaction = self._open_transactions.setdefault(producer_id, {})
         for partition, committed in offsets.items():
@@ -125,7 +126,7 @@ class OffsetTable:
         return sequence
 
     def fail_in_transaction(self, sequence: int) -> None:
-        """The append has failed: nothing of it counts, whatever becomes of the transaction."""
+        """End an append that has failed: nothing of it counts, whatever becomes of the transaction."""
         for transaction in self._transactions():
             for partition in [at for at, appended in transaction.items() if appended.sequence == sequence]:
                 del transaction[partition]
@@ -147,7 +148,7 @@ class OffsetTable:
                 self._visible[partition] = appended
 
     def reopen_transaction(self, producer_id: int, closed: TransactionOffsets) -> None:
-        """Nobody knows whether the marker stays in the log: another one will come, and end what stands before it."""
+        """Open a transaction's offsets again, since its marker may not stay in the log: another one will come."""
         self._drop_closed(closed)
         self._open_transactions[producer_id] = closed | self._open_transactions.get(producer_id, {})
 
@@ -224,7 +225,7 @@ class OffsetTable:
 
 
 def expired(group: GroupMetadata, offsets: OffsetTable, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-    """The partitions whose offsets have expired.
+    """Return the partitions whose offsets have expired.
 
     A group without members keeps its offsets for the retention since it became empty; a stable group of consumers keeps
     those of the topics that it reads, and others since their commit; a group that never had members (offsets committed

@@ -74,13 +74,13 @@ def batch_of(
 
 
 def offset_key(group_id: str, partition: TopicPartition) -> bytes:
-    """The key of the group's offset for a partition."""
+    """Return the key of the group's offset for a partition."""
     topic, index = partition
     return encode_versioned(OffsetCommitKey(group=group_id, topic=topic, partition=index), OFFSET_KEY_VERSION)
 
 
 def offset_value(committed: CommittedOffset) -> bytes:
-    """The value of a committed offset."""
+    """Return the value of a committed offset."""
     has_expiry = committed.expire_timestamp_ms != NO_EXPIRY
     value = OffsetCommitValue(
         offset=committed.offset,
@@ -93,12 +93,12 @@ def offset_value(committed: CommittedOffset) -> bytes:
 
 
 def group_key(group_id: str) -> bytes:
-    """The key of a group's metadata."""
+    """Return the key of a group's metadata."""
     return encode_versioned(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
 
 
 def group_value(group: GroupMetadata, assignment: dict[str, bytes]) -> bytes:
-    """The value of a group's metadata: its members with the metadata of the chosen protocol and these assignments."""
+    """Make the value of a group's metadata: members with their metadata for the chosen protocol and assignments."""
     members = [
         MemberMetadata(
             member_id=member.member_id,
@@ -135,7 +135,7 @@ def read_key(data: Buffer) -> OffsetKey | GroupKey | None:
 
 
 def read_offset(data: Buffer) -> CommittedOffset:
-    """The value of a committed offset. Raises MalformedMessage."""
+    """Return the value of a committed offset. Raises MalformedMessage."""
     value = decode_versioned(OffsetCommitValue, data)[1]
     return CommittedOffset(
         offset=value.offset,

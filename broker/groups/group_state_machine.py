@@ -1,4 +1,4 @@
-"""The state machine of one group, as its shell sees it: requests, timers and ended writes in, effects out.
+"""The state machine of one consumer group: requests, timers and ended writes go in, effects come out.
 
 The rules are those of Kafka 3.9's GroupCoordinator.scala. A method that takes a callback answers it by an effect, at
 once or later; the others return their error. After every call the owner takes the effects from `outbox` and carries
@@ -35,7 +35,7 @@ from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a member that has never been answered may wait in a rebalance (GroupCoordinator.NewMemberJoinTimeoutMs)."""
+"""Longest wait in a rebalance of a member that has never been answered (GroupCoordinator.NewMemberJoinTimeoutMs)."""
 
 
 class GroupStateMachine:
@@ -51,7 +51,7 @@ class GroupStateMachine:
     # requests
 
     def join(self, request: JoinRequest, callback: JoinCallback, now_ms: int) -> None:
-        """JoinGroup. Answered at once, or when the rebalance it takes part in is complete."""
+        """Handle a JoinGroup; it is answered at once, or when the rebalance that it takes part in is complete."""
         group = self.group
         if not has_room_for(group, request.member_id, self._config.group_max_size):
             self._rebalance.remove(request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -69,7 +69,7 @@ class GroupStateMachine:
         self._rebalance.complete_if_all_joined(now_ms)
 
     def sync(self, request: SyncRequest, callback: SyncCallback, now_ms: int) -> None:
-        """SyncGroup. Answered at once, or when the leader's assignment is stored."""
+        """Handle a SyncGroup; it is answered at once, or when the leader's assignment is stored."""
         group, outbox = self.group, self.outbox
         error = check_sync(group, request)
         if error is ErrorCode.NONE and group.state is GroupState.PREPARING_REBALANCE:
@@ -89,7 +89,7 @@ class GroupStateMachine:
             self._rebalance.store_assignment(request.assignments)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat: the member lives; REBALANCE_IN_PROGRESS tells it to join again."""
+        """Handle a Heartbeat: the member lives. Return REBALANCE_IN_PROGRESS to have it join again, or an error."""
         error = check_generation(self.group, member_id, instance_id, generation)
         if error is not ErrorCode.NONE:
             return error
@@ -99,7 +99,7 @@ class GroupStateMachine:
         return ErrorCode.NONE
 
     def leave(self, member_id: str, instance_id: str | None, now_ms: int, reason: str = "") -> ErrorCode:
-        """LeaveGroup, for one member; an instance id without a member id removes that static member (KIP-345)."""
+        """Handle a LeaveGroup for one member; an instance id alone removes that static member (KIP-345)."""
         group = self.group
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -123,7 +123,7 @@ class GroupStateMachine:
     # what the shell reports
 
     def expire(self, kind: TimerKind, member_id: str, now_ms: int) -> None:
-        """A timer has fired."""
+        """Handle a timer of the group, or of one member, that has fired."""
         if self.group.state is GroupState.DEAD:
             return
         if kind is TimerKind.JOIN:
@@ -134,21 +134,21 @@ class GroupStateMachine:
             self._session_expired(member_id, now_ms)
 
     def stored(self, write: Write, error: ErrorCode, now_ms: int) -> None:
-        """The append of a `StoreGroup` effect has ended; `error` is already one for clients (see `group_error`)."""
+        """Handle the end of a `StoreGroup` effect's append; `error` is one for clients (append_errors.group_error)."""
         if isinstance(write, AssignmentWrite):
             self._rebalance.assignment_stored(write, error, now_ms)
         elif isinstance(write, StaticMemberWrite):
             self._static.stored(write, error)
 
     def loaded(self, now_ms: int) -> None:
-        """The group was read back from the log: members must be heard of within their session timeouts."""
+        """Start the sessions of a group that was read back from the log; rebalance it if it is too large."""
         for member in self.group.members.values():
             self.outbox.restart_session(member)
         if len(self.group.members) > self._config.group_max_size:
             self._rebalance.prepare(now_ms, "more members than group.max.size")
 
     def die(self, error: ErrorCode, now_ms: int) -> None:
-        """Deleted, or moved away: answer everybody who waits with `error`, stop all timers."""
+        """End the group, which is deleted or moved away: answer all who wait with `error`, stop all timers."""
         group = self.group
         for member in group.members.values():
             self.outbox.answer_join(member, JoinResult(error, member.member_id))
@@ -178,7 +178,7 @@ class GroupStateMachine:
         if request.instance_id is None:
             self._add(request, request.member_id, callback, now_ms)
         else:
-            # An id that was given to a dynamic member, claimed by a static one: no client does this.
+            # The id was given to a dynamic member, and now a static one comes with it: no client does this.
             self.outbox.refuse_join(callback, request.member_id, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _join_known(self, request: JoinRequest, callback: JoinCallback, now_ms: int) -> None:
@@ -197,7 +197,7 @@ class GroupStateMachine:
         self._rebalance.prepare_if_possible(now_ms, f"member {member.member_id} joined again")
 
     def _may_stay_in_generation(self, member: Member) -> bool:
-        """A repeated JoinGroup changes nothing; the leader of a stable group asks for a rebalance by it."""
+        """Tell whether a repeated JoinGroup changes nothing; from the leader of a stable group it asks to rebalance."""
         if self.group.state is GroupState.COMPLETING_REBALANCE:
             return True
         return self.group.state is GroupState.STABLE and self.group.leader != member.member_id
@@ -246,7 +246,7 @@ class GroupStateMachine:
 
 
 def check_join(request: JoinRequest, config: GroupSettings) -> ErrorCode:
-    """Return what is wrong with a JoinGroup whatever the group is like."""
+    """Return the error of a JoinGroup that is wrong whatever the state of the group; NONE if it is right."""
     shortest_ms, longest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     if not shortest_ms <= request.session_timeout_ms <= longest_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
@@ -258,7 +258,10 @@ def check_join(request: JoinRequest, config: GroupSettings) -> ErrorCode:
 
 
 def has_room_for(group: GroupMetadata, member_id: str, group_max_size: int) -> bool:
-    """While a rebalance gathers members, the first `group.max.size` to join stay; later only members may come back."""
+    """Tell whether a member may join, by `group.max.size`.
+
+    While a rebalance gathers members, those that join first stay; after that only members may come back.
+    """
     member = group.members.get(member_id)
     if group.state in (GroupState.EMPTY, GroupState.DEAD):
         return True
@@ -279,7 +282,7 @@ def check_member(group: GroupMetadata, member_id: str, instance_id: str | None) 
 
 
 def check_generation(group: GroupMetadata, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """Check that id and instance name a member of the generation in force."""
+    """Check that member id and instance id name a member, and that `generation` is the one in force."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = check_member(group, member_id, instance_id)
@@ -289,7 +292,7 @@ def check_generation(group: GroupMetadata, member_id: str, instance_id: str | No
 
 
 def check_sync(group: GroupMetadata, request: SyncRequest) -> ErrorCode:
-    """Member, generation and, where the version sends them, the protocol that the member believes was chosen."""
+    """Check member, generation and, where the version sends it, the protocol that the member believes was chosen."""
     error = check_generation(group, request.member_id, request.instance_id, request.generation)
     if error is not ErrorCode.NONE:
         return error
@@ -301,7 +304,10 @@ def check_sync(group: GroupMetadata, request: SyncRequest) -> ErrorCode:
 
 
 def check_commit(group: GroupMetadata, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """A member may commit except between two generations; anybody without a generation may while the group is empty."""
+    """Check an OffsetCommit: members may commit except between two generations, others only while the group is empty.
+
+    Those others send no generation (-1): consumers that assign partitions to themselves.
+    """
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if group.state is GroupState.EMPTY and generation < 0:
@@ -317,7 +323,7 @@ def check_commit(group: GroupMetadata, member_id: str, instance_id: str | None, 
 def check_commit_in_transaction(
     group: GroupMetadata, member_id: str, instance_id: str | None, generation: int
 ) -> ErrorCode:
-    """The same for TxnOffsetCommit: legal between two generations too, and for one who does not say who it is."""
+    """Check a TxnOffsetCommit: unlike OffsetCommit it is legal between two generations, and without any member."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation < 0 and (group.state is GroupState.EMPTY or (member_id == UNKNOWN_MEMBER and instance_id is None)):

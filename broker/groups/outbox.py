@@ -25,7 +25,7 @@ class Outbox:
         self.effects: deque[Effect] = deque()
 
     def add(self, effect: Effect) -> None:
-        """The shell carries it out after all earlier ones."""
+        """Add an effect, which is carried out after all earlier ones."""
         self.effects.append(effect)
 
     def note(self, change: str, **facts: str | int | None) -> None:
@@ -51,9 +51,9 @@ class Outbox:
         return True
 
     def restart_session(self, member: Member) -> None:
-        """The member was heard of, or was just answered: its session begins anew."""
+        """Begin a member's session anew: it was heard of, or was just answered."""
         self.effects.append(StartTimer(TimerKind.SESSION, member.member_id, member.session_timeout_ms))
 
     def stop_session(self, member_id: str) -> None:
-        """Nobody of that id is expected any more."""
+        """Stop the session timer of a member that is not expected any more."""
         self.effects.append(StopTimer(TimerKind.SESSION, member_id))

@@ -1,4 +1,5 @@
-"""From one generation to the next: gather the members, choose leader and protocol, store the leader's assignment.
+"""Rebalance of a group, from one generation to the next: gather the members, choose leader and protocol, store the
+leader's assignment.
 
 Stable/Empty --prepare--> PreparingRebalance --everyone joined, or the timeout--> CompletingRebalance --stored--> Stable
 """
@@ -64,7 +65,7 @@ class Rebalance:
         self.complete_if_all_joined(now_ms)
 
     def newcomer(self) -> None:
-        """A member is about to be added; only a group that never had a generation waits longer for it, as in Kafka."""
+        """Expect a member to be added; only a group that never had a generation waits longer for it, as in Kafka."""
         if self._initial is not None and self._group.generation == 0:
             self._initial.newcomer = True
 
@@ -75,13 +76,13 @@ class Rebalance:
             self._complete(now_ms)
 
     def join_timer_fired(self, now_ms: int) -> None:
-        """The gathering has lasted long enough."""
+        """Complete the rebalance, which has gathered members for long enough, or wait for more newcomers."""
         if self._group.state is GroupState.PREPARING_REBALANCE and not self._wait_for_more_newcomers():
             self._initial = None
             self._complete(now_ms)
 
     def sync_timer_fired(self, now_ms: int) -> None:
-        """Members that joined this generation but never came for their assignment are dropped (Kafka's DelayedSync)."""
+        """Drop members that joined this generation but never came for their assignment (Kafka's DelayedSync)."""
         group = self._group
         if not group.awaiting_sync or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return
@@ -90,13 +91,13 @@ class Rebalance:
         self.prepare(now_ms, "members did not come for their assignment")
 
     def synced(self, member: Member) -> None:
-        """The member has come for its assignment."""
+        """Note that the member has come for its assignment."""
         self._group.awaiting_sync.discard(member.member_id)
         if not self._group.awaiting_sync:
             self._outbox.add(StopTimer(TimerKind.SYNC, ""))
 
     def store_assignment(self, assignments: dict[str, bytes]) -> None:
-        """The leader's word: members that it forgot get empty bytes; what it says of others is dropped."""
+        """Store the leader's assignment: members that it left out get empty bytes, strangers in it are dropped."""
         assignment = {member_id: assignments.get(member_id, b"") for member_id in self._group.members}
         self._outbox.add(StoreGroup(assignment, AssignmentWrite(self._group.generation, assignment)))
 

@@ -30,7 +30,7 @@ class StaticMembers:
         self._rebalance = rebalance
 
     def replace(self, request: JoinRequest, old_member_id: str, callback: JoinCallback, now_ms: int) -> None:
-        """A static member has restarted: the request has its instance id and no member id."""
+        """Replace a static member that has restarted: the request has its instance id and no member id."""
         assert request.instance_id is not None, request
         group = self._group
         member = group.members[old_member_id]
@@ -55,7 +55,7 @@ class StaticMembers:
             self._rebalance.prepare_if_possible(now_ms, f"static member {request.instance_id} came back")
 
     def stored(self, write: StaticMemberWrite, error: ErrorCode) -> None:
-        """The record with the new member id has been written, or could not be."""
+        """Handle the end of writing a record with the new member id: answer, or put the old member back."""
         group = self._group
         member = group.members.get(write.new_member_id)
         if member is None or member.join_callback is not write.callback or group.state is not GroupState.STABLE:

@@ -1,4 +1,4 @@
-"""Kafka's storage. In the order to read it:
+"""Kafka's storage: the logs of partitions in the directories of `log.dirs`. In the order to read it:
 
 - log.py: the log of one partition; appending, truncating. It extends local_log.py: its segments, reading, flushing
 - batches.py: headers of batches; segment.py with index.py, transaction_index.py: the files of a log

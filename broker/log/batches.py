@@ -101,7 +101,7 @@ def decode_header(data: Buffer, at: int, position: int) -> Batch:
 
 
 def iterate_headers(file: File, position: int, end: int) -> Iterator[Batch]:
-    """The batches between two positions of a file. Raises CorruptBatch at the first that is not one, or not whole."""
+    """Yield the batches between two positions of a file. Raises CorruptBatch at the first bad or incomplete one."""
     while position < end:
         data = file.pread(min(SCAN_CHUNK_BYTES, end - position), position)
         if not data:
@@ -146,7 +146,7 @@ def position_of(offset: int, file: File, position: int, end: int) -> int:
 
 
 def iterate_of_producers(file: File, position: int, end: int) -> Iterator[Batch]:
-    """Like `iterate_headers`, and quicker: only the batches that carry a producer id."""
+    """Yield the batches that carry a producer id, as `iterate_headers` yields all, but quicker."""
     while position < end:
         data = file.pread(min(HEADERS_CHUNK_BYTES, end - position), position)
         at, size = 0, len(data)
@@ -164,7 +164,7 @@ def iterate_of_producers(file: File, position: int, end: int) -> Iterator[Batch]
 
 
 def iterate_valid(file: File, position: int, end: int) -> Iterator[tuple[Batch, bytes]]:
-    """The batches with their bytes, each CRC checked. Raises CorruptBatch at the first that does not pass."""
+    """Yield the batches with their bytes, each CRC checked. Raises CorruptBatch at the first that does not pass."""
     wanted = VALIDATE_CHUNK_BYTES
     while position < end:
         asked = min(wanted, end - position)
@@ -195,14 +195,14 @@ def iterate_valid(file: File, position: int, end: int) -> Iterator[tuple[Batch, 
 
 
 def first_offset_of(file: File, batch: Batch) -> int:
-    """The offset of the first record: of a compressed v0/v1 message it lies inside. Raises CorruptBatch."""
+    """Return the offset of the first record: of a compressed v0/v1 message it lies inside. Raises CorruptBatch."""
     if batch.magic == 2 or batch.attributes & CODEC_MASK == 0:
         return batch.base_offset
     return records_of(file.pread(batch.size_bytes, batch.position)).offsets[0]
 
 
 def checksum_of(batch: Buffer) -> int:
-    """The checksum that belongs into this batch: CRC-32C of all after the field, or CRC-32 in v0 and v1."""
+    """Return the checksum that belongs into this batch: CRC-32C of all after the field, or CRC-32 in v0 and v1."""
     if batch[MAGIC_AT] == 2:
         return compute_crc(batch, 0, len(batch))
     return zlib.crc32(memoryview(batch)[OLD_CRC_FROM:])

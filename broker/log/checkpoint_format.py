@@ -22,12 +22,12 @@ Offsets = dict[TopicPartition, int]
 
 
 def encode_lines(lines: list[str]) -> bytes:
-    """A checkpoint of these entries, none of which ends with a newline."""
+    """Return a checkpoint of these entries, none of which ends with a newline."""
     return "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
 
 
 def offset_line(key: TopicPartition, offset: int) -> str:
-    """The entry of one partition."""
+    """Return the entry of one partition."""
     return f"{key[0]} {key[1]} {offset}"
 
 
@@ -51,12 +51,12 @@ def _decode(data: bytes, fields: int) -> Iterable[list[str]]:
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """A checkpoint of offsets by partition."""
+    """Return a checkpoint of offsets by partition."""
     return encode_lines([offset_line(key, offset) for key, offset in offsets.items()])
 
 
 def decode_offsets(data: bytes) -> Offsets:
-    """Raises CorruptFile."""
+    """Decode a checkpoint of offsets by partition. Raises CorruptFile."""
     try:
         return {(topic, int(partition)): int(offset) for topic, partition, offset in _decode(data, 3)}
     except ValueError as error:
@@ -64,12 +64,12 @@ def decode_offsets(data: bytes) -> Offsets:
 
 
 def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
-    """A checkpoint of (leader epoch, start offset)."""
+    """Return a checkpoint of (leader epoch, start offset)."""
     return encode_lines([f"{epoch} {start_offset}" for epoch, start_offset in epochs])
 
 
 def decode_epochs(data: bytes) -> list[tuple[int, int]]:
-    """Raises CorruptFile."""
+    """Decode a checkpoint of (leader epoch, start offset). Raises CorruptFile."""
     try:
         return [(int(epoch), int(start_offset)) for epoch, start_offset in _decode(data, 2)]
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Trouble with the disk, as exceptions. directories/failing.py has what happens when a disk fails, call by call."""
+"""Exceptions of a disk in trouble. directories/failing.py has what happens when a disk fails, call by call."""
 
 import errno
 

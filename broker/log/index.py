@@ -79,7 +79,7 @@ def _joined(highs: "array[int]", lows: "array[int]") -> "array[int]":
 
 
 def _rises(numbers: "array[int]") -> bool:
-    """Nothing comes before something smaller. Sorting what is sorted is the quickest way to see that."""
+    """Tell whether no number is smaller than the one before it. Sorting is quickest: sorted numbers take one pass."""
     values = numbers.tolist()
     return values == sorted(values)
 
@@ -97,7 +97,7 @@ class OffsetIndex(_IndexFile):
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int, log_size_bytes: int) -> "OffsetIndex":
-        """Raises CorruptFile unless offsets and positions rise and lie within the segment."""
+        """Decode an offset index. Raises CorruptFile unless offsets and positions rise and lie within the segment."""
         index = cls(base_offset)
         if len(data) % OFFSET_ENTRY.size:
             raise CorruptFile(f"offset index of {len(data)} bytes: not a multiple of {OFFSET_ENTRY.size}")
@@ -132,7 +132,7 @@ class OffsetIndex(_IndexFile):
         self.positions.append(position)
 
     def slot_before(self, offset: int) -> int:
-        """The number of the last entry that is not after that offset; -1 when there is none."""
+        """Return the number of the last entry that is not after that offset; -1 when there is none."""
         return bisect_right(self._relative_offsets, offset - self.base_offset) - 1
 
     def entry(self, slot: int) -> tuple[int, int]:
@@ -140,12 +140,12 @@ class OffsetIndex(_IndexFile):
         return self.base_offset + self._relative_offsets[slot], self.positions[slot]
 
     def offset_before(self, position: int) -> int:
-        """The offset of the last entry that is not after that byte of the segment."""
+        """Return the offset of the last entry that is not after that byte of the segment."""
         slot = bisect_right(self.positions, position) - 1
         return self.base_offset + self._relative_offsets[slot] if slot >= 0 else self.base_offset
 
     def offset_at(self, position: int) -> int | None:
-        """The offset of the first entry at or after that byte; None when there is none."""
+        """Return the offset of the first entry at or after that byte; None when there is none."""
         slot = bisect_left(self.positions, position)
         return self.base_offset + self._relative_offsets[slot] if slot < len(self.positions) else None
 
@@ -185,7 +185,7 @@ class TimeIndex(_IndexFile):
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int) -> "TimeIndex":
-        """Raises CorruptFile unless timestamps and offsets rise."""
+        """Decode a time index. Raises CorruptFile unless timestamps and offsets rise."""
         index = cls(base_offset)
         if len(data) % TIME_ENTRY.size:
             raise CorruptFile(f"time index of {len(data)} bytes: not a multiple of {TIME_ENTRY.size}")
@@ -220,7 +220,7 @@ class TimeIndex(_IndexFile):
         return TimeEntry(self.timestamps[-1], self.base_offset + self._relative_offsets[-1])
 
     def slot_before(self, timestamp_ms: int) -> int:
-        """The number of the last entry whose timestamp is not larger; -1 when there is none."""
+        """Return the number of the last entry whose timestamp is not larger; -1 when there is none."""
         return bisect_right(self.timestamps, timestamp_ms) - 1
 
     def entry(self, slot: int) -> TimeEntry:

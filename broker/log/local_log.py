@@ -362,7 +362,7 @@ class LocalLog:
         )
 
     def _flushed(self, flush: Flush) -> None:
-        """Everything before its offset is safe, unless the log was truncated while it ran."""
+        """Note that all before the flush's offset is on the disk, unless the log was truncated meanwhile."""
         if flush.history_changes == self.history_changes:
             self.recovery_point = max(self.recovery_point, flush.offset)
         self.epoch_file.synced(flush.epochs_written)

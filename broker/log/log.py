@@ -47,18 +47,18 @@ class Origin(Enum):
 
 
 class Appended(NamedTuple):
-    """Result of an append: offsets of the batches; of a duplicate, those of the first time."""
+    """Result of an append: offsets of the batches; for a duplicate, those that it got the first time."""
 
     first_offset: int
     last_offset: int
     log_append_time_ms: int
-    """-1 with CreateTime; of a duplicate the timestamp of the first time."""
+    """Wall clock of the append with LogAppendTime, -1 with CreateTime; of a duplicate the time of the first one."""
     log_start_offset: int
     duplicate: bool = False
 
 
 class Log(LocalLog):
-    """Opened by `recovery.open_log`. All offsets are absolute."""
+    """Log of a partition replica, opened by `recovery.log_opening.open_log`. All offsets are absolute."""
 
     __slots__ = ("_checkpoints_checked", "_rewrites", "clean_end_offset", "epochs", "producers")
 
@@ -93,7 +93,7 @@ class Log(LocalLog):
         self.epochs = epochs
         self.producers = producers
         self.clean_end_offset = -1
-        """Log end at the last clean close; -1 when it was not."""
+        """Log end at the last close; -1 when that was not a clean one."""
         self._rewrites = rewriting.needed(config)
         self._checkpoints_checked = False
 
@@ -153,7 +153,7 @@ class Log(LocalLog):
         return Appended(first_offset, next_offset - 1, append_time_ms, self.log_start_offset)
 
     def append_as_follower(self, records: Buffer) -> Appended:
-        """Write batches as the leader gave them, offsets and epochs in them; a cut-off last one is left out.
+        """Write batches with the offsets and epochs that the leader gave them; an incomplete last one is left out.
 
         Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, OFFSET_OUT_OF_RANGE when they do not continue this log.
         Raises StorageFailure.
@@ -167,7 +167,7 @@ class Log(LocalLog):
             self._start_within(first)
         if last.next_position <= self.config.segment_bytes:
             self._write(view[: last.next_position], batches)
-        else:  # what the leader has accepted is taken, one by one into segments of its own
+        else:  # more than a segment takes, but the leader has accepted it: one by one, so that segments can be rolled
             for batch in batches:
                 self._write(view[batch.position : batch.next_position], [batch._replace(position=0)])
         return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset)
@@ -185,7 +185,7 @@ class Log(LocalLog):
             )
 
     def _write(self, view: memoryview, batches: list[Batch]) -> None:
-        """Append to the active segment, or to a new one; then take in everything that is remembered of batches."""
+        """Append to the active segment, or to a new one; then note the batches in indexes, epochs and producers."""
         first, last, size = batches[0], batches[-1], len(view)
         max_timestamp_ms = first.max_timestamp_ms
         if first is not last:
@@ -222,7 +222,7 @@ class Log(LocalLog):
             self.flush()
 
     def _complete(self, segment: Segment, completed: CompletedTransaction) -> None:
-        """Note an aborted one in the segment's index; then it holds back readers only until it is replicated."""
+        """Note that a transaction has ended, an aborted one in the segment's index too. Raises StorageFailure."""
         if completed.aborted:
             stable = self.producers.stable_offset_after(completed)
             try:
@@ -232,13 +232,13 @@ class Log(LocalLog):
         self.producers.complete(completed)
 
     def lower_checkpoints(self) -> None:
-        """Have the checkpoints claim no more of this log than is true, before it is written to. Raises OSError."""
+        """Lower the checkpointed offsets that are above this log's own, before it is written to. Raises OSError."""
         claims = Claims(self.topic, self.partition, self.recovery_point, self.log_start_offset, self.cleaned_to)
         self.environment.lower_checkpoints(self.log_directory, claims)
         self._checkpoints_checked = True
 
     def roll(self, first_offset: int = 0) -> Segment:
-        """Begin a new segment at the log end, or later when the next batch does. Raises OSError."""
+        """Begin a new segment at the log end, or at `first_offset` if that is further on. Raises OSError."""
         base_offset = max(first_offset, self.log_end_offset)
         former = self.active
         if former.base_offset == base_offset:
@@ -254,14 +254,14 @@ class Log(LocalLog):
     # truncating
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop all at or after `offset`, and what is left of a batch that it cuts. Whether there was anything.
+        """Drop all at or after `offset`, and what is left of a batch that it cuts; tell whether there was anything.
 
         The last segment goes first, and the one that is cut only when those after it are gone for good, so that a crash
         leaves the beginning of what was there. File and directory are synced before the next append, so that no crash
         can bring the dropped end back beside the data that took its place.
 
         Raises StorageFailure, and the directory is offline; KafkaError CORRUPT_MESSAGE when the segment is damaged
-        where it is to be cut: then this log is as it was, and all others are well.
+        where it is to be cut: then this log is as it was, and the directory stays online.
         """
         assert offset >= 0, offset
         if offset >= self.log_end_offset:
@@ -321,7 +321,7 @@ class Log(LocalLog):
         self.write_epochs()
 
     def _went_back_to(self, offset: int) -> None:
-        """Take note that nothing from `offset` on is on the disk any more, whatever a running flush believes."""
+        """Note that nothing from `offset` on is on the disk any more, also if a flush that runs believes otherwise."""
         self.history_changes += 1
         self._checkpoints_checked = False
         self.lowest_end = min(self.lowest_end, offset)
@@ -349,32 +349,32 @@ class Log(LocalLog):
         return self.epochs.latest
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Note that a leader's epoch begins at that offset: a new leader's first act. Raises StorageFailure."""
+        """Note that the leader epoch `epoch` begins at `start_offset`. Raises StorageFailure."""
         if self.epochs.assign(epoch, start_offset):
             self.write_epochs()
 
     def _forget_epochs(self) -> None:
-        """Forget all after a message of format 0 or 1, which has no epoch: histories cannot be compared from here on.
+        """Forget all leader epochs after a message of format 0 or 1, which has none: histories can not be compared.
 
-        So a follower goes back to its high watermark (UnifiedLog.append). Raises StorageFailure.
+        A follower then goes back to its high watermark (UnifiedLog.append). Raises StorageFailure.
         """
         if self.epochs.latest >= 0:
             self.epochs.clear()
             self.write_epochs()
 
     def write_epochs(self) -> None:
-        """Bring the file up to date; it is synced with the next flush. Raises StorageFailure."""
+        """Write the leader epochs to their file, which is synced with the next flush. Raises StorageFailure."""
         try:
             self.epoch_file.write(self.epochs.entries())
         except OSError as error:
             raise self.give_up_directory(error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch known that is not above; (-1, -1) when there is no telling."""
+        """Return (epoch, end offset) of the largest known epoch up to `epoch`; (-1, -1) when that cannot be told."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return up to where readers of committed data may read."""
+        """Return the offset before which all is replicated and of a known outcome (read_committed ends there)."""
         unstable = self.producers.first_unstable_offset(high_watermark)
         return high_watermark if unstable is None else min(high_watermark, max(unstable, self.log_start_offset))
 
@@ -384,20 +384,20 @@ class Log(LocalLog):
         return self.producers.begin_verification(producer_id, epoch, first_sequence, now_ms)
 
     def end_verification(self, producer_id: int, guard: VerificationGuard, *, refused: bool) -> None:
-        """Take note of the coordinator's answer; `refused`: for good."""
+        """Note the coordinator's answer; `refused`: it is no, and will not become yes."""
         self.producers.end_verification(producer_id, guard, refused=refused)
 
     def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Return what ProducerState.is_verified says; False once the log is closed or was truncated.
+        """Tell whether a verification still stands (ProducerState.is_verified); False once the log is closed.
 
-        A guard is not asked of the state that gave it out: a truncation puts another in its place.
+        The present state of the producers is asked, not the one that gave out the guard: a truncation replaces it.
         """
         return not self.closed and self.producers.is_verified(producer_id, guard)
 
     # closing
 
     def close(self) -> None:
-        """Everything to the disk, with a snapshot of the producers, and the descriptors back: the end of a clean
+        """Bring everything to the disk, with a snapshot of the producers, and close the files: the end of a clean
         shutdown, after which nothing is left to be rebuilt at the next start. Raises StorageFailure."""
         flush = self.begin_close()
         if flush is None:
@@ -409,7 +409,9 @@ class Log(LocalLog):
         self.end_close(flush)
 
     def begin_close(self) -> Flush | None:
-        """Write what is only in memory; what is to be synced then, None when the log is closed. StorageFailure."""
+        """Write what is only in memory; return what is to be synced next, None if the log is closed by now.
+
+        Raises StorageFailure."""
         if self.log_end_offset == self.clean_end_offset and not self.history_changes and not self.epoch_file.unsynced:
             self.abandon()  # as it was opened after the last clean shutdown
             return None
@@ -425,13 +427,13 @@ class Log(LocalLog):
             raise self.give_up_directory(error) from error
 
     def end_close(self, flush: Flush) -> None:
-        """Close the log after `flush`, which is synced."""
+        """Close the log; `flush`, from `begin_close`, has been synced."""
         self._flushed(flush)
         self.abandon()
 
     # settings
 
     def configure(self, config: LogConfig) -> None:
-        """Take other settings from now on."""
+        """Obey other settings of the topic from now on."""
         self.config = config
         self._rewrites = rewriting.needed(config)

@@ -48,7 +48,7 @@ PREFERENCES_MAX = 10_000
 
 
 def _nothing_replicated(log: Log) -> int:
-    """The high watermark until the replica layer has said it."""
+    """Return the high watermark until the replica layer has said it."""
     return log.log_start_offset
 
 
@@ -162,7 +162,7 @@ class LogManager:
         return self._logs.current()
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """The log, None when this broker has none (or its directory is offline)."""
+        """Return the log, None when this broker has none (or its directory is offline)."""
         return self._logs.get((topic, partition))
 
     def topic_id(self, topic: str, partition: int) -> bytes:
@@ -259,8 +259,8 @@ class LogManager:
         return self._logs.future((topic, partition))
 
     def create_future_log(self, topic: str, partition: int, path: str) -> Log:
-        """An empty one in that directory. Raises KafkaError KAFKA_STORAGE_ERROR, also while any directory is offline:
-        there may be another one in that."""
+        """Create an empty future log in the directory `path`. Raises KafkaError KAFKA_STORAGE_ERROR, also while any
+        directory is offline: that may have another one."""
         if not self._directories.all_online():
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "there may be a future log in an offline log directory")
         log = self._future_logs.create((topic, partition), path)
@@ -324,11 +324,11 @@ class LogManager:
         self._environment.producer_expiration_ms = settings.producer_id_expiration_ms
 
     def configure_all(self) -> None:
-        """Settings of the broker have changed, which may be those of any topic; in slices."""
+        """Have all logs obey settings of the broker that have changed, in slices of time."""
         self._maintenance.for_each_log(lambda log: log.configure(self.config_of(log.topic)))
 
     def configure(self, topic: str) -> None:
-        """The topic's settings have changed."""
+        """Have the logs of a topic obey settings that have changed."""
         config = self.config_of(topic)
         for log in self._logs.all():
             if log.topic == topic:

@@ -1,4 +1,4 @@
-"""Old segments that are kept open, because they were read lately."""
+"""Cache of old segments whose files are kept open, because they were read lately."""
 
 from collections import OrderedDict
 

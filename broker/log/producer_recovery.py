@@ -32,7 +32,7 @@ def rebuild_producers(
     end_offset: int,
     doubtful_from: int | None = None,
 ) -> ProducerState:
-    """The state at `end_offset`, and snapshots at the last two segments and there. Raises OSError.
+    """Return the state at `end_offset`, and snapshots at the last two segments and there. Raises OSError.
 
     What was derived from the segments from `doubtful_from` on, snapshots and transaction indexes, is made anew: they
     were recovered, so it may tell of batches that are not there any more.
@@ -105,7 +105,7 @@ def _recall_batches(state: ProducerState, segments: list[Segment], now_ms: int) 
 
 
 def _lately_written(segments: list[Segment], end_offset: int, now_ms: int) -> list[tuple[Segment, int, int]]:
-    """The last bytes before `end_offset`, in order: segments with the positions where to begin and to end."""
+    """Return the last bytes before `end_offset`, in order: segments with the positions where to begin and to end."""
     found: list[tuple[Segment, int, int]] = []
     left = RECALL_BYTES
     for segment in reversed(segments):
@@ -121,7 +121,7 @@ def _lately_written(segments: list[Segment], end_offset: int, now_ms: int) -> li
 
 
 def _learn_what_is_good(state: ProducerState, segment: Segment) -> None:
-    """Old damage does not keep a log from being opened: whoever reads there is told."""
+    """Learn the producers of a segment up to its first damage, which is logged and does not keep the log closed."""
     try:
         _learn_segment(state, segment, state.map_end_offset)
     except (CorruptBatch, CorruptFile, KafkaError) as bad:

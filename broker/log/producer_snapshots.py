@@ -25,7 +25,7 @@ ENTRY = struct.Struct(">qhiqiqiq")
 
 
 def encode_snapshot(producers: Iterable[ProducerEntry]) -> bytes:
-    """The file's bytes."""
+    """Return the file's bytes."""
     entries = [_encode_entry(producer) for producer in producers]
     body = COUNT.pack(len(entries)) + b"".join(entries)
     return HEAD.pack(VERSION, crc32c(body)) + body
@@ -49,7 +49,7 @@ def _encode_entry(producer: ProducerEntry) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """Raises CorruptFile."""
+    """Decode the producers of a snapshot. Raises CorruptFile."""
     if len(data) < HEAD.size + COUNT.size:
         raise CorruptFile(f"snapshot of {len(data)} bytes")
     version, checksum = HEAD.unpack_from(data)
@@ -127,7 +127,7 @@ class Snapshots:
         insort(self._offsets, offset)
 
     def load(self, start_offset: int, now_ms: int, expiration_ms: int) -> ProducerState:
-        """The newest good one, without producers that have expired; bad ones are removed. Else empty from the start."""
+        """Load the newest good snapshot, without expired producers; bad ones are removed. Else empty from the start."""
         while self._offsets:
             offset = self._offsets[-1]
             try:

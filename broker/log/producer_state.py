@@ -53,17 +53,17 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """-1 when no batch of this epoch is remembered."""
+        """Last sequence of the newest batch; -1 when no batch of this epoch is remembered."""
         return self.batches[-1].last_sequence if self.batches else -1
 
     def adopt_epoch(self, epoch: int) -> None:
-        """A new epoch forgets the batches of the one before."""
+        """Take over an epoch; a new one forgets the batches of the one before."""
         if epoch != self.epoch:
             self.batches.clear()
             self.epoch = epoch
 
     def remember(self, batch: RememberedBatch) -> None:
-        """The newest batch; the oldest of more than five goes."""
+        """Remember the newest batch, and forget the oldest of more than five."""
         if len(self.batches) == BATCHES_REMEMBERED:
             del self.batches[0]
         self.batches.append(batch)
@@ -91,7 +91,7 @@ class VerificationGuard:
 
 
 UNGUARDED: Final = VerificationGuard(NO_EPOCH, -1, 0)
-"""In place of a guard, for an append that needs none."""
+"""The guard of an append that needs none."""
 
 
 class CompletedTransaction(NamedTuple):
@@ -259,7 +259,7 @@ class ProducerState:
 
     @staticmethod
     def check_epoch(producer: ProducerEntry, epoch: int) -> None:
-        """Raises KafkaError INVALID_PRODUCER_EPOCH for an epoch that a newer one has fenced."""
+        """Check that no newer epoch has fenced this one. Raises KafkaError INVALID_PRODUCER_EPOCH."""
         if epoch < producer.epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -321,7 +321,7 @@ class ProducerState:
         *,
         transactional: bool,
     ) -> None:
-        """A data batch was written."""
+        """Note a data batch that was written."""
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = ProducerEntry(producer_id)
@@ -349,7 +349,7 @@ class ProducerState:
     def append_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp_ms: int, *, aborted: bool
     ) -> CompletedTransaction | None:
-        """The end of a transaction was written; None when it had no data here."""
+        """Note a transaction's marker, which was written; return the transaction, None when it had no data here."""
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = ProducerEntry(producer_id)
@@ -364,7 +364,7 @@ class ProducerState:
         return CompletedTransaction(producer_id, first_offset, offset, aborted)
 
     def stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset once `completed` is replicated: what the transaction index records with it."""
+        """Return the last stable offset once `completed` is replicated: what the transaction index records with it."""
         others = (first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id)
         return next(others, completed.last_offset + 1)
 

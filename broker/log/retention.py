@@ -1,4 +1,4 @@
-"""Which segments may go, and letting them go. Source: UnifiedLog.deleteOldSegments of Kafka 3.9."""
+"""Retention: which segments of a log may go, and their removal. Source: UnifiedLog.deleteOldSegments of Kafka 3.9."""
 
 import logging
 import sys

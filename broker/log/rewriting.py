@@ -1,4 +1,4 @@
-"""Batches that a leader may not write as they came: the rules that look at records, or change them.
+"""Validation and rewriting of batches that a leader may not write as they came: rules that look at their records.
 
 A compacted topic needs keys; LogAppendTime sets the time; a forced `compression.type` recompresses; limits on
 timestamps are checked record by record. Source: LogValidator.java of Kafka 3.9.
@@ -77,7 +77,7 @@ def needed(config: LogConfig) -> bool:
 
 
 def rewrite(config: LogConfig, partition: str, records: memoryview, now_ms: int) -> tuple[memoryview, int]:
-    """The batches as this topic has them, and the log append time given to them or -1.
+    """Return the batches as this topic has them, and the log append time given to them or -1.
 
     `partition`: `topic-0`, for the texts of errors. Raises BadRecords; KafkaError INVALID_TIMESTAMP for a batch of
     LogAppendTime, CORRUPT_MESSAGE for a damaged one, MESSAGE_TOO_LARGE for one that is too large or decompresses to too

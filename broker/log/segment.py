@@ -161,7 +161,7 @@ class Segment:
             self._time_index.write(self._files, self.path(TIME_INDEX), sync=sync)
 
     def note(self, last_offset: int, position: int, size_bytes: int, max_timestamp_ms: int) -> None:
-        """A batch was written at `position`: remember its timestamp, and index it when it is time for that."""
+        """Note a batch that was written at `position`: its timestamp, and an index entry when it is time for that."""
         assert self._largest is not None and self._offset_index is not None and self._time_index is not None
         if position == 0:
             self.first_timestamp_ms = max_timestamp_ms
@@ -386,7 +386,7 @@ class Segment:
         self._file = None
 
     def sync(self) -> None:
-        """The `.log` to the disk."""
+        """Sync the `.log` to the disk."""
         self.file.sync()
 
     def mark_deleted(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""A time index is a hint: what it says is held against the log before anybody relies on it.
+"""Checks of time indexes: an entry is compared with the log before anybody relies on it.
 
 It has no checksum. A disk that rots, or a file that a power failure tore, may hold entries that rise as they should and
 are wrong all the same; they must cost time and never lead past a record.
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def offset_before(segment: Segment, timestamp_ms: int) -> int:
-    """No record before that offset has that time or a later one: where to begin to scan. OSError, CorruptBatch.
+    """Return an offset before which no record has that time or a later one. Raises OSError, CorruptBatch.
 
     The entry before the one that would do is taken: a timestamp that is repeated could make a wrong one look right.
     """

@@ -61,7 +61,7 @@ class TransactionIndex:
         return self._entries
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """The file begins to exist with its first entry."""
+        """Append an entry; the first one creates the file."""
         entries = self.entries()
         self._files.open(self._path, create=True).append(encode_aborted(aborted))
         entries.append(aborted)
@@ -83,7 +83,7 @@ class TransactionIndex:
         return True
 
     def sync(self) -> None:
-        """The file, if there is one, to the disk."""
+        """Sync the file, if there is one, to the disk."""
         if self._files.exists(self._path):
             self._files.open(self._path).sync()
 

@@ -1,1 +1,1 @@
-"""What is counted where it happens: plain numbers that broker/monitoring reads when somebody asks."""
+"""Counters and the journal: plain numbers, noted where things happen, that broker/monitoring reads when asked."""

@@ -43,7 +43,7 @@ class Traffic:
         self._former = TopicCounters()
 
     def of_topic(self, topic: str) -> TopicCounters:
-        """The counters of a topic, made when there are none."""
+        """Return the counters of a topic, made when there are none."""
         counters = self.topics.get(topic)
         if counters is None:
             counters = self.topics[topic] = TopicCounters()
@@ -65,7 +65,7 @@ class Traffic:
 
 
 class ControllerCounters:
-    """What this broker's controller has done, in all its times as the active one (Kafka's ControllerStats)."""
+    """Counts of what this broker's controller has done, all times that it was active (Kafka's ControllerStats)."""
 
     def __init__(self) -> None:
         self.elections = self.unclean_elections = 0
@@ -73,7 +73,7 @@ class ControllerCounters:
         self.isr_changes = 0
         """Changes of in-sync replicas that leaders asked for, written to ZooKeeper."""
         self.events: dict[str, Durations] = {}
-        """How long the handling of each kind of event took."""
+        """Durations of handling events, by the kind of event."""
         self.present_event = ""
         """The kind that is being handled now; empty when there is none."""
 

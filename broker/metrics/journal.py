@@ -1,4 +1,4 @@
-"""What a broker and its controller did, and why: the last entries.
+"""The journal: the last entries about what a broker and its controller did, and why.
 
 An entry belongs to an event (a watch that fired, a request, a timer); it says the rule that was followed, what was
 written to ZooKeeper, with epochs and versions, or which requests were sent. In memory only: a state-change log is what

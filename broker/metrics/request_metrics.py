@@ -1,4 +1,4 @@
-"""How long requests take, by API and phase (Kafka's RequestMetrics), and which errors they were answered with.
+"""Metrics of requests: times by API and phase, and errors in the answers (Kafka's RequestMetrics).
 
     queue      from the wake-up of the loop that read the request to the beginning of its handling
     local      its handling, with decoding and the encoding of a plain answer
@@ -37,7 +37,7 @@ class ApiMetrics:
     def __init__(self, name: str) -> None:
         self.name = name
         self.requests: Counter[int] = Counter()
-        """By version."""
+        """Number of requests by version."""
         self.errors: Counter[int] = Counter()
         """Errors in answers, by code; a request for many partitions may count several."""
         self.queue, self.local, self.remote, self.response = Durations(), Durations(), Durations(), Durations()
@@ -55,7 +55,7 @@ class ApiMetrics:
 
 
 NO_API: Final = ApiMetrics("")
-"""Of a connection that has not asked for anything."""
+"""Metrics of a connection that has not asked for anything yet."""
 
 
 class RequestWatch:
@@ -69,25 +69,25 @@ class RequestWatch:
         api.local.add(now_s - began_s)
 
     def answered(self, now_s: float, throttle_ms: int) -> None:
-        """Its answer is known, after a wait, and how long its connection is muted."""
+        """Note that the answer is known, after a wait; the connection is muted for `throttle_ms`."""
         self.api.remote.add(now_s - self.since_s)
         if throttle_ms > 0:
             self.api.throttle.add(throttle_ms / 1000.0)
         self.since_s = now_s
 
     def queued(self, now_s: float) -> None:
-        """Nothing is before its answer any more."""
+        """Note that all earlier answers of the connection are on their way, so that this one's turn has come."""
         self.api.response.add(now_s - self.since_s)
         self.since_s = now_s
 
     def sent(self, now_s: float) -> None:
-        """All of its answer is sent, or there is none."""
+        """Note that the whole answer is sent, or that the request has none."""
         self.api.send.add(now_s - self.since_s)
         self.api.total.add(now_s - self.arrived_s)
 
 
 def all_sent(sending: list[RequestWatch], now_s: float) -> None:
-    """Nothing is unsent any more of what these answered. The list is emptied."""
+    """Note that the answers of all these requests are sent, and empty the list."""
     for watch in sending:
         watch.sent(now_s)
     sending.clear()
@@ -110,7 +110,7 @@ class RequestMetrics:
         self.apis: dict[str, ApiMetrics] = {}
 
     def of_api(self, name: str) -> ApiMetrics:
-        """The metrics of an API, made when there are none."""
+        """Return the metrics of an API, made when there are none."""
         api = self.apis.get(name)
         if api is None:
             api = self.apis[name] = ApiMetrics(name)
@@ -132,7 +132,7 @@ def errors_of(response: Struct) -> Iterator[int]:
 
 
 def _reader(struct: type[Struct]) -> ErrorReader | None:
-    """A function that finds the error codes in such a struct; None where there are none."""
+    """Return a function that finds the error codes in such a struct; None where there are none."""
     if struct in _readers:
         return _readers[struct]
     own = [one.name for one in struct.FIELDS if one.name == "error_code"]

@@ -1,1 +1,1 @@
-"""What a broker shows of itself when somebody asks: metrics for Prometheus, and the journal. Reads live objects."""
+"""Monitoring: metrics for Prometheus, and the journal, which a broker shows over HTTP. Reads live objects."""

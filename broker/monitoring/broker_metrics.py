@@ -40,7 +40,7 @@ def at_min_isr(partition: Partition) -> bool:
 
 
 def _each(broker: Observed, value: str) -> Samples:
-    """A value of each partition that is led here."""
+    """Return a value of each partition that is led here."""
     read = PARTITION_VALUES[value]
     for partition in broker.led():
         yield (partition.topic, str(partition.index)), read(partition)

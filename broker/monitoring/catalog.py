@@ -1,4 +1,4 @@
-"""All metrics of a broker, in the order in which they are told. `docs/metrics.md` is made of it."""
+"""Catalog of a broker's metrics, in the order in which they are told. `docs/metrics.md` is made of it."""
 
 from typing import Final
 

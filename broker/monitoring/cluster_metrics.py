@@ -35,7 +35,7 @@ EVENT_STATES: Final = {
 
 
 def _state(broker: Observed) -> ClusterState:
-    """That of the active controller; an empty one elsewhere, of which everything counts as 0, as in Kafka."""
+    """Return the active controller's state; on other brokers an empty one, whose counts are all 0, as in Kafka."""
     return broker.services.controller.state or ClusterState(-1, -1)
 
 
@@ -236,7 +236,7 @@ def _collections(value: str) -> Reader:
 
 
 def _proc(file: str, key: str) -> int | None:
-    """A number that the kernel keeps of this process; None where there is no such file."""
+    """Return a number that the kernel keeps of this process; None where there is no such file."""
     try:
         with open(f"/proc/self/{file}") as lines:
             return next((int(line.split()[1]) for line in lines if line.startswith(f"{key}:")), None)

@@ -121,7 +121,7 @@ class Exporter:
 async def pieces(
     broker: Observed, clock: Clock, style: Style, metrics: Sequence[Metric] = CATALOG
 ) -> AsyncIterator[str]:
-    """The text of metrics, with pauses for others."""
+    """Yield the text of metrics, with pauses for others."""
     turn = TimeSlice(clock)
     for metric in metrics:
         for number, piece in enumerate(metric.lines(broker, style)):
@@ -158,7 +158,7 @@ class _Exchange:
         self._send()
 
     def close(self) -> None:
-        """Harmless twice."""
+        """Close the connection. Harmless twice."""
         self._timer.cancel()
         self._endpoint.close()
         self._unsent = memoryview(b"")

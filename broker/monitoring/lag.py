@@ -1,4 +1,4 @@
-"""How far consumers are behind, in records and in seconds, for the groups that this broker coordinates.
+"""Consumer lag, in records and in seconds, of the groups that this broker coordinates.
 
 Collected at the group's coordinator, because it alone knows what a group has committed, at the moment it does, and each
 group has just one: no broker reads a foreign log, no series comes twice, and no exporter beside the cluster is needed.
@@ -65,7 +65,10 @@ class PartitionEnds:
         return self._ends[-1].offset
 
     def behind_s(self, committed: int, now_s: float) -> float:
-        """How long ago the record at `committed` was written, as far as is remembered; 0.0 for a group at the end."""
+        """Return how many seconds ago the record at `committed` was written, as far as ends are remembered.
+
+        0.0 for a group that has committed the last known end.
+        """
         if committed >= self.last:
             return 0.0
         for before, after in reversed(list(pairwise(self._ends))):
@@ -113,7 +116,7 @@ class ConsumerLag:
         self._client.close()
 
     async def _ask(self, leader: int, partitions: Iterable[TopicPartition]) -> None:
-        """A leader that cannot be reached leaves the ends as they were known."""
+        """Ask a leader for the ends of its partitions; they stay as they were known if it cannot be reached."""
         topics: dict[str, ListOffsetsTopic] = {}
         for topic, index in partitions:
             asked = topics.setdefault(topic, ListOffsetsTopic(name=topic))
@@ -151,7 +154,7 @@ class ConsumerLag:
                 yield labels, max(0, ends.last - committed)
 
     def seconds(self) -> Samples:
-        """The same in time."""
+        """Yield how many seconds each group is behind in each partition."""
         now_s = self._services.clock.perf_counter()
         for labels, committed in self.committed():
             ends = self._ends.get((labels[1], int(labels[2])))

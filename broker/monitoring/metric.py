@@ -20,18 +20,18 @@ from typing import Any, Final
 from odradek.world.durations import Durations
 
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
-"""Those of Kafka's histograms, as the JMX exporter's rules name them."""
+"""Quantiles of Kafka's histograms, as the JMX exporter's rules name them."""
 
 
 class Style(Enum):
-    """Whose rules names follow."""
+    """Rules by which metrics are named: the JMX exporter's, or those of Confluent's `jmx-monitoring-stacks`."""
 
     JMX_EXPORTER = "jmx_exporter"
     CONFLUENT = "confluent"
 
 
 class Kind(Enum):
-    """What a metric is to Prometheus."""
+    """Type of a metric in Prometheus."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -58,7 +58,7 @@ class Metric:
     read: Callable[[Any], Samples]
 
     def lines(self, broker: object, style: Style) -> Iterator[str]:
-        """The text exposition format, in pieces; nothing at all for a metric without a sample."""
+        """Yield the text exposition format, in pieces; nothing at all for a metric without a sample."""
         name = self.names[style]
         # What counts and is not called …_total has no type, as from the JMX exporter: parsers would rename it.
         typed = "untyped" if self.kind is Kind.COUNTER and not name.endswith("_total") else self.kind.value
@@ -108,7 +108,7 @@ def _joined(*parts: str) -> str:
 
 
 def gauge(mbean: str, text: str, read: Callable[[Any], Samples]) -> Metric:
-    """A gauge of Kafka's, its attribute Value; what is called …Percent becomes …_percent."""
+    """Return a gauge of Kafka's, its attribute Value; what is called …Percent becomes …_percent."""
     domain, kind, name, keys = _parts(mbean)
     plain = _joined(domain, kind, name)
     percent = re.sub(r"percent$", "_percent", plain)
@@ -116,7 +116,7 @@ def gauge(mbean: str, text: str, read: Callable[[Any], Samples]) -> Metric:
 
 
 def meter(mbean: str, text: str, read: Callable[[Any], Samples]) -> Metric:
-    """A meter of Kafka's, its attribute Count: …PerSec becomes …_total."""
+    """Return a meter of Kafka's, its attribute Count: …PerSec becomes …_total."""
     domain, kind, name, keys = _parts(mbean)
     plain = _joined(domain, kind, name)
     total = plain.removesuffix("persec") + "_total"
@@ -124,7 +124,7 @@ def meter(mbean: str, text: str, read: Callable[[Any], Samples]) -> Metric:
 
 
 def histogram(mbean: str, text: str, read: Callable[[Any], Samples]) -> Metric:
-    """A histogram or timer of Kafka's, in milliseconds: quantiles of the last minutes, and a count."""
+    """Return a histogram or timer of Kafka's, in milliseconds: quantiles of the last minutes, and a count."""
     domain, kind, name, keys = _parts(mbean)
     plain = _joined(domain, kind, name)
     return Metric(dict.fromkeys(Style, plain), Kind.SUMMARY, keys, mbean, text, read)
@@ -133,7 +133,7 @@ def histogram(mbean: str, text: str, read: Callable[[Any], Samples]) -> Metric:
 def attribute(
     mbean: str, name: str, text: str, read: Callable[[Any], Samples], *, kind: Kind = Kind.GAUGE, confluent: str = ""
 ) -> Metric:
-    """An attribute of an MBean of Kafka's own metrics library, which has several and no name."""
+    """Return an attribute of an MBean of Kafka's own metrics library, which has several and no name."""
     domain, type_, _, keys = _parts(mbean)
     plain = _joined(domain, type_, name).replace("-", "_")
     styled = {Style.JMX_EXPORTER: plain, Style.CONFLUENT: confluent or plain}
@@ -148,5 +148,5 @@ def own(
 
 
 def one(value: Value) -> Samples:
-    """The only sample of a metric without labels."""
+    """Return the only sample of a metric without labels."""
     return (((), value),)

@@ -22,7 +22,7 @@ class BrokerState(IntEnum):
 
 
 class Monitoring:
-    """What watches, and what answers."""
+    """Monitoring of one broker: the watches over it, and the HTTP server that tells what they see."""
 
     def __init__(self, network: Network, clock: Clock, tasks: Tasks) -> None:
         self.broker_state = BrokerState.RUNNING
@@ -34,7 +34,7 @@ class Monitoring:
         self._lag: ConsumerLag | None = None
 
     def listen(self, host: str, port: int) -> None:
-        """Take the port; who comes before `serve` waits. Raises OSError."""
+        """Take the port; requests that come before `serve` wait. Raises OSError."""
         self._exporter.listen(host, port)
         self._listens = True
 

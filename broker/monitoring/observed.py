@@ -25,11 +25,11 @@ IDLE_TICKS: Final = 60
 
 
 class LoopWatch:
-    """How late the loop is, and how much of its time it works."""
+    """Watch over the event loop: how late it calls its timers, and which share of its time it works."""
 
     def __init__(self, clock: Clock, thread_time_s: Callable[[], float] = time.thread_time) -> None:
         self.lag = Durations()
-        """How much later than asked a timer was called."""
+        """Delays: how much later than asked a timer was called."""
         self.on_period: list[Callable[[], object]] = [self.lag.begin_period]
         self._clock, self._thread_time_s = clock, thread_time_s
         self._timer: Timer | None = None
@@ -66,7 +66,7 @@ class LoopWatch:
 
 
 class CollectionWatch:
-    """How long Python's garbage collector stops everything, by generation."""
+    """Watch over Python's garbage collector: how long it stops the process, by generation."""
 
     def __init__(self, clock: Clock) -> None:
         self.generations = [Durations(), Durations(), Durations()]
@@ -89,7 +89,7 @@ class CollectionWatch:
 
 
 class SessionWatch:
-    """What the ZooKeeper session has been through (Kafka's SessionExpireListener)."""
+    """Counts of the ZooKeeper session's connects, disconnects and expirations (Kafka's SessionExpireListener)."""
 
     def __init__(self, store: Store) -> None:
         self.connects = int(store.connected)

@@ -26,7 +26,7 @@ This page is made by `python -m odradek.broker.monitoring.page`.
 
 
 def render() -> str:
-    """The page."""
+    """Return the page."""
     lines = [HEAD]
     for theme, metrics in THEMES.items():
         lines += [f"## {theme}\n", "| name | kind | labels | what | source |", "|---|---|---|---|---|"]

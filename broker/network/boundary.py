@@ -1,4 +1,4 @@
-"""Where trouble that belongs to one connection ends.
+"""The boundary of a connection, where errors that belong to it alone end.
 
 Requests are decoded and handled inside a boundary. Whatever comes up to it closes that connection and nothing else:
 

@@ -22,7 +22,7 @@ KEEP_FACTOR = 4
 """A buffer more than so many times larger than what was used of it since the last review is given back."""
 CHEAP_MOVE_BYTES = 4096
 TURN_BYTES_MAX = 1 << 22
-"""What one connection sends at most before the others have their turn: a quick reader must not keep the loop busy."""
+"""Most that a connection sends before the others have their turn: a quick reader must not keep the loop busy."""
 READ_BYTES_MAX = 1 << 15
 """A range of a file that is no longer is read and goes out together with what is before and after it: up to there a
 copy costs less than the three calls it takes to send head, range and tail, and the receiver is woken once."""
@@ -39,9 +39,9 @@ class ReceiveBuffer:
         self._shared = shared
         self.frame_bytes_max = frame_bytes_max
         self.view = shared
-        """Where the next bytes go: `view[end:]`."""
+        """Buffer whose part `view[end:]` takes the next bytes."""
         self.start = self.end = 0
-        """What is not handled yet: `view[start:end]`."""
+        """Bounds of the bytes that are not handled yet: `view[start:end]`."""
         self._used = 0
 
     @property
@@ -55,7 +55,7 @@ class ReceiveBuffer:
         return self.end < len(self.view)
 
     def next_frame(self) -> memoryview | None:
-        """The next whole frame, without its size; None when there is none yet.
+        """Return the next whole frame, without its size; None when there is none yet.
 
         It is a part of the buffer, valid until the next call of `settle`. Raises FrameSizeError.
         """
@@ -73,7 +73,7 @@ class ReceiveBuffer:
         return self.view[begin:after]
 
     def settle(self, *, grow: bool) -> None:
-        """After the frames of a wake-up: keep what is left over, and have room for more.
+        """Keep what is left over after the frames of a wake-up, and have room for more.
 
         `grow`: a full buffer may become larger for the frame in it. It becomes twice as large, so it is never larger
         than twice what has come, and never larger than the frame and one receive buffer.
@@ -112,7 +112,7 @@ class ReceiveBuffer:
             self.view = self._shared
 
     def release(self) -> None:
-        """The connection is closed."""
+        """Let go of all bytes, as the connection is closed."""
         self.view = self._shared
         self.start = self.end = 0
 
@@ -131,7 +131,7 @@ class Output:
         self._room = room
         self._parts: list[Part] = []
         self._offset = 0
-        """How much of the first part is gone."""
+        """Bytes of the first part that are sent."""
         self._blocked = False
         self.unsent_bytes = 0
 
@@ -141,7 +141,7 @@ class Output:
         self.unsent_bytes += sum(map(len, parts))
 
     def clear(self) -> None:
-        """The endpoint is closed."""
+        """Drop all unsent parts, as the endpoint is closed."""
         self._parts.clear()
         self._offset = self.unsent_bytes = 0
 

@@ -149,7 +149,7 @@ class Connection:
         self._output = Output(endpoint, self._on_writable)
         self._slots = Slots()
         self._sending: list[RequestWatch] = []
-        """Of the unsent answers that are measured."""
+        """Watches of the unsent answers that are measured."""
         self._boundary = Boundary(client.peer, self._abandon)
         self._held = False
         self._reading = True
@@ -226,7 +226,7 @@ class Connection:
         self._read_or_pause()
 
     def _handle_frames(self) -> None:
-        """Until there is no whole frame left or the connection is held."""
+        """Handle frames until there is no whole one left or the connection is held."""
         buffer, output, slots, dispatch, client = (
             self._buffer,
             self._output,
@@ -266,7 +266,7 @@ class Connection:
             self._handling = False
 
     def _answer_in_turn(self, answer: list[Part] | Deferred, watch: RequestWatch | None) -> None:
-        """Everything but a plain answer with nothing before it."""
+        """Take an answer that comes later, or has others before it, or is none."""
         if isinstance(answer, list):
             slot = Slot(None, True, self._answered, watch)
             slot.fill(answer)
@@ -306,7 +306,7 @@ class Connection:
         self._closing = self._closing or reply.close
 
     def _answered(self, slot: Slot, response: Message, throttle_ms: int) -> None:
-        """A handler's answer has come: at once, or later from anywhere on the loop."""
+        """Take a handler's answer, which comes at once, or later from anywhere on the loop."""
         if self._closed:
             return
         with self._boundary:
@@ -387,7 +387,7 @@ class Connection:
             self.close()
 
     def admit(self, request_bytes_max: int) -> None:
-        """The client is in: its requests may be as large as anybody's."""
+        """Let the client in: its requests may be as large as anybody's."""
         self._buffer.frame_bytes_max = request_bytes_max
 
     @property

@@ -1,4 +1,4 @@
-"""What a connection has to pass before its requests are handled: TLS, SASL, or one after the other."""
+"""Entrance of connections: TLS, SASL, or both, which a connection passes before its requests are handled."""
 
 import ssl
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Delayed operations of a connection, as the purgatory holds them."""
+"""Delayed operations of a connection inside its error boundary, as the purgatory holds them."""
 
 from typing import Protocol
 

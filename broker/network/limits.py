@@ -15,4 +15,4 @@ AUTHENTICATION_MS_MAX = 30_000
 UNAUTHENTICATED_MAX = 1000
 """Connections that are still to prove who they are; of more, the one that has had the longest time is closed."""
 BUFFER_REVIEW_MS = 10_000
-"""How often buffers that are larger than what their connections used since the last time are given back."""
+"""Time between two looks for buffers larger than what their connections have used since; these are given back."""

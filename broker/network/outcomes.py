@@ -1,4 +1,4 @@
-"""What a connection hands over with a request, and what it takes for an answer: now, later, or none.
+"""Outcomes of requests: answers now, later, or none; and the client that a connection names with each request.
 
 Request handlers return an `Outcome`; the dispatcher makes an `Answer` of it, which the connection carries out.
 """
@@ -65,20 +65,20 @@ class Wait(NamedTuple):
     keys: Sequence[Hashable]
     timeout_ms: float
     overtaken: bool = False
-    """Whether the connection's next request may be handled before this one is answered (answers keep their order)."""
+    """True if the connection's next request may be handled before this one is answered (answers keep their order)."""
     tried: bool = False
-    """Whether the handler has just found that the operation cannot be finished yet."""
+    """True if the handler has just found that the operation cannot be finished yet."""
     reads: bool = False
-    """Whether the operation changes nothing: it is forgotten when its client has gone. Others are done all the same."""
+    """True if the operation changes nothing: it is forgotten when its client has gone. Others are done all the same."""
 
 
 class Silent(NamedTuple):
-    """No answer (acks=0)."""
+    """Outcome of a request without an answer (acks=0)."""
 
     close: bool = False
-    """An error that the client has no other way to learn of."""
+    """True to close the connection after an error, which the client has no other way to learn of."""
     throttle_ms: int = 0
-    """Stop reading from this connection for that long."""
+    """Time for which nothing is read from the connection."""
 
 
 # Whatever the outcome, the memoryviews in a request (`records`) are parts of the connection's receive buffer: they are
@@ -100,7 +100,7 @@ class Client:
         self.contexts: dict[int, RequestContext] = {}
         """Contexts of that client id and principal by version."""
         self.api: ApiMetrics = NO_API
-        """Where the last request counts."""
+        """Metrics in which the last request counts."""
         self.principal = ANONYMOUS
         """Changed by `authenticated` alone."""
         self.by_token = False

@@ -1,4 +1,4 @@
-"""What a client of a SASL listener may say before it has authenticated, and how it does.
+"""SASL authentication of a connection: what its client may send before it has authenticated, and how it does so.
 
     ApiVersions (once) → SaslHandshake → SaslAuthenticate, as often as the mechanism wants → requests
 
@@ -35,7 +35,7 @@ API_VERSIONS_SERVED: Final = range(5)
 HANDSHAKE, AUTHENTICATE = SaslHandshakeRequest.API_KEY, SaslAuthenticateRequest.API_KEY
 VERSIONS_SERVED: Final = {HANDSHAKE: range(2), AUTHENTICATE: range(3)}
 LEAST_BETWEEN_MS: Final = 1000.0
-"""Nobody authenticates again more often than this."""
+"""Least time between two authentications of one connection."""
 
 
 class State(Enum):
@@ -69,7 +69,7 @@ class _LateAnswer:
         return Reply(SaslAuthenticateResponse(), close=True)
 
     def answer(self, response: Message) -> list[Part]:
-        """The same whatever `response` is."""
+        """Return the same parts whatever `response` is."""
         return self._parts
 
 
@@ -91,9 +91,9 @@ class SaslGate:
         self.state = State.NEW
         self._server: SaslServer | None = None
         self._mechanism = ""
-        """That of the first time: it must not change."""
+        """Mechanism of the first authentication, which must not change."""
         self._expires_ms: float | None = None
-        """When the session ends, on the monotonic clock."""
+        """End of the session, on the monotonic clock; None without one."""
         self._begun_again_ms = -LEAST_BETWEEN_MS
         self._again = False
 
@@ -180,7 +180,7 @@ class SaslGate:
         return _frame(correlation_id, version, response)
 
     def _raw(self, frame: bytes) -> Answer:
-        """A message of the mechanism without a header, and its answer likewise; a failure is not answered at all."""
+        """Answer a message of the mechanism without a header, likewise without; a failure is not answered at all."""
         try:
             token = self._evaluate(frame)
         except (AuthenticationFailed, InvalidCredentials) as error:
@@ -202,7 +202,10 @@ class SaslGate:
         return answer
 
     def _end_if_complete(self) -> int:
-        """When the client is in: for how long, in ms; 0 while it is not, and where there is no end."""
+        """Let the client in once its SASL exchange is complete; return the session's lifetime in ms.
+
+        0 while the exchange is not complete, and for a session without end.
+        """
         server = self._server
         if server is None or not server.complete:
             return 0
@@ -222,7 +225,7 @@ class SaslGate:
 
 
 def _principal(server: SaslServer) -> KafkaPrincipal:
-    """A delegation token speaks for its owner, of whatever type that is."""
+    """Return the principal that has logged in; a delegation token's is its owner, of whatever type that is."""
     return KafkaPrincipal.parse(server.principal) if server.is_token else KafkaPrincipal(USER_TYPE, server.principal)
 
 

@@ -58,9 +58,9 @@ class SocketServer:
         self.idle_ms_max = settings.connections_max_idle_ms
         self.refusal_delay_ms = settings.connection_failed_authentication_delay_ms
         self.entrance: Entrance | None = None
-        """What connections have to pass first, where some listener is not PLAINTEXT."""
+        """Entrance that connections have to pass first, where some listener is not PLAINTEXT."""
         self._entering: dict[Client, tuple[Connection, Timer]] = {}
-        """Who has not passed yet, the eldest first."""
+        """Connections that have not passed the entrance yet, the eldest first."""
         self._network = network
         self._listeners: dict[str, Listener] = {}
         self._connections: dict[Connection, None] = {}

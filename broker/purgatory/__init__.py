@@ -1,1 +1,1 @@
-"""Waiting: timers by the million, and operations that finish when something is touched or their time is up."""
+"""The purgatory: delayed operations, which finish when a key is touched or time is up, and a wheel of timers."""

@@ -24,10 +24,10 @@ class DelayedOperation(Protocol):
     """
 
     def try_complete(self) -> bool:
-        """Called when one of its keys was touched. True when it has finished: it has called its `respond` then."""
+        """Finish if possible, one of the keys being touched; True when it has, and has called its `respond`."""
 
     def expire(self) -> None:
-        """Called once at the deadline, unless it has finished: it must finish now."""
+        """Finish in any case: called once at the deadline, unless the operation has finished."""
 
 
 class _Watch:
@@ -38,7 +38,7 @@ class _Watch:
     def __init__(self, purgatory: "Purgatory", operation: DelayedOperation, keys: Sequence[Hashable]) -> None:
         self.purgatory, self.operation = purgatory, operation
         self.keys: Sequence[Hashable] | None = keys
-        """None when finished."""
+        """Keys that the operation waits for; None when it has finished."""
         self.timer: WheelTimer | None = None
 
     def on_deadline(self) -> None:
@@ -107,7 +107,7 @@ class Purgatory:
         return finished
 
     def touch(self, key: Hashable) -> None:
-        """Something about `key` changed: try the operations that wait for it, oldest first.
+        """Try the operations that wait for `key`, about which something has changed, oldest first.
 
         From within an operation this only notes the key; they are tried when that operation has returned.
         """
@@ -137,7 +137,7 @@ class Purgatory:
         self._listeners.setdefault(key, {})[listener] = None
 
     def unlisten(self, key: Hashable, listener: Callable[[], None]) -> None:
-        """After `listen`."""
+        """Call `listener` no more; it was given to `listen`."""
         listeners = self._listeners[key]
         del listeners[listener]
         if not listeners:

@@ -98,7 +98,7 @@ class TimingWheel:
 
     @property
     def levels(self) -> int:
-        """How many levels have been needed so far."""
+        """Number of levels that have been needed so far."""
         return len(self._levels)
 
     def call_later(self, delay_ms: float, callback: Callable[[], object]) -> WheelTimer:
@@ -127,7 +127,7 @@ class TimingWheel:
         return later
 
     def _place(self, timer: WheelTimer) -> None:
-        """Into the lowest level whose turn, seen from the current tick, reaches its deadline."""
+        """Put a timer into the lowest level that, from the current tick on, reaches to its deadline."""
         deadline, size = timer._deadline, self._size
         span, number = 1, 0
         while deadline // span >= self._current // span + size:

@@ -1,1 +1,1 @@
-"""How much clients may take: bytes, the loop's time, topics created and deleted, new connections."""
+"""Quotas of clients: bytes, the loop's time, partitions created and deleted, new connections."""

@@ -1,4 +1,4 @@
-"""Quotas of users and clients: which one holds for whom, and what has been used of it.
+"""Quotas of users and client ids: which one holds for whom, and what has been used of it.
 
 A quota may be set for a user, for a client id, for both together, and for all others of each. The first of these that
 is set is the one that holds, and everybody for whom the same one holds by the same name shares it:
@@ -159,13 +159,13 @@ class ClientQuotas:
         return None if budget is None else budget.limit * self.windows.span_seconds
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> "MutationQuota | None":
-        """The quota on what a request creates and deletes; None: as much as it likes."""
+        """Return the quota on what a request creates and deletes; None: as much as it likes."""
         budget = self.budget(QuotaType.MUTATION, user, client_id)
         return None if budget is None else MutationQuota(self._clock, budget, strict=strict)
 
 
 class MutationQuota:
-    """One request's view of a quota on mutations (KIP-599): partitions created and deleted each second, in bursts."""
+    """Quota on mutations for one request (KIP-599): partitions created and deleted each second, in bursts."""
 
     def __init__(self, clock: Clock, budget: Budget, *, strict: bool) -> None:
         """`strict`: what is above it is refused; else it is done, and the client waits afterwards."""
@@ -187,7 +187,7 @@ class MutationQuota:
 
     @property
     def throttle_ms(self) -> int:
-        """How long the client is to wait from now on."""
+        """Milliseconds that the client is to wait from now on."""
         return max(0, round(self._until_ms - self._clock.monotonic_ms()))
 
 

@@ -1,4 +1,4 @@
-"""How many new connections an address may make each second (KIP-612).
+"""Limits on new connections each second, by address (KIP-612).
 
 Source: ConnectionQuotas of Kafka 3.9.
 """

@@ -7,7 +7,7 @@ from math import inf, isnan
 from typing import Final, NamedTuple
 
 THROTTLE_MS_MAX: Final = 2**31 - 1
-"""What an answer can name; a limit of 0 asks for."""
+"""Longest throttle time that an answer can name; a limit of 0 asks for it."""
 
 
 def parse_limit(text: str) -> float:
@@ -74,7 +74,7 @@ class SampledRate:
 
     @property
     def last_ms(self) -> float:
-        """When something was counted last; minus infinity when nothing was, or it is forgotten."""
+        """Time of the last count, as `now_ms` of `record`; minus infinity when there was none, or it is forgotten."""
         return self._samples[-1].last_ms if self._samples else -inf
 
     def measure(self, now_ms: float) -> tuple[float, float]:
@@ -107,7 +107,7 @@ class TokenBucket:
         self._windows = windows
         self._tokens: float | None = None
         self.last_ms = -inf
-        """When it was looked at last."""
+        """Time of the last look at it."""
 
     def _refill(self, limit: float, now_ms: float) -> float:
         burst = self._windows.number * self._windows.length_ms / 1000.0 * limit

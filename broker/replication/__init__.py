@@ -1,4 +1,4 @@
-"""Replication: what a leader and a follower of a partition must do.
+"""Replication: partitions as leaders and as followers, in-sync replicas, high watermarks, fetching from leaders.
 
 partition                a replica of a partition: roles, in-sync replicas, high watermark, progress of the followers
 isr                      criteria of being in sync, and a change of the in-sync replicas that is pending

@@ -35,7 +35,7 @@ VERSION_BY_NAME = 1
 RETRY_BACKOFF_MS = 50.0
 
 REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-"""Nothing was written, and the leader may propose again."""
+"""Errors after which nothing was written, and the leader may propose again."""
 OVERTAKEN = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,

@@ -279,7 +279,7 @@ def partition_states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, bytes,
 
 
 def stopped_replicas(request: StopReplicaRequest) -> Iterator[StoppedReplica]:
-    """The partitions of a StopReplica of any version."""
+    """Yield the partitions of a StopReplica of any version."""
     for ungrouped in request.ungrouped_partitions:
         yield StoppedReplica(ungrouped.topic_name, ungrouped.partition_index, -1, request.delete_partitions)
     for topic in request.topics:

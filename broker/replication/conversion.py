@@ -1,4 +1,4 @@
-"""Conversion of what a log holds into the message format that the reader of a fetch answer is certain to know.
+"""Conversion of fetched messages and batches into a format that the reader of the answer is certain to know.
 
     Fetch 0, 1      magic 0
     Fetch 2, 3      magic 0 and 1

@@ -266,7 +266,7 @@ class FetchSessionCache:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def open(self, request: FetchRequest, version: int, names: TopicNames, now_ms: float) -> OpenedFetch:
-        """The session of a request: none, a new one, or the next step of one that exists.
+        """Return the session of a request: none, a new one, or the next step of one that exists.
 
         Errors: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """

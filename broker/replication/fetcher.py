@@ -63,7 +63,7 @@ class PartitionFetchState:
         self.partition = partition
         self.not_before_ms = 0.0
         self.caught_up = False
-        """At its last answer our log reached the leader's high watermark."""
+        """True if at the last answer our log reached the leader's high watermark."""
         self.lag = 0
         """Records that our log lacked up to the leader's high watermark at its last answer."""
         self.stopped = False
@@ -150,12 +150,12 @@ class FetcherCore:
         return [state for state in self._states.values() if state.needs_leader_offsets]
 
     def next_wake_ms(self) -> float | None:
-        """The earliest time at which a partition that waits may be asked for again."""
+        """Return the earliest time at which a partition that waits may be asked for again."""
         waiting = [f.not_before_ms for f in self._states.values() if not f.stopped and not f.needs_leader_offsets]
         return min(waiting, default=None)
 
     def request(self, now_ms: float) -> FetchRequest | None:
-        """The next Fetch, or None when no partition can be asked for at present."""
+        """Return the next Fetch, or None when no partition can be asked for at present."""
         forgotten: list[tuple[str, bytes, int]] = []
         self._hold_back(now_ms)
         if now_ms < self._look_at_all_ms:
@@ -365,7 +365,7 @@ def truncation_offset(
     log_end_offset: int,
     high_watermark: int,
 ) -> int:
-    """The offset from which the follower's records are not the leader's (KIP-101, KIP-279, KIP-595).
+    """Return the offset from which the follower's records are not the leader's (KIP-101, KIP-279, KIP-595).
 
     The high watermark alone is never enough: a follower that cuts there can lose what another leader has acknowledged,
     or keep what nobody else has. Kafka: AbstractFetcherThread.getOffsetTruncationState.

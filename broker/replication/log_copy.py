@@ -158,7 +158,7 @@ class LogCopy:
         self._arrived = Arrived(self._place(), data, arrived.at_end)
 
     def _copy_end(self) -> None:
-        """Readers of the end find it in memory, and so do we."""
+        """Copy the end of the log on the loop: it was written lately, so it is read from memory."""
         source, target, left = self.source, self.target, self._end_bytes
         while left > 0 and target.log_end_offset < source.log_end_offset:
             records = self._read(left)

@@ -37,10 +37,10 @@ class PartitionView:
 
 
 class FollowerSession(Protocol):
-    """The fetch session by which a follower asks."""
+    """Fetch session of a follower (KIP-227)."""
 
     last_used_ms: float
-    """When it fetched last."""
+    """Time of the session's last fetch, in ms of the monotonic clock."""
 
 
 class FollowerProgress:
@@ -58,19 +58,19 @@ class FollowerProgress:
         """Take -inf for a follower that has not been seen at the leader's end."""
         self.broker_id, self.last_caught_up_ms = broker_id, last_caught_up_ms
         self.broker_epoch = NO_EPOCH
-        """Registration of the broker that fetched last; goes with it into AlterPartition, so that a bounced broker
-        is not taken into the ISR on the strength of what its former self had fetched."""
+        """Epoch of the registration under which the broker fetched last. AlterPartition carries it, so that a broker
+        that has restarted does not enter the ISR by what it had fetched before."""
         self.log_end = self.log_start = -1
         self.last_fetch_leader_end = 0
         self.last_fetch_ms = -math.inf
         self.session: FollowerSession | None = None
-        """Session whose empty fetches at the leader's end are not reported one by one: `last_used_ms` says so."""
+        """Session of the follower; its empty fetches at the leader's end are noted in its `last_used_ms` alone."""
 
     def fetched(self, offset: int, log_start: int, broker_epoch: int, now_ms: float, leader_log_end: int) -> None:
         """Note a fetch at `offset` while the leader's log ended at `leader_log_end`.
 
-        Caught up now if it asks from the end; caught up when it last asked if it has since received all that was
-        there then, so that a follower behind a steady writer counts as in sync.
+        The follower is caught up now if it asks from the end; it was when it last asked if it has since received all
+        that was there then, so that a follower behind a steady writer counts as in sync.
         """
         if offset >= leader_log_end:
             self.last_caught_up_ms = now_ms
@@ -83,13 +83,13 @@ class FollowerProgress:
         self.last_fetch_ms = now_ms
 
     def overtaken(self, leader_log_end: int) -> None:
-        """Note that the leader appends at `leader_log_end` now: who was there was caught up when it last asked."""
+        """Note that the leader appends at `leader_log_end` now: a follower there was caught up at its last fetch."""
         if self.session is not None and self.log_end == leader_log_end:
             self.last_fetch_ms = max(self.last_fetch_ms, self.session.last_used_ms)
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
 
     def is_caught_up(self, leader_log_end: int, now_ms: float, lag_time_ms_max: int) -> bool:
-        """Tell whether it has been at the leader's end within the last `replica.lag.time.max.ms`."""
+        """Tell whether the follower is at the leader's end, or was within the last `lag_time_ms_max`."""
         return self.log_end == leader_log_end or now_ms - self.last_caught_up_ms <= lag_time_ms_max
 
 
@@ -117,7 +117,7 @@ class Partition:
         criteria: IsrCriteria = IsrCriteria(),
         counters: TopicCounters | None = None,
     ) -> None:
-        """Take the high watermark that was checkpointed last; what the log does not have is not counted."""
+        """`high_watermark` is the one that was checkpointed last; it is moved within the bounds of the log."""
         self.topic, self.index, self.local_id = topic, index, local_id
         self.topic_id = ZERO_UUID
         self.log, self.criteria = log, criteria
@@ -143,11 +143,12 @@ class Partition:
     # ---- roles
 
     def lead(self, view: PartitionView, now_ms: float) -> PendingIsr | None:
-        """Become, or go on as, the leader of `view.leader_epoch`; returns what the controller is to be told.
+        """Become, or go on as, the leader of `view.leader_epoch`; return the change that the controller is to write.
 
         A new epoch begins at the present end of the log; what followers had fetched under the former epoch says
         nothing now, and those of the ISR count as caught up. The same epoch with a newer partition epoch changes the
-        ISR alone. After an unclean election the log of the leader is the partition's from now on: it has recovered.
+        ISR alone. After an unclean election the leader's log is the partition's from now on: the controller is to write
+        that the partition has recovered. In all other cases the result is None.
         """
         new_epoch = view.leader_epoch > self.leader_epoch or not self.is_leader
         self._adopt(view)
@@ -167,15 +168,14 @@ class Partition:
         return self._propose(self.committed_isr) if view.recovering and self.pending_isr is None else None
 
     def follow(self, view: PartitionView) -> None:
-        """Become a follower; the ISR is the leader's affair from now on."""
+        """Become a follower; from now on only the leader proposes changes of the ISR."""
         self._adopt(view)
         self.is_leader, self.pending_isr, self.followers = False, None, {}
 
     def stop_leading(self) -> None:
-        """Lead and follow nobody, without a word on who leads now: our session is gone, the replica is stopped here, or
-        its disk has failed.
+        """Lead and follow nobody: the ZooKeeper session is gone, the replica is stopped here, or its disk has failed.
 
-        The epochs stay, so that only news may wake the partition.
+        The epochs stay, so that a request with an older one still changes nothing.
         """
         self.is_leader, self.leader, self.pending_isr, self.followers = False, NO_LEADER, None, {}
 
@@ -189,9 +189,9 @@ class Partition:
         self.committed_isr = frozenset(view.isr)
 
     def check_leadership(self, current_leader_epoch: int = NO_EPOCH, *, or_follower: bool = False) -> ErrorCode:
-        """Tell why a client that believes in `current_leader_epoch` (-1: does not say) cannot be served here.
+        """Return why a client that names `current_leader_epoch` (-1: none) cannot be served here; NONE if it can.
 
-        `or_follower`: a replica that knows whom to follow will do (KIP-392).
+        `or_follower`: a follower that knows its leader may serve the client too (KIP-392).
         """
         if self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -212,9 +212,9 @@ class Partition:
         origin: Origin = Origin.CLIENT,
         guard: VerificationGuard | None = UNGUARDED,
     ) -> tuple[Appended, bool]:
-        """Append a client's or a coordinator's batches; also whether the high watermark moved. Leaders only.
+        """Append a client's or a coordinator's batches; also tell whether the high watermark moved. Leaders only.
 
-        `guard` as for the log, which knows when one is needed.
+        `guard` is handed to `Log.append_as_leader`, which knows when one is needed.
         Raises KafkaError: NOT_ENOUGH_REPLICAS (acks=all with fewer in the committed ISR than `min.insync.replicas`:
         nothing is written), and what the log refuses.
         """
@@ -247,7 +247,8 @@ class Partition:
         return self.high_watermark != former
 
     def truncate_to(self, offset: int) -> None:
-        """Cut what the leader does not have. Raises KafkaError: StorageFailure, CORRUPT_MESSAGE."""
+        """Drop all at or after `offset`, which the leader does not have. Raises KafkaError: StorageFailure,
+        CORRUPT_MESSAGE."""
         self.log.truncate_to(offset)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
 
@@ -261,7 +262,7 @@ class Partition:
             self.truncate_to(max(self.high_watermark, self.log.log_start_offset))
 
     def start_over_at(self, offset: int) -> None:
-        """Drop everything: the leader's log begins above our end. Raises StorageFailure."""
+        """Drop everything and begin at `offset`: the leader's log begins above our end. Raises StorageFailure."""
         self.log.truncate_fully_and_start_at(offset)
         self.high_watermark = offset
 
@@ -283,7 +284,7 @@ class Partition:
         return self.log.read(offset, max_bytes, end, whole_first_batch=whole_first_batch)
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
-        """(epoch, end offset) where a follower's history leaves ours, or None while it does not (KIP-595).
+        """Return (epoch, end offset) where a follower's history leaves ours, or None while it does not (KIP-595).
 
         Raises KafkaError OFFSET_OUT_OF_RANGE when our epochs do not reach back so far, or our log does not: truncating
         step by step would lead nowhere then.
@@ -302,16 +303,16 @@ class Partition:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Committed, plus what may be committed by now."""
+        """Brokers of the committed ISR, and of the pending one, which the controller may have written by now."""
         return self.committed_isr if self.pending_isr is None else self.committed_isr | self.pending_isr.broker_ids
 
     @property
     def under_min_isr(self) -> bool:
-        """Fewer replicas are in sync than acks=all needs; never asks for more than the partition has."""
+        """True when fewer replicas are in sync than acks=all needs, which is never more than the partition has."""
         return len(self.committed_isr) < min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
 
     def advance_high_watermark(self) -> bool:
-        """Move it to the smallest log end in the maximal ISR, never back within an epoch; tell whether it moved.
+        """Move the high watermark up to the smallest log end in the maximal ISR, never back; tell whether it moved.
 
         Followers outside the ISR that are about to join it are waited for, too. Without that, a leader that is alone in
         the ISR acknowledges each record at once, and a follower that is one round trip behind never reaches the
@@ -345,7 +346,7 @@ class Partition:
         now_ms: float,
         current_leader_epoch: int = NO_EPOCH,
     ) -> tuple[bool, PendingIsr | None]:
-        """Note a follower's fetch: whether the high watermark moved, and the ISR change that follows from it.
+        """Note a follower's fetch; return whether the high watermark moved, and the ISR change that follows from it.
 
         Raises KafkaError for a broker that is no replica of this partition, or not yet as far as this leader knows:
         UNKNOWN_LEADER_EPOCH when it named the epoch, NOT_LEADER_OR_FOLLOWER when it did not. Both make it ask again.
@@ -363,14 +364,14 @@ class Partition:
         return self.advance_high_watermark(), pending
 
     def low_watermark(self) -> int:
-        """Offset from which on every live replica has records (what DeleteRecords waits for)."""
+        """Return the smallest log start of all live replicas, which DeleteRecords waits for."""
         is_alive = self.criteria.is_alive
         starts = [follower.log_start for broker, follower in self.followers.items() if is_alive(broker)]
         return min([self.log.log_start_offset, *starts])
 
     def _propose_expand(self, follower: FollowerProgress) -> PendingIsr | None:
-        """Let a follower join when it has all that may have been acknowledged: up to the high watermark, and up to the
-        start of this leader's epoch, below which the watermark is hearsay (KAFKA-7128)."""
+        """Propose that a follower joins when it has all that may have been acknowledged: up to the high watermark, and
+        up to the start of this leader's epoch, before which the watermark may be too low (KAFKA-7128)."""
         if self.pending_isr is not None or not self.criteria.is_alive(follower.broker_id):
             return None
         if follower.log_end < max(self.high_watermark, self.leader_epoch_start_offset):
@@ -378,7 +379,10 @@ class Partition:
         return self._propose(self.committed_isr | {follower.broker_id})
 
     def propose_shrink(self, now_ms: float) -> PendingIsr | None:
-        """The ISR less those followers that have not caught up for too long; None while all is well."""
+        """Propose the ISR without the followers that are not in sync any more; None when there is nothing to propose.
+
+        `now_ms` is of the monotonic clock. Only leaders propose, and only while no other change is pending.
+        """
         if not self.is_leader or self.pending_isr is not None or len(self.committed_isr) < 2:
             return None
         log_end, lag_time_ms_max = self.log.log_end_offset, self.criteria.lag_time_ms_max
@@ -404,7 +408,10 @@ class Partition:
         return self.pending_isr
 
     def isr_accepted(self, pending: PendingIsr, isr: Sequence[int], partition_epoch: int) -> bool:
-        """Adopt what the controller has written: whether the high watermark moved. An old answer changes nothing."""
+        """Adopt the ISR that the controller has written; tell whether the high watermark moved.
+
+        An answer to another proposal, or with an older partition epoch, changes nothing.
+        """
         if self.pending_isr is not pending or partition_epoch < self.partition_epoch:
             return False
         self.committed_isr = frozenset(isr)
@@ -413,7 +420,10 @@ class Partition:
         return self.advance_high_watermark()
 
     def isr_refused(self, pending: PendingIsr) -> bool:
-        """Keep the committed ISR: the controller has not written the change and will not. As `isr_accepted`."""
+        """Keep the committed ISR: the controller has not written the change and will not.
+
+        Tell whether the high watermark moved.
+        """
         if self.pending_isr is not pending:
             return False
         self.pending_isr = None

@@ -40,7 +40,7 @@ class AwaitedAppend:
     def __init__(self, partition: Partition, required_offset: int) -> None:
         self.partition, self.required_offset = partition, required_offset
         self.error: ErrorCode | None = None
-        """None while nobody knows."""
+        """Outcome of the append; None while nobody knows."""
 
     def settle(self) -> bool:
         """Tell whether the outcome is known. A partition that we do not lead any more may yet lose the records."""
@@ -109,7 +109,7 @@ class ReplicaManager:
         """Tells whether the cluster has that partition, here or elsewhere."""
 
     def partition(self, topic: str, index: int) -> Partition | ErrorCode:
-        """The partition, or why it cannot be used here."""
+        """Return the partition, or why it cannot be used here."""
         partition = self.partitions.get((topic, index))
         if partition is None:
             return self.why_absent(topic, index)
@@ -121,7 +121,7 @@ class ReplicaManager:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def led(self, topic: str, index: int) -> Partition:
-        """The partition if this broker leads it. Raises KafkaError otherwise."""
+        """Return the partition if this broker leads it. Raises KafkaError otherwise."""
         partition = self.partitions.get((topic, index))
         if partition is not None and partition.is_leader:
             return partition

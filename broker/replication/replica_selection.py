@@ -1,4 +1,4 @@
-"""Choice of the replica that a consumer is sent to (KIP-392): the nearest by rack that has what it asks for. Rules."""
+"""Choice of the replica that a consumer is sent to (KIP-392): the nearest by rack that has what it asks for."""
 
 from collections.abc import Callable
 from typing import NamedTuple

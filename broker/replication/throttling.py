@@ -26,7 +26,7 @@ class RateLimit:
     def __init__(self, clock: Clock, windows: RateWindows) -> None:
         self._clock, self._windows = clock, windows
         self.bytes_per_second: int | None = None
-        """None: no limit."""
+        """Limit of the rate; None: no limit."""
         self._counted: deque[tuple[float, int]] = deque()
         """Per window that saw any: when it began, and how many bytes."""
 
@@ -43,7 +43,7 @@ class RateLimit:
 
     @property
     def exceeded(self) -> bool:
-        """More was copied than the time since allows. The first window counts as a whole from its start."""
+        """Tell whether more was copied than the time since allows; the first window counts whole from its start."""
         if self.bytes_per_second is None or not self._counted:
             return False
         now_ms = self._clock.monotonic_ms()

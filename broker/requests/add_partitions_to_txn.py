@@ -60,7 +60,7 @@ async def handle(broker: Services, request: AddPartitionsToTxnRequest, context: 
 
 
 async def _all(broker: Services, transactions: list[AddPartitionsToTxnTransaction], version: int) -> list[Answers]:
-    """For each transaction; all are asked for before any is waited for."""
+    """Return the answers for each transaction; all are asked for before any is waited for."""
     loop = asyncio.get_running_loop()
     waiting: list[asyncio.Future[Answers]] = []
     for one in transactions:

@@ -42,7 +42,7 @@ def defaults(broker: AdminServices) -> Defaults:
 
 
 def racks(broker: AdminServices) -> Mapping[int, str | None]:
-    """The live brokers: on the controller as it sees them, elsewhere as it was told."""
+    """Return the live brokers: on the controller as it sees them, elsewhere as it was told."""
     state = broker.controller.state
     if state is not None:
         return {broker_id: state.brokers[broker_id].registration.rack for broker_id in sorted(state.live_broker_ids)}

@@ -38,14 +38,14 @@ def names_its_software(request: ApiVersionsRequest) -> bool:
 
 
 def advertised(served: dict[int, tuple[int, int]]) -> list[ApiVersion]:
-    """The answer's list."""
+    """Return the answer's list."""
     return [
         ApiVersion(api_key=key, min_version=lowest, max_version=highest) for key, (lowest, highest) in served.items()
     ]
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer, always in version 0, to an ApiVersions request of a version that we do not serve."""
+    """Return the answer, always in version 0, to an ApiVersions request of a version that we do not serve."""
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised({REQUEST.API_KEY: VERSIONS})
     )

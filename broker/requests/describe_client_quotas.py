@@ -32,7 +32,7 @@ VERSIONS = (0, 1)
 EXACT, DEFAULT, ANY = 0, 1, 2
 ANYBODY: Final = object()
 Filter = Mapping[str, object]
-"""By kind: a name, None for the default, ANYBODY for all."""
+"""Entities by their kind: a name, None for the default, ANYBODY for all."""
 
 
 def handle(broker: Services, request: DescribeClientQuotasRequest, context: RequestContext) -> Outcome:

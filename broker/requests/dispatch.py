@@ -50,7 +50,7 @@ class Route:
     """False for ControlledShutdown version 0 alone."""
     api: ApiMetrics
     follower: ApiMetrics | None
-    """Where a Fetch counts that a follower has sent; None for other APIs."""
+    """Metrics in which a follower's Fetch counts; None for other APIs."""
     tells_errors: bool
     """The error codes in its answers are looked for here: handlers of Produce and Fetch know when there are any."""
 

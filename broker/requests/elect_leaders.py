@@ -50,7 +50,7 @@ async def _elect(
 
 
 def _refused(error: KafkaError, asked: list[TopicPartition] | None, version: int) -> ElectLeadersResponse:
-    """Version 0 has no error for the whole answer."""
+    """Make an answer that refuses all; version 0, without an error for the whole answer, has it for each partition."""
     outcomes: dict[TopicPartition, Election] = {}
     if version == 0:
         outcomes = dict.fromkeys(asked or (), (error.code, error.message))

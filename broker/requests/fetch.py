@@ -131,7 +131,7 @@ def _told(
 
 
 def _by_topic(answers: Iterable[tuple[CachedPartition, PartitionData]]) -> list[FetchableTopicResponse]:
-    """Grouped where neighbours are of one topic: the order of partitions matters to clients (KIP-74)."""
+    """Group answers where neighbours are of one topic: the order of partitions matters to clients (KIP-74)."""
     topics: list[FetchableTopicResponse] = []
     last: CachedPartition | None = None
     for wanted, answer in answers:

@@ -20,7 +20,7 @@ REQUEST = FindCoordinatorRequest
 VERSIONS = (0, 6)
 
 TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
-"""By key type: where groups live, and transactional ids."""
+"""Topics by key type: where groups live, and transactional ids."""
 FIRST_VERSION_WITH_MANY_KEYS = 4
 NO_NODE = Node(-1, "", -1)
 REASONS = {
@@ -47,7 +47,7 @@ def handle(broker: Services, request: FindCoordinatorRequest, context: RequestCo
 
 
 async def _after_creating_topic(broker: Services, topic: str, response: FindCoordinatorResponse) -> Reply:
-    """The client asks again, and finds the topic or a creation that goes on."""
+    """Create the topic, then answer; the client asks again, and finds the topic or a creation that goes on."""
     await broker.auto_create_topic(topic)
     return Reply(response)
 

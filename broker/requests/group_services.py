@@ -49,18 +49,18 @@ class LaterReply(Generic[M]):
         self._arrived: asyncio.Future[None] | None = None
 
     def give(self, response: M) -> None:
-        """Called exactly once. Harmless when the connection has gone meanwhile."""
+        """Give the answer, exactly once. Harmless when the connection has gone meanwhile."""
         assert self._response is None, (self._response, response)
         self._response = response
         if self._arrived is not None and not self._arrived.done():
             self._arrived.set_result(None)
 
     def outcome(self) -> Outcome:
-        """For the handler to return, after it has handed the request to the coordinator."""
+        """Return the answer, or a coroutine that waits for it; handlers return this after asking the coordinator."""
         return self.arrived() if self._response is None else Reply(self._response)
 
     async def arrived(self) -> Reply:
-        """For a handler that has had to wait before it could ask."""
+        """Wait for the answer and return it; for handlers that have had to wait before they asked the coordinator."""
         if self._response is None:
             self._arrived = asyncio.get_running_loop().create_future()
             await self._arrived

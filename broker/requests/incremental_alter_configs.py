@@ -86,7 +86,7 @@ async def _change(broker: Services, validate_only: bool, resource: AlterConfigsR
 def apply_changes(
     settings: Mapping[str, str], changes: Sequence[AlterableConfig], known: Mapping[str, Setting]
 ) -> dict[str, str]:
-    """The settings after the changes. Lists that are not set begin with their default. Raises KafkaError."""
+    """Return the settings after the changes. Lists that are not set begin with their default. Raises KafkaError."""
     result = dict(settings)
     for change in changes:
         name, text = change.name, change.value or ""

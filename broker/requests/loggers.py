@@ -66,7 +66,7 @@ listeners: Final["WeakSet[LevelsChanged]"] = WeakSet()
 
 
 def levels() -> dict[str, str]:
-    """The level that holds for each logger that there is, ours and those of Kafka's that stand for one."""
+    """Return the level that holds for each logger that there is, ours and those of Kafka's that stand for one."""
     ours = {name for name, logger in logging.root.manager.loggerDict.items() if isinstance(logger, logging.Logger)}
     return {ROOT: _level(logging.root)} | {name: _level(_logger(name)) for name in sorted(ours | KAFKAS.keys())}
 
@@ -108,7 +108,7 @@ def check(name: str, level: str | None) -> None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Both must have been checked."""
+    """Set the level of a logger; None takes it away. Both must have been checked before."""
     _logger(name).setLevel(logging.NOTSET if level is None else LEVELS[level])
     for listener in tuple(listeners):
         listener.levels_changed()

@@ -88,7 +88,7 @@ def handle(broker: Services, request: ProduceRequest, context: RequestContext) -
 
 
 def _keep_records(request: ProduceRequest) -> None:
-    """They outlive the call that handles the request: out of the connection's receive buffer."""
+    """Copy the records out of the connection's receive buffer, since they outlive the call that handles the request."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
@@ -119,7 +119,7 @@ async def _append_verified(
 def _append(
     broker: Services, request: ProduceRequest, context: RequestContext, verdicts: Verdicts
 ) -> Reply | Silent | Wait:
-    """Append, and answer when `acks` are met. `verdicts`: of the partitions where a transaction may begin."""
+    """Append, and answer when `acks` are met. `verdicts` are of the partitions where a transaction may begin."""
     acks = request.acks
     awaited: list[tuple[PartitionProduceResponse, AwaitedAppend]] = []
     failed = False

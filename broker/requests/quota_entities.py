@@ -23,7 +23,7 @@ QUOTA_TYPES: Final[dict[str, dict[str, ValueType]]] = {
     CLIENT_ID: OF_CLIENTS,
     IP: {CONNECTION_RATE: ValueType.INT},
 }
-"""By kind of entity: its quotas, and the numbers that they take."""
+"""Quotas by kind of entity, with the numbers that they take."""
 
 Entity = Mapping[str, str | None]
 """Kinds and names; None is the default of a kind."""

@@ -1,4 +1,4 @@
-"""Which module answers which API: the files of this folder are the list.
+"""Registry of request handlers: which module answers which API. The files of this folder are the list.
 
 A module that answers an API has
 
@@ -18,7 +18,7 @@ from odradek.broker import requests
 
 
 def by_key(modules: Sequence[ModuleType]) -> dict[int, ModuleType]:
-    """The modules by API key."""
+    """Return the modules by API key."""
     table = {module.REQUEST.API_KEY: module for module in modules}
     assert len(table) == len(modules), "two modules serve one API"
     return table

@@ -37,7 +37,7 @@ class RequestLog:
         self._clock = clock
 
     def around(self, dispatch: Dispatch) -> Dispatch:
-        """The same, and a line for each request."""
+        """Return a dispatcher that does the same as `dispatch`, and logs a line for each request."""
 
         def handle(frame: memoryview, client: Client) -> Answer:
             began_s, facts = self._clock.perf_counter(), _facts(frame, client)

@@ -15,14 +15,14 @@ FIRST_VERSION_WITH_FENCED = 2
 
 
 def known_to(error: ErrorCode, version: int, first_version_with_fenced: int = FIRST_VERSION_WITH_FENCED) -> ErrorCode:
-    """A fenced producer of an older version is told INVALID_PRODUCER_EPOCH."""
+    """Return `error` as clients of that version know it: older ones have INVALID_PRODUCER_EPOCH for PRODUCER_FENCED."""
     if error is ErrorCode.PRODUCER_FENCED and version < first_version_with_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
 
 
 def answered_later(ask: Callable[[Callable[[ErrorCode], object]], None], response: Callable[[ErrorCode], M]) -> Outcome:
-    """`ask` the coordinator with the callback that it answers by; the outcome is the `response` to its error."""
+    """Call `ask` with the callback that the coordinator answers by; the outcome is the `response` to its error."""
     reply = LaterReply[M]()
     ask(lambda error: reply.give(response(error)))
     return reply.outcome()

@@ -84,7 +84,7 @@ def _commit(
 
 
 def _known_to(version: int, errors: Errors) -> Errors:
-    """Old producers do not know that a coordinator may be loading (KafkaApis.handleTxnOffsetCommitRequest)."""
+    """Replace COORDINATOR_LOAD_IN_PROGRESS for old producers, as KafkaApis.handleTxnOffsetCommitRequest does."""
     if version >= FIRST_VERSION_WITH_LOADING:
         return errors
     loading, told = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE

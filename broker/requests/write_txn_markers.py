@@ -38,7 +38,7 @@ class Written(NamedTuple):
     result: WritableTxnMarkerPartitionResult
     append: AwaitedAppend
     ended: Callable[[ErrorCode], None] | None
-    """To be called with the outcome, of a marker in `__consumer_offsets`."""
+    """Function to call with the outcome of a marker in `__consumer_offsets`; None elsewhere."""
 
 
 def handle(broker: Services, request: WriteTxnMarkersRequest, context: RequestContext) -> Outcome:

@@ -1,1 +1,1 @@
-"""Who a client is, and what it may do."""
+"""Security of a broker: TLS and SASL at its listeners, principals, and access lists."""

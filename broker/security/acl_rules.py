@@ -1,4 +1,4 @@
-"""Who may do what, by the access lists alone: no ZooKeeper, no log.
+"""Rules of authorization: who may do what by the access lists, without ZooKeeper and without the audit log.
 
 A resource's list is what stands under its own name, under `*`, and under every prefix of its name. Deny comes before
 allow; an operation may be allowed by another one that implies it; super users may do everything. Where a resource has
@@ -41,7 +41,7 @@ class AclRules:
 
     @property
     def patterns(self) -> Set[ResourcePattern]:
-        """All patterns that have a list."""
+        """Resource patterns that have an access list."""
         return self._lists.keys()
 
     def list_of(self, pattern: ResourcePattern) -> frozenset[Acl]:

@@ -13,7 +13,7 @@ from odradek.zk_schema.znodes.acls import AclEntry, PatternType, ResourcePattern
 
 
 class AclOperation(IntEnum):
-    """Something that may be done; in a set of operations (KIP-430) the number of the bit."""
+    """Operation that an entry allows or denies; in a set of operations (KIP-430) the number of its bit."""
 
     ALL = 2
     READ = 3
@@ -36,7 +36,7 @@ class AclOperation(IntEnum):
 
 
 class AclPermission(IntEnum):
-    """What an entry says of those whom it is about."""
+    """Permission of an access list's entry: to allow an operation or to deny it."""
 
     DENY = 2
     ALLOW = 3
@@ -48,9 +48,9 @@ class AclPermission(IntEnum):
 
 
 ANY: Final = 1
-"""In a filter: every operation, permission, resource type or pattern type."""
+"""Any operation, permission, resource type or pattern type, in a filter."""
 MATCH: Final = 2
-"""In a filter, as a pattern type: every pattern that takes in the filter's name."""
+"""Pattern type, in a filter: every pattern that takes in the filter's name."""
 TYPE_NUMBERS: Final = {
     ResourceType.TOPIC: 2,
     ResourceType.GROUP: 3,
@@ -66,7 +66,7 @@ OPERATIONS_BY_WORD: Final = {one.word: one for one in AclOperation}
 PERMISSIONS_BY_WORD: Final = {one.word: one for one in AclPermission}
 
 WILDCARD: Final = "*"
-"""As the name of a resource: all of that type; as a host: all hosts."""
+"""Name of all resources of a type; as a host, all hosts."""
 WILDCARD_PRINCIPAL: Final = "User:*"
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only resource of the type CLUSTER."""
@@ -130,7 +130,7 @@ class Acl(NamedTuple):
         return cls(entry.principal, entry.host, operation, permission)
 
     def entry(self) -> AclEntry:
-        """The line as it stands in a znode."""
+        """Return the line as it stands in a znode."""
         return AclEntry(self.principal, self.permission.word, self.operation.word, self.host)
 
 
@@ -156,7 +156,7 @@ def _is_refused(character: str) -> bool:
 
 
 class AclFilter(NamedTuple):
-    """Which bindings to show or to delete. Numbers of the wire; None, or ANY, takes in everything."""
+    """Filter of the bindings to show or to delete. Numbers are those of the wire; None, or ANY, takes in everything."""
 
     resource_type: int = ANY
     name: str | None = None
@@ -191,7 +191,7 @@ class AclFilter(NamedTuple):
         )
 
     def definite_patterns(self) -> list[ResourcePattern]:
-        """The patterns that it names outright; none when it has to be compared with all there are."""
+        """Return the patterns that it names outright; none when it has to be compared with all there are."""
         resource_type = TYPES_BY_NUMBER.get(self.resource_type)
         if resource_type is None or self.name is None or self.pattern_type == MATCH:
             return []
@@ -202,7 +202,7 @@ class AclFilter(NamedTuple):
 
 
 def bits(operations: Iterable[AclOperation]) -> int:
-    """A set of operations as Metadata, DescribeCluster and DescribeGroups answer it (KIP-430)."""
+    """Return a set of operations as Metadata, DescribeCluster and DescribeGroups answer it (KIP-430)."""
     return sum(1 << operation for operation in operations)
 
 

@@ -195,7 +195,7 @@ def printable(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def host_of(peer: str) -> str:
-    """The host as access lists name it: the address of `address:port` as Java writes it, IPv6 without `::`."""
+    """Return the host as access lists name it: the address of `address:port` as Java writes it, IPv6 without `::`."""
     host = peer.rpartition(":")[0].strip("[]").partition("%")[0]
     if ":" not in host:
         return host

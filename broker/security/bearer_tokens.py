@@ -87,7 +87,7 @@ class SignedTokens:
         return _valid(claims, self._principal_claim)
 
     def _key(self, key_id: str | None) -> Any:
-        """The issuer's key of that name; where the name is new, or the keys are old, they are read again."""
+        """Return the issuer's key of that name; where the name is new, or the keys are old, they are read again."""
         age = time.monotonic() - self._fetched
         known = any(one.key_id == key_id for one in self._keys.keys)
         if age > self._refresh_seconds or (not known and age > LEAST_BETWEEN_SECONDS):
@@ -99,7 +99,7 @@ class SignedTokens:
         raise InvalidCredentials(f"no key of the issuer is called {key_id!r}")
 
     def _refresh(self) -> None:
-        """Off the loop: an issuer may take its time. Meanwhile the keys from before count."""
+        """Fetch the issuer's keys anew, off the loop, for it may take its time; until then the former keys count."""
         try:
             self._keys = fetch_keys(self._url)
         except (OSError, ValueError, jwt.PyJWTError) as error:
@@ -139,7 +139,7 @@ def _valid(claims: dict[str, Any], principal_claim: str) -> ValidToken:
 
 
 def fetch_keys(url: str) -> jwt.PyJWKSet:
-    """A set of keys from a file or an issuer. Raises OSError, ValueError and PyJWTError."""
+    """Return a set of keys from a file or an issuer. Raises OSError, ValueError and PyJWTError."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme == "file":
         with Path(urllib.parse.unquote(parts.path)).open("rb") as file:

@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 
 class Credentials:
-    """Of all users, in memory. Kafka's CredentialCache."""
+    """SCRAM credentials of all users, in memory (Kafka's CredentialCache)."""
 
     def __init__(self) -> None:
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
@@ -27,6 +27,6 @@ class Credentials:
                 log.error("user %s cannot log in with %s: %s", user, mechanism, error)
 
     def find(self, mechanism: str, user: str) -> ScramIdentity | None:
-        """Who may log in by that name."""
+        """Return the identity by which `user` may log in with `mechanism`; None when there is no credential for it."""
         credential = self._credentials.get((mechanism, user))
         return None if credential is None else ScramIdentity(credential, user)

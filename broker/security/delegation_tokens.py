@@ -52,7 +52,7 @@ class TokenSettings:
     """Empty: there are no tokens."""
     max_lifetime_ms: int = 7 * 24 * 3_600_000
     expiry_time_ms: int = 24 * 3_600_000
-    """How long a token lives that nobody renews."""
+    """Life of a token that nobody renews."""
     expiry_check_interval_ms: int = 3_600_000
 
     def __repr__(self) -> str:
@@ -75,9 +75,9 @@ class DelegationTokens:
         self._changes = ChangeNodes(store, clock, TOKEN_CHANGES_PATH)
         self._tokens: dict[str, DelegationToken] = {}
         self._ids: dict[bytes, str] = {}
-        """By the token's secret, as requests name tokens."""
+        """Token ids by the token's secret, as requests name tokens."""
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
-        """By mechanism and token, of those that somebody has tried to log in with."""
+        """Credentials by mechanism and token, of tokens that somebody has tried to log in with."""
         self._in_turn = asyncio.Lock()
         """The copy is changed by one at a time, so that nothing older comes last."""
         self._follower = ChangeFollower(

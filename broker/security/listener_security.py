@@ -1,4 +1,4 @@
-"""What stands before the requests of a listener that does not speak PLAINTEXT: TLS, SASL, or both.
+"""Security of listeners that are not PLAINTEXT: TLS, SASL, or both, before any request is handled.
 
 One object for each listener, made anew when its settings change: connections that exist keep what they began with.
 """
@@ -32,7 +32,7 @@ CLIENTS_ONLY: Final = frozenset({"ssl.key.location", "sasl.username", "sasl.pass
 
 
 def settings_of(config: BrokerConfig, listener: str) -> Look:
-    """A listener's settings: `listener.name.<listener>.ssl.…` where it is set, or else the broker's `ssl.…`.
+    """Return a listener's settings: `listener.name.<listener>.ssl.…` where it is set, or else the broker's `ssl.…`.
 
     With a mechanism before the name, `plain.sasl.jaas.config`, the listener's setting for that mechanism comes first.
     The login of one mechanism is never that of another, nor of the whole broker, as in Kafka.
@@ -62,21 +62,24 @@ class TlsListener:
         self._mapping = PrincipalMapping(look(SETTING) or "")
 
     def principal(self, handshake: ssl.SSLObject) -> KafkaPrincipal:
-        """Who is at the other end. Raises AuthenticationFailed when no rule fits the name."""
+        """Return the client's principal by its certificate, ANONYMOUS without one.
+
+        Raises AuthenticationFailed when no mapping rule fits the certificate's name.
+        """
         certificate = handshake.getpeercert(True)
         return ANONYMOUS if certificate is None else self._mapping.principal(distinguished_name(certificate))
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """What a connection of one listener has to pass."""
+    """Security of one listener, as its connections have to pass it; None for what the listener does not use."""
 
     tls: TlsListener | None
     sasl: SaslListener | None
 
 
 class BrokerSecurity:
-    """All listeners of one broker that are not PLAINTEXT, and its own connections to other brokers."""
+    """Security of one broker: of its listeners that are not PLAINTEXT, and of its connections to other brokers."""
 
     def __init__(self, config: BrokerConfig, network: Network, clock: Clock, find_scram: FindIdentity) -> None:
         """Raises BadSecuritySetting."""
@@ -92,11 +95,11 @@ class BrokerSecurity:
             link.security = links[name]
 
     def network(self, listener: str) -> Network:
-        """Where connections to that listener of other brokers are made: the one between brokers, the controller's."""
+        """Return the network by which to connect to that listener (inter-broker or controller's) of other brokers."""
         return self._links.get(listener, self._beneath)
 
     def listener(self, name: str) -> ListenerSecurity | None:
-        """The security of a listener as it is now; None for PLAINTEXT."""
+        """Return the security of a listener as it is now; None for PLAINTEXT."""
         return self._listeners.get(name)
 
     def _made(self, config: BrokerConfig) -> tuple[dict[str, ListenerSecurity], dict[str, ClientSecurity]]:
@@ -115,7 +118,7 @@ class BrokerSecurity:
 
 
 def _as_client(look: Look) -> Look:
-    """The settings of a listener as those of a client of it: brokers log in to each other."""
+    """Return the settings of a listener as those of a client of it: brokers log in to each other."""
     mechanism = look("sasl.mechanism.inter.broker.protocol") or ""
 
     def client(name: str) -> Any:

@@ -94,13 +94,13 @@ class StoredPasswords:
     """The passwords among a broker's settings in ZooKeeper."""
 
     encoder: PasswordEncoder | None
-    """None: no password can be kept."""
+    """Encoder with the present secret; None: no password can be kept."""
     former: PasswordEncoder | None = None
-    """With the secret from before."""
+    """Encoder with the secret from before."""
 
     @classmethod
     def of(cls, layers: Layers) -> "StoredPasswords":
-        """With the broker's `password.encoder.` settings."""
+        """Make it with the broker's `password.encoder.` settings."""
 
         def encoder(name: str) -> PasswordEncoder | None:
             secret: Any = layers.value(name)
@@ -114,7 +114,7 @@ class StoredPasswords:
         return cls(encoder("password.encoder.secret"), encoder("password.encoder.old.secret"))
 
     def closed(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """The settings with their passwords encrypted. Raises ValueError where there is no secret."""
+        """Return the settings with their passwords encrypted. Raises ValueError where there is no secret."""
         found = dict(settings)
         for name in filter(_is_password, settings):
             if self.encoder is None:
@@ -147,7 +147,7 @@ def _is_password(name: str) -> bool:
 
 
 def _cipher(key: bytes, vector: bytes) -> Any:
-    """Imported where there is a password: a broker without any does not need it."""
+    """Make an AES-CBC cipher; its library is imported here, since a broker without passwords does not need it."""
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import AES
     from cryptography.hazmat.primitives.ciphers.modes import CBC
@@ -156,7 +156,7 @@ def _cipher(key: bytes, vector: bytes) -> Any:
 
 
 def _length(password: str) -> int:
-    """Of a text as Java counts."""
+    """Return the length of a text as Java counts it, in UTF-16 code units."""
     return len(password.encode("utf-16-le")) // 2
 
 

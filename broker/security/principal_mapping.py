@@ -1,4 +1,4 @@
-"""Who a certificate speaks for: its subject as Java writes it, and `ssl.principal.mapping.rules` (KIP-371).
+"""Principals of certificates: the subject as Java writes it, mapped by `ssl.principal.mapping.rules` (KIP-371).
 
 Source: SslPrincipalMapper of Kafka 3.9, X500Principal.getName() of Java (RFC 2253).
 """
@@ -53,7 +53,7 @@ class PrincipalMapping:
             self._rules.append((pattern, _python_template(match[3], pattern.groups), match[4]))
 
     def principal(self, distinguished_name: str) -> KafkaPrincipal:
-        """The user of a name. Raises AuthenticationFailed when no rule fits."""
+        """Return the user of a name. Raises AuthenticationFailed when no rule fits."""
         for pattern, template, case in self._rules:
             if pattern is None:
                 return KafkaPrincipal(USER_TYPE, distinguished_name)
@@ -65,7 +65,7 @@ class PrincipalMapping:
 
 
 def distinguished_name(certificate: bytes) -> str:
-    """The subject of a certificate (DER), as Java writes it: the last part first."""
+    """Return the subject of a certificate (DER), as Java writes it: the last part first."""
     subject = x509.load_der_x509_certificate(certificate).subject
     return ",".join("+".join(map(_attribute, rdn)) for rdn in reversed(list(subject.rdns)))
 

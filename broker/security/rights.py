@@ -1,4 +1,4 @@
-"""What the sender of one request may do: the questions that request handlers ask of the authorizer."""
+"""Rights of the sender of one request: the questions that request handlers ask of the authorizer."""
 
 from collections import Counter
 from collections.abc import Iterable

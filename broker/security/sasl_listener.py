@@ -22,12 +22,12 @@ BearerValidator = Callable[[Look, JaasEntry | None], Callable[[str], ValidToken]
 
 
 class SaslListener:
-    """What a listener knows of SASL."""
+    """SASL at one listener: the mechanisms that it offers, and what each checks its clients against."""
 
     def __init__(self, look: Look, find_scram: FindIdentity, bearer: BearerValidator) -> None:
         """`look` takes names with a mechanism's prefix too, `plain.sasl.jaas.config`. Raises BadSecuritySetting."""
         self.mechanisms: tuple[str, ...] = tuple(one.upper() for one in look("sasl.enabled.mechanisms") or ())
-        """Those that clients may choose from, in the order of the setting."""
+        """Mechanisms that clients may choose from, in the order of the setting."""
         self.receive_bytes_max: int = look("sasl.server.max.receive.size")
         self._find_scram = find_scram
         self._decoy_secret = secrets.token_bytes(32)
@@ -40,7 +40,7 @@ class SaslListener:
         self._validate = bearer(look, jaas["OAUTHBEARER"]) if "OAUTHBEARER" in jaas else None
 
     def server(self, mechanism: str) -> SaslServer:
-        """A new exchange, with one of `mechanisms`."""
+        """Return a new exchange, with one of `mechanisms`."""
         if mechanism == "PLAIN":
             return PlainServer(self._users)
         if mechanism == "OAUTHBEARER":
@@ -49,7 +49,7 @@ class SaslListener:
         return ScramServer(mechanism, self._find_scram, new_nonce(), self._decoy_secret)
 
     def session_lifetime_ms(self, server: SaslServer, now_ms: int) -> int | None:
-        """How long what a complete exchange has proved may be relied on (KIP-368); None: for ever."""
+        """Return for how many ms a client may stay after a complete exchange (KIP-368); None: for ever."""
         limit_ms = self._lifetimes[server.mechanism]
         left_ms = None if server.expires_ms is None else max(0, server.expires_ms - now_ms)
         if limit_ms <= 0:

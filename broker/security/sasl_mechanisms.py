@@ -24,12 +24,12 @@ class SaslServer(Protocol):
 
     mechanism: str
     complete: bool
-    """Whether the client has proved to be `principal`."""
+    """True once the client has proved to be `principal`."""
     principal: str
     expires_ms: int | None
-    """Until when that holds, on the wall clock; None: for ever."""
+    """End of what was proved, on the wall clock; None: it holds for ever."""
     is_token: bool
-    """Whether it was a delegation token that proved it."""
+    """True if a delegation token has proved it."""
 
     def evaluate(self, token: bytes) -> bytes:
         """The answer to a message. Raises AuthenticationFailed, and InvalidCredentials, of which no more is told."""
@@ -67,12 +67,12 @@ class PlainServer:
 
 
 def _is_same(one: str, other: str) -> bool:
-    """In a time that tells neither how long the texts are nor where they differ."""
+    """Tell whether two texts are equal, in a time that tells neither how long they are nor where they differ."""
     return hmac.compare_digest(hashlib.sha256(one.encode()).digest(), hashlib.sha256(other.encode()).digest())
 
 
 class ValidToken(NamedTuple):
-    """What an OAuth token says of whoever has it."""
+    """Claims of a valid OAuth token: its principal, and when it expires, in ms of the wall clock."""
 
     principal: str
     expires_ms: int

@@ -1,7 +1,7 @@
-"""Transactions (KIP-98, KIP-890).
+"""Transactions (KIP-98, KIP-890): the transaction coordinator, its markers, verification, and producer ids.
 
-Rules, pure: `transaction_state` (one transactional id). `transaction_records`: between it and the bytes of
-`__transaction_state`. Shells: `transaction_coordinator` (the ids that live here), `transaction_markers` (the ends of
-transactions to their partitions), `transaction_verification` (asked before a transaction's first batch is taken),
-`producer_ids` (blocks of ids from the controller).
+`transaction_state` has the rules of one transactional id, pure; `transaction_records` reads and writes it as records of
+`__transaction_state`. The rest acts: `transaction_coordinator` serves the ids whose partitions this broker leads,
+`transaction_markers` writes the ends of transactions to their partitions, `transaction_verification` asks coordinators
+before a partition takes a transaction's first batch, `producer_ids` hands out ids from the controller's blocks.
 """

@@ -15,7 +15,7 @@ LARGEST_PRODUCER_ID = 2**63 - 1
 
 
 class ProducerIds:
-    """Hands out the ids of the present block one by one, and fetches the next block when it is used up.
+    """Producer ids of this broker: those of the present block one by one, then those of the next block it fetches.
 
     Ids that are left over when the broker stops are never used.
     """
@@ -30,11 +30,11 @@ class ProducerIds:
         self._fetching = asyncio.Lock()
 
     def close(self) -> None:
-        """Give up what is in flight."""
+        """Give up the request for a block that is under way."""
         self._client.close()
 
     async def next(self) -> int:
-        """A producer id that nobody else has. Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, which clients retry."""
+        """Return a producer id that nobody else has. Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS (clients retry)."""
         async with self._fetching:
             if self._next == self._end:
                 self._next, self._end = await self._fetch_block()

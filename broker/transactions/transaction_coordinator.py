@@ -43,7 +43,7 @@ APPEND_ERRORS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""Errors of an append and what clients are told; of others UNKNOWN_SERVER_ERROR (TransactionStateManager.scala)."""
+"""Errors of an append, and what clients are told; for others UNKNOWN_SERVER_ERROR (TransactionStateManager)."""
 
 Answer = Callable[[ErrorCode], object]
 InitializeAnswer = Callable[[ErrorCode, ProducerIdentity], object]
@@ -78,7 +78,7 @@ class TransactionCoordinator:
         )
         self._transactions: dict[str, TransactionMetadata] = {}
         self._ids: dict[int, set[str]] = {}
-        """Names of those, by partition."""
+        """Transactional ids that are loaded, by their partition of `__transaction_state`."""
         self._pending_markers: dict[str, PendingMarkers] = {}
         self._periodic = PeriodicActions(clock)
         self._active = False
@@ -96,7 +96,7 @@ class TransactionCoordinator:
         self._periodic.repeat_for_each("unused for too long", forget_ms, transactions, self._forget_if_expired)
 
     def stop(self) -> None:
-        """The broker goes down: nothing is begun any more."""
+        """Stop serving, as the broker goes down, and forget all transactions; the log has them."""
         self._active = False
         self._periodic.stop()
         for transactional_id in list(self._transactions):
@@ -104,7 +104,7 @@ class TransactionCoordinator:
         self._ids.clear()
 
     def on_elected(self, partition: int, epoch: int) -> None:
-        """This broker has become the leader of the partition: load its ids, and finish what was decided there."""
+        """Load the ids of a partition that this broker has come to lead, and finish what was decided there."""
         self._partitions.elected(partition, epoch)
 
     def on_resigned(self, partition: int, epoch: int | None) -> None:
@@ -114,16 +114,16 @@ class TransactionCoordinator:
                 self._unload(transactional_id)
 
     def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Nothing to do: a marker for a partition that is gone counts as written."""
+        """Do nothing: a marker for a partition that is gone counts as written."""
 
     # requests
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition of `__transaction_state` that the id lives in, wherever that is led."""
+        """Return the partition of `__transaction_state` that the id lives in, whichever broker leads it."""
         return partition_for(transactional_id, self._partition_count())
 
     def check(self, transactional_id: str) -> ErrorCode:
-        """Check that requests for the id can be served here."""
+        """Check that requests for the id can be served here; return the error if not."""
         if not transactional_id or len(transactional_id) > LONGEST_TEXT:
             return ErrorCode.INVALID_REQUEST
         if not self._active:
@@ -143,7 +143,11 @@ class TransactionCoordinator:
         fresh_producer_id: int | None,
         answer: InitializeAnswer,
     ) -> None:
-        """InitProducerId: the producer to be. `fresh_producer_id` is one that nobody has, if `needs_producer_id`."""
+        """Handle InitProducerId: answer with the producer's id and epoch.
+
+        `fresh_producer_id` is an id that nobody has, if `needs_producer_id` asks for one. `timeout_ms` is the
+        transaction timeout.
+        """
         error = self.check(transactional_id)
         if error is ErrorCode.NONE and not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
             error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
@@ -174,7 +178,7 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
         answer: Answer,
     ) -> None:
-        """AddPartitionsToTxn, AddOffsetsToTxn: begins a transaction when none is open."""
+        """Handle AddPartitionsToTxn or AddOffsetsToTxn: begin a transaction when none is open."""
         transaction = self._find(transactional_id)
         if isinstance(transaction, ErrorCode):
             answer(transaction)
@@ -184,12 +188,12 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition, not_in_it: ErrorCode
     ) -> ErrorCode:
-        """Check that the producer may write there now; `not_in_it` when the partition has not been added."""
+        """Check that the producer may write to the partition now; `not_in_it` if that has not been added."""
         transaction = self._find(transactional_id)
         return transaction if isinstance(transaction, ErrorCode) else transaction.verify(producer, partition, not_in_it)
 
     def end(self, transactional_id: str, producer: ProducerIdentity, *, commit: bool, answer: Answer) -> None:
-        """EndTxn: answered when the decision is in the log, before the markers are written."""
+        """Handle EndTxn; it is answered when the decision is in the log, before the markers are written."""
         transaction = self._find(transactional_id)
         if isinstance(transaction, ErrorCode):
             answer(transaction)
@@ -198,7 +202,7 @@ class TransactionCoordinator:
             self._carry_out(transaction, transaction.end(producer, commit=commit, now_ms=now_ms), answer)
 
     def describe(self, transactional_id: str) -> TxnState | ErrorCode:
-        """DescribeTransactions, for one id: TRANSACTIONAL_ID_NOT_FOUND when there is none."""
+        """Return the state of an id, for DescribeTransactions; TRANSACTIONAL_ID_NOT_FOUND when it is unknown."""
         transaction = self._find(transactional_id)
         if isinstance(transaction, TransactionMetadata):
             return transaction.state
@@ -206,7 +210,10 @@ class TransactionCoordinator:
         return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if unknown else transaction
 
     def all(self) -> tuple[ErrorCode, list[tuple[str, TxnState]]]:
-        """ListTransactions: this broker's, as far as they are loaded."""
+        """Return the transactional ids that live here with their states, for ListTransactions, or an error.
+
+        COORDINATOR_NOT_AVAILABLE when not serving, COORDINATOR_LOAD_IN_PROGRESS while ids are loaded.
+        """
         if not self._active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         if self._partitions.is_loading:
@@ -228,7 +235,7 @@ class TransactionCoordinator:
             answer(decided)
 
     def _store(self, transaction: TransactionMetadata, state: TxnState, answer: Answer) -> None:
-        """Write the state, then let it be so, then answer, and then do what follows from it."""
+        """Write the state; once it is in the log, make it the present one, answer, and send the markers it needs."""
 
         def done(error: ErrorCode) -> None:
             if self._transactions.get(transaction.transactional_id) is not transaction:
@@ -268,7 +275,7 @@ class TransactionCoordinator:
             pending.done()
 
     def _markers_written(self, transaction: TransactionMetadata) -> None:
-        """End a transaction whose partitions have their markers. Written again while the id lives here."""
+        """Complete a transaction whose partitions have their markers; a failed write is repeated while it is here."""
         transactional_id = transaction.transactional_id
         if self._transactions.get(transactional_id) is not transaction:
             return

@@ -36,22 +36,22 @@ VERSION = 1
 RETRY_BACKOFF_MS = 50.0
 RETRY_AFTER_A_BUG_MS = 5_000.0
 ANSWER_GRACE_MS = 10_000.0
-"""How much longer than the leader waits for its replicas we wait for its answer."""
+"""Time that the coordinator waits for a leader's answer beyond the time that the leader waits for its replicas."""
 PARTITIONS_MAX = 1000
-"""In one request."""
+"""Most partitions in one request."""
 LANES = 8
-"""Requests that may be under way to one broker, each on a connection of its own. A partition has its lane."""
+"""Requests that may be under way to one broker, each on a connection of its own. A partition keeps to one lane."""
 
 WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""A newer coordinator has been there: it sees to the rest."""
+"""Errors that tell of a newer coordinator, which sees to the rest."""
 
 
 @dataclass(eq=False, slots=True)
 class PendingMarkers:
-    """A transaction whose end is decided, and the partitions that do not know it yet.
+    """A transaction whose end is decided, and the partitions (`remaining`) that have no marker of it yet.
 
-    `done` is called once, when a marker is in every partition, unless it was cancelled before.
+    `done` is called once, when a marker is in every partition, unless `cancelled` was set before.
     """
 
     producer: ProducerIdentity
@@ -60,10 +60,10 @@ class PendingMarkers:
     remaining: set[TopicPartition]
     done: Callable[[], object]
     cancelled: bool = False
-    """Another coordinator sees to it now."""
+    """True when no marker is to be sent any more: all have been, or another coordinator sees to it now."""
 
     def written(self, partition: TopicPartition) -> None:
-        """The partition has its marker, or is gone."""
+        """Note that the partition has its marker, or is gone; after the last one call `done`."""
         self.remaining.discard(partition)
         if not self.remaining and not self.cancelled:
             self.cancelled = True
@@ -71,10 +71,10 @@ class PendingMarkers:
 
 
 class MarkerSender(Protocol):
-    """Takes markers to the leaders of partitions, as often as it needs."""
+    """Sender of markers to the leaders of partitions, which sends them as often as it takes."""
 
     def send(self, pending: PendingMarkers) -> None:
-        """Begin with all that remains, at least one partition. Returns at once."""
+        """Begin to send markers to all of `pending.remaining`, at least one partition. Returns at once."""
 
 
 class _Lane(NamedTuple):
@@ -86,7 +86,7 @@ Marker = tuple[PendingMarkers, TopicPartition]
 
 
 class TransactionMarkers:
-    """Sender of markers: to each broker what waits for it, and again what waits for a leader or was not written."""
+    """Sender of markers to the leaders of partitions: again if one is not written, later if there is no leader."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class TransactionMarkers:
         tasks: Tasks,
         request_timeout_ms: int,
     ) -> None:
-        """`request_timeout_ms`: `request.timeout.ms`, for so long a leader waits for its replicas."""
+        """`request_timeout_ms` is how long a leader waits for its replicas (`request.timeout.ms`)."""
         self._metadata, self._clock, self._tasks = metadata, clock, tasks
         self._clients = [clients(f"transaction-markers-{broker_id}") for _ in range(LANES)]
         self._timeout_ms = request_timeout_ms + ANSWER_GRACE_MS
@@ -116,7 +116,7 @@ class TransactionMarkers:
             client.close()
 
     def _enqueue(self, markers: Iterable[Marker]) -> None:
-        """Put markers into the lanes of their leaders, and those without a leader off till later."""
+        """Put markers into lanes of their partitions' leaders; those of partitions without a leader are put off."""
         leaderless = []
         lanes: dict[_Lane, None] = {}
         for pending, (topic, index) in markers:

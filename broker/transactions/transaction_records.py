@@ -1,6 +1,6 @@
 """Keys and values of the records in `__transaction_state`, and transactional ids read back from its batches.
 
-Written as Kafka 3.9 writes them without KIP-890's second part: key and value of version 0.
+Keys and values are of version 0, as Kafka 3.9 writes them without KIP-890's second part.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ VERSION = 0
 
 
 def batch_of(transactional_id: str, state: TxnState | None, now_ms: int) -> bytearray:
-    """Make a batch of one record; None is the tombstone that ends the id."""
+    """Make a batch of one record; `state` None makes the tombstone that ends the id."""
     value = None if state is None else value_of(state)
     return encode_batch(0, [now_ms], [key_of(transactional_id)], [value])
 
@@ -53,14 +53,14 @@ def by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
 
 
 def read_key(data: Buffer) -> str | None:
-    """The transactional id; None for a version that is newer than this program. Raises MalformedMessage."""
+    """Read the transactional id of a key; None for another version than ours. Raises MalformedMessage."""
     if version_of(data) != VERSION:
         return None
     return decode_versioned(TransactionLogKey, data)[1].transactional_id
 
 
 def read_value(data: Buffer) -> TxnState:
-    """Raises MalformedMessage."""
+    """Read the state of a transactional id. Raises MalformedMessage."""
     value = decode_versioned(TransactionLogValue, data)[1]
     if value.transaction_status not in TransactionStatus._value2member_map_:
         raise MalformedMessage(f"transaction status {value.transaction_status}")
@@ -77,7 +77,7 @@ def read_value(data: Buffer) -> TxnState:
 
 
 class TransactionReplay:
-    """Transactional ids that the batches seen so far amount to. `next_offset`: of the first record not seen yet."""
+    """Transactional ids and their states after the batches seen so far. `next_offset` is that of the next record."""
 
     def __init__(self, next_offset: int) -> None:
         self.next_offset = next_offset
@@ -102,7 +102,7 @@ class TransactionReplay:
             yield TransactionMetadata(transactional_id, state)
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
-        """Raises MalformedMessage, nothing changed."""
+        """Take in one record. Raises MalformedMessage, and then nothing has changed."""
         if key is None:
             raise MalformedMessage("no key")
         transactional_id = read_key(key)

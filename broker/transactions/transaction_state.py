@@ -1,9 +1,10 @@
-"""The rules of a transactional id: what its producer may do now, and what is to be written before it is so.
+"""The rules of a transactional id: what its producer may do now, and the state that must be written to allow it.
 
 A request is either refused with an error, or decided by the next `TxnState`, which is written to the log and becomes
-true (`complete`) when every replica in sync has it. Until then the transaction has a pending state, and all
-other requests are told to come again. Pure: values in, values out. Source: TransactionMetadata.scala and
-TransactionCoordinator.scala of Kafka 3.9.
+the present one (`complete`) when every in-sync replica has it. Until then that change is pending, and all other
+requests are told to come again (CONCURRENT_TRANSACTIONS). Pure: values in, values out.
+
+Source: TransactionMetadata.scala and TransactionCoordinator.scala of Kafka 3.9.
 """
 
 from collections.abc import Iterable
@@ -44,7 +45,7 @@ AGREEING_WITH_END = {
     (PREPARE_COMMIT, True): ErrorCode.CONCURRENT_TRANSACTIONS,
     (PREPARE_ABORT, False): ErrorCode.CONCURRENT_TRANSACTIONS,
 }
-"""Answers to an EndTxn (True: commit) that comes again; in all other states there is nothing to end."""
+"""Answers to an EndTxn (True: commit) that comes again; in all other states it is INVALID_TXN_STATE."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -59,7 +60,7 @@ NO_PRODUCER = ProducerIdentity(-1, NO_PRODUCER_EPOCH)
 
 @dataclass(frozen=True, slots=True)
 class TxnState:
-    """State of a transactional id, as `__transaction_state` has it."""
+    """State of a transactional id, as `__transaction_state` has it. Times are of the wall clock."""
 
     producer: ProducerIdentity
     timeout_ms: int
@@ -68,7 +69,7 @@ class TxnState:
     started_ms: int = NO_TIME_MS
     updated_ms: int = NO_TIME_MS
     former: ProducerIdentity = NO_PRODUCER
-    """Before the last bump that the producer itself asked for: it may ask again. Not written."""
+    """Identity before the last epoch bump that the producer asked for: it may ask again. Not written to the log."""
 
 
 @dataclass(slots=True)
@@ -79,7 +80,7 @@ class TransactionMetadata:
     state: TxnState
     pending: TransactionStatus | None = None
     fence_failed: bool = False
-    """An epoch was given away for an abort that could not be written: the next attempt takes the same one."""
+    """True when the epoch was raised for an abort that could not be written: the next attempt takes the same epoch."""
 
     # begin
 
@@ -91,9 +92,10 @@ class TransactionMetadata:
     def initialize(
         self, timeout_ms: int, expected: ProducerIdentity | None, fresh_producer_id: int | None, now_ms: int
     ) -> TxnState | ErrorCode:
-        """InitProducerId by a producer that starts, or by one that names its former id and epoch (KIP-360).
+        """Decide InitProducerId by a producer that starts, or by one that names the id and epoch it has had (KIP-360).
 
-        CONCURRENT_TRANSACTIONS while another change is under way, or in a transaction, which then is to be aborted.
+        CONCURRENT_TRANSACTIONS while another change is under way, or in a transaction, which then is to be aborted;
+        PRODUCER_FENCED when `expected` is not the id's producer.
         """
         state = self.state
         if self.pending is not None or state.status in PREPARED:
@@ -117,7 +119,10 @@ class TransactionMetadata:
         return self._becomes(TxnState(producer, timeout_ms, EMPTY, updated_ms=now_ms, former=former))
 
     def _may_be(self, expected: ProducerIdentity) -> bool:
-        """The producer that the id belongs to, or the one before whose epochs were used up; a new id was nobody's."""
+        """Tell whether `expected` is the id's producer, or the former one whose epochs were used up.
+
+        A new transactional id has had no producer yet: anybody may be.
+        """
         state = self.state
         return (
             state.producer.epoch == NO_PRODUCER_EPOCH
@@ -128,7 +133,7 @@ class TransactionMetadata:
     def add(
         self, producer: ProducerIdentity, partitions: Iterable[TopicPartition], now_ms: int
     ) -> TxnState | ErrorCode:
-        """AddPartitionsToTxn: NONE when all are in it already."""
+        """Decide AddPartitionsToTxn: NONE when the transaction has all of the partitions already."""
         error = self._check_producer(producer)
         if error is not ErrorCode.NONE:
             return error
@@ -164,7 +169,7 @@ class TransactionMetadata:
     # end
 
     def end(self, producer: ProducerIdentity, *, commit: bool, now_ms: int) -> TxnState | ErrorCode:
-        """EndTxn by the producer: NONE when it has ended so already."""
+        """Decide EndTxn by the producer: NONE when the transaction has ended that way already."""
         error = self._check_producer(producer)
         if error is not ErrorCode.NONE:
             return error
@@ -175,7 +180,7 @@ class TransactionMetadata:
         return self._becomes(replace(self.state, status=PREPARE_COMMIT if commit else PREPARE_ABORT, updated_ms=now_ms))
 
     def fence_and_abort(self, now_ms: int) -> TxnState | ErrorCode:
-        """Abort it without its producer, who is fenced by a higher epoch: it took too long, or has a successor."""
+        """Abort the transaction and fence its producer by a higher epoch: it took too long, or has a successor."""
         if self.pending is not None or self.state.status is not ONGOING:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         producer = self.state.producer
@@ -196,12 +201,12 @@ class TransactionMetadata:
         self.pending = DEAD
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Tell whether it has been open for longer than its producer asked for."""
+        """Tell whether the transaction has been open for longer than its producer's timeout."""
         state = self.state
         return self.pending is None and state.status is ONGOING and state.started_ms + state.timeout_ms < now_ms
 
     def is_forgotten(self, now_ms: int, expiration_ms: int) -> bool:
-        """Tell whether nobody has used the id for so long."""
+        """Tell whether the id is in no transaction and nobody has used it for `expiration_ms`."""
         state = self.state
         return self.pending is None and state.status in EXPIRABLE and now_ms - state.updated_ms >= expiration_ms
 
@@ -213,15 +218,15 @@ class TransactionMetadata:
         return next_state
 
     def complete(self, next_state: TxnState) -> None:
-        """The next state is in the log of every replica in sync."""
+        """Make `next_state` the present one: it is in the log of every in-sync replica."""
         assert self.pending is next_state.status, (self.transactional_id, self.pending, next_state)
         self.pending, self.fence_failed = None, False
         self.state = next_state
 
     def fail(self, next_state: TxnState) -> None:
-        """The next state was not written, or nobody knows: the present one stays.
+        """Keep the present state: the next one was not written, or nobody knows.
 
-        An epoch given away to fence a producer is kept, so that the next attempt takes the same one.
+        An epoch that was raised to fence a producer stays raised, so that the next attempt takes the same one.
         """
         assert self.pending is next_state.status, (self.transactional_id, self.pending, next_state)
         self.pending = None

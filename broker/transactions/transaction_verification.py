@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 VERSION = 4
-"""A partition that is not part of the transaction is INVALID_TXN_STATE in this version."""
+"""Version of AddPartitionsToTxn, in which INVALID_TXN_STATE says that a partition is not part of the transaction."""
 
 RETRIED = frozenset(
     {
@@ -53,11 +53,12 @@ RETRIED = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-"""Errors of the asking, not of the transaction. Not all clients know them from Produce or TxnOffsetCommit."""
+"""Errors of asking the coordinator, which may be tried again. Not all clients know them from Produce or
+TxnOffsetCommit."""
 
 Errors = dict[TopicPartition, ErrorCode]
 Verdicts = dict[TopicPartition, ErrorCode | VerificationGuard]
-"""Guard to append with, or why a partition must not be written to."""
+"""Verdict on each partition: the guard to append with, or the error for which it must not be written to."""
 
 
 class Unverified(NamedTuple):
@@ -72,7 +73,10 @@ class Unverified(NamedTuple):
 def unverified(
     replicas: ReplicaManager, partition: TopicPartition, producer: ProducerIdentity, first_sequence: int = NO_SEQUENCE
 ) -> Unverified | None:
-    """Begin a verification; None when the log has the transaction open, or is not led here, which is said later."""
+    """Begin a verification; None when the transaction is open in the log, or the partition is not led here.
+
+    The append itself will refuse the latter.
+    """
     try:
         partition_log = replicas.led(*partition).log
     except KafkaError:
@@ -82,9 +86,9 @@ def unverified(
 
 
 def first_batches(replicas: ReplicaManager, request: ProduceRequest) -> list[Unverified]:
-    """Begin the verifications that a request needs; what else is wrong with it is said when it is appended.
+    """Begin the verifications that a Produce request needs; its other faults are found when it is appended.
 
-    Raises KafkaError INVALID_PRODUCER_ID_MAPPING when there is more than one producer
+    Raises KafkaError INVALID_PRODUCER_ID_MAPPING when its transactional batches are of more than one producer
     (ReplicaManager.handleProduceAppend).
     """
     written = []
@@ -103,7 +107,7 @@ def first_batches(replicas: ReplicaManager, request: ProduceRequest) -> list[Unv
 
 
 class TransactionVerification:
-    """Asks the coordinators, this broker's own without a request."""
+    """Verification by the coordinators of transactions; this broker's own is asked without a request."""
 
     def __init__(
         self,

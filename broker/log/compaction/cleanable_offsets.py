@@ -44,7 +44,7 @@ def first_dirty_offset(cleaned_to: int, log_start_offset: int, log_end_offset: i
 
 
 def containing(base_offsets: Sequence[int], offset: int) -> int:
-    """The number of the segment that `offset` is in; the first when it is before all."""
+    """Return the number of the segment that `offset` is in; the first when it is before all."""
     return max(0, bisect_right(base_offsets, offset) - 1)
 
 
@@ -163,6 +163,6 @@ def _last_of_producers(log: Log, end_offset: int) -> list[LastOfProducer]:
 
 
 def _last_before(producer: ProducerEntry, end_offset: int) -> int:
-    """The last offset of the newest remembered batch before that, else of the newest; -1 when there is none."""
+    """Return the last offset of the newest remembered batch before that, else of the newest; -1 when there is none."""
     offsets = [batch.last_offset for batch in producer.batches]
     return max([one for one in offsets if one < end_offset] or offsets[-1:] or [-1])

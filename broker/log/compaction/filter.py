@@ -34,7 +34,7 @@ KEPT_ATTRIBUTES = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class WalkedTransactions:
-    """Which transaction a batch belongs to, and whether its marker is still needed; fed with all batches in order.
+    """Transactions of the batches that compaction walks over, in order: which were aborted, which markers may go.
 
     Data of aborted transactions goes at once. A marker stays as long as a batch of its transaction is there.
     Source: CleanedTransactionMetadata in LogCleaner.scala of Kafka 3.9.
@@ -57,7 +57,7 @@ class WalkedTransactions:
             self._aborted_open.setdefault(aborted.producer_id, aborted)
 
     def data(self, batch: Batch) -> bool:
-        """A batch of records: whether its transaction was aborted, so that nothing of it counts."""
+        """Take a batch of records; tell whether its transaction was aborted, so that nothing of it counts."""
         self._begin_up_to(batch.last_offset)
         if not batch.is_transactional:
             return False
@@ -68,7 +68,7 @@ class WalkedTransactions:
         return False
 
     def marker(self, batch: Batch, content: bytes) -> tuple[bool, AbortedTransaction | None]:
-        """A control batch: whether no batch needs it any more, and the transaction index's entry to be kept.
+        """Take a control batch; return whether no batch needs it any more, and the transaction index's entry to keep.
 
         Raises KafkaError INVALID_RECORD for a damaged one.
         """
@@ -125,7 +125,7 @@ class Filter:
         return without_gone(content, verdicts, horizon_ms)
 
     def _verdicts_of(self, batch: Batch, content: bytes) -> bytearray:
-        """A byte for each record; the keys have to be looked at when the map was not told of all of them."""
+        """Return a byte for each record; the keys have to be looked at when the map was not told of all of them."""
         verdicts = self._verdicts.of(batch) if batch.last_offset <= self._map.latest_offset else None
         return self._looked_up(keys_of(content)) if verdicts is None else verdicts
 
@@ -191,13 +191,13 @@ def _keys_of_columns(columns: Columns) -> Keys:
 
 
 def empty_batch(header: BatchHeader) -> bytearray:
-    """The header without records: offsets, sequence, epochs and largest timestamp stay."""
+    """Return the header without records: offsets, sequence, epochs and largest timestamp stay."""
     attributes = header.attributes & KEPT_ATTRIBUTES
     return assemble(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0))
 
 
 def end_mark(batch: Batch) -> bytearray:
-    """An empty batch where `batch` ended, without anything of it but its epoch."""
+    """Return an empty batch where `batch` ended, without anything of it but its epoch."""
     header = BatchHeader(
         batch.last_offset, 0, batch.leader_epoch, MAGIC_V2, 0, 0, 0, NO_TIMESTAMP, NO_TIMESTAMP, -1, -1, -1, 0
     )

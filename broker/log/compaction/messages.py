@@ -31,12 +31,12 @@ class Request:
 
     directory: str
     segments: list[SegmentInfo]
-    """All before `first_uncleanable_offset`, which is where the next one begins."""
+    """Segments before `first_uncleanable_offset`, which is where the next one begins."""
     first_dirty_offset: int
     first_uncleanable_offset: int
     producers: list[LastOfProducer]
     aborted: list[AbortedTransaction]
-    """All whose data or marker may lie in the segments."""
+    """Aborted transactions whose data or marker may lie in the segments."""
     now_ms: int
     delete_retention_ms: int
     old_tombstones_until_ms: int
@@ -100,7 +100,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def decode_answer(line: bytes) -> Answer:
-    """Raises ValueError for what is not one."""
+    """Decode an answer of the child. Raises ValueError for what is not one."""
     try:
         ((kind, fields),) = json.loads(line).items()
         return ANSWERS[kind](**fields)

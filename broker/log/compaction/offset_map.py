@@ -49,7 +49,7 @@ class OffsetMap:
         return self._slots * SLOT_BYTES
 
     def put(self, offsets: Sequence[int], keys: Sequence[bytes | None]) -> list[int]:
-        """The next records of the log, until the map is full. Of each, where the one was that it supersedes.
+        """Put the next records of the log, until the map is full; return of each where the superseded record was.
 
         -1 when there is none; a record without a key supersedes itself.
         """

@@ -74,7 +74,7 @@ class Compaction:
             job.abort("the broker stops")
 
     def abandon(self, log: Log) -> None:
-        """The log goes: its child must not write into a directory of the same name."""
+        """Stop compacting a log that goes: the child must not write into a directory of the same name."""
         job = self._jobs.get(log)
         if job is not None:
             job.abort("the log is gone")

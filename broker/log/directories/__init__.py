@@ -1,1 +1,1 @@
-"""The entries of `log.dirs`: whose they are, which logs they hold, what is checkpointed there, what is done to all."""
+"""Log directories, the entries of `log.dirs`: their owners, the logs in them, checkpoints, and upkeep of all logs."""

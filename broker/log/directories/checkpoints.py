@@ -54,7 +54,7 @@ class Checkpoints:
             directory.checkpoints.write(HIGH_WATERMARKS, entries)
 
     def _logs_in(self, path: str) -> Iterator[tuple[TopicPartition, Log]]:
-        """The logs of a directory, each as long as it is there: the loop is given back between two."""
+        """Yield the logs of a directory, each as long as it is there: the loop is given back between two."""
         here = self._logs.in_directory(path)
         for key, log in list(here.items()):
             if here.get(key) is log:

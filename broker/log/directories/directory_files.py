@@ -1,4 +1,4 @@
-"""Names and small files that say what a log directory is and whose.
+"""Names and small files by which a log directory says what it is and which broker it belongs to.
 
 `meta.properties` (broker and cluster), `.kafka_cleanshutdown`, `.lock`, and in each partition's directory
 `partition.metadata`. Sources: MetaProperties, CleanShutdownFileHandler, PartitionMetadata, LocalLog of Kafka 3.9.
@@ -117,22 +117,22 @@ def common_owner(owners: Mapping[str, MetaProperties]) -> MetaProperties:
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
-    """The marker's content; that it is there is what counts."""
+    """Return the marker's content; that it is there is what counts."""
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
 def encode_topic_id(topic_id: bytes) -> str:
-    """16 bytes as Kafka prints them."""
+    """Encode a topic id's 16 bytes as Kafka prints them: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:
-    """`partition.metadata`."""
+    """Make the contents of `partition.metadata`."""
     return f"version: 0\ntopic_id: {encode_topic_id(topic_id)}".encode()
 
 
 def decode_partition_metadata(data: bytes) -> bytes:
-    """The topic id. Raises CorruptFile."""
+    """Read the topic id from `partition.metadata`. Raises CorruptFile."""
     fields = dict(line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line)
     try:
         topic_id = base64.urlsafe_b64decode(fields["topic_id"].strip() + "==")
@@ -144,7 +144,7 @@ def decode_partition_metadata(data: bytes) -> bytes:
 
 
 def partition_name(topic: str, partition: int) -> str:
-    """The directory of a partition."""
+    """Return the directory of a partition."""
     return f"{topic}-{partition}"
 
 

@@ -53,7 +53,7 @@ class FutureLogs:
         self._abandon = abandon
 
     def create(self, key: TopicPartition, log_directory: str) -> Log:
-        """An empty one. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """Create an empty future log. Raises KafkaError KAFKA_STORAGE_ERROR."""
         assert self._logs.future(key) is None, key
         path = f"{log_directory}/{future_name(*key, self._environment.random.getrandbits(128))}"
         try:
@@ -87,7 +87,7 @@ class FutureLogs:
             self._directories.fail(log.log_directory, error)
 
     def promote(self, key: TopicPartition) -> Log:
-        """The future log, which holds all that the current one does, takes its place. Raises StorageFailure.
+        """Put the future log, which holds all that the current one does, in its place. Raises StorageFailure.
 
         The first renaming is durable before the second is begun; that the second is durable too does not matter.
         """
@@ -164,7 +164,7 @@ class FutureLogs:
             self._logs.add(log, topic_id)
 
     def _is_of_use(self, log: Log, topic_id: bytes | None, current: Log | None) -> bool:
-        """Without a current log it waits for that one's directory to come back."""
+        """Tell whether to keep a future log; without a current log, while that one's directory may yet come back."""
         key = (log.topic, log.partition)
         if self._logs.future(key) is not None:
             return False

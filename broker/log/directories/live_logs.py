@@ -38,11 +38,11 @@ class LiveLogs:
         return [*self._logs.values(), *self._futures.values()]
 
     def to_compact(self) -> list[Log]:
-        """A log that moves is left as it is."""
+        """Return the logs that may be compacted: all but those that move to another directory."""
         return [log for key, log in self._logs.items() if key not in self._futures]
 
     def is_live(self, log: Log) -> bool:
-        """False once it has gone from here."""
+        """Tell whether the log is still one of this broker's, current or future."""
         key = (log.topic, log.partition)
         return self._logs.get(key) is log or self._futures.get(key) is log
 
@@ -55,7 +55,7 @@ class LiveLogs:
         return sorted(paths, key=lambda path: len(self.in_directory(path)))
 
     def topic_id(self, key: TopicPartition) -> bytes:
-        """Zeros when it was never said."""
+        """Return the id of the partition's topic; zeros when it is not known."""
         return self._topic_ids.get(key, ZERO_UUID)
 
     def add(self, log: Log, topic_id: bytes | None = None) -> None:
@@ -74,7 +74,7 @@ class LiveLogs:
         self.in_directory(log.log_directory)[key] = log
 
     def promote(self, key: TopicPartition) -> None:
-        """The future log is the current one from now on."""
+        """Make the future log the current one from now on."""
         del self.in_directory(self._logs[key].log_directory)[key]
         self._logs[key] = self._futures.pop(key)
 

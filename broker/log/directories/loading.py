@@ -1,4 +1,4 @@
-"""The start: directories are locked, their owner is checked, and all logs are loaded, directories in parallel.
+"""Loading of all logs at the start: directories are locked, their owner is checked, logs loaded in parallel.
 
 One that fails goes offline as long as another one works.
 """
@@ -102,7 +102,7 @@ class Loading:
         loaded: Callable[[Loaded | OSError], None],
         recovery_processes: int,
     ) -> None:
-        """First what children can repair after an unclean stop, then all of it."""
+        """Load a directory's logs; after an unclean stop child processes first repair those that they can."""
         run = self._environment.background.run
 
         def load(validated: Set[str]) -> None:

@@ -61,11 +61,11 @@ class LogDirectory:
 
     @property
     def taken(self) -> bool:
-        """Locked by us."""
+        """True while this broker holds the directory's lock."""
         return self._lock is not None
 
     def volume_bytes(self) -> tuple[int, int]:
-        """Total and usable bytes of the file system that it is on; -1 each when that cannot be said."""
+        """Return total and usable bytes of the directory's file system; -1 each when they cannot be read."""
         try:
             return self._environment.files.free_bytes(self.path)
         except OSError:

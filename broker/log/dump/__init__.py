@@ -1,4 +1,4 @@
-"""Looking into the files of a log without a broker: for `odradek dump-log`, which prints what these generators give.
+"""Dumps of the files of a log, without a broker: `odradek dump-log` prints what these generators give.
 
 Nothing is changed or locked, so the newest batch of a running broker may look cut off.
 """
@@ -22,7 +22,7 @@ def title(path: str) -> str:
 
 
 def dump(files: Files, path: str, *, records: bool = False, topic: str | None = None) -> Iterator[Row]:
-    """The entries of any file of a log.
+    """Yield the entries of any file of a log.
 
     With `records` each batch of a `.log` is followed by its records; those of Kafka's own topics are decoded, `topic`
     being the name of the directory unless it is said. Raises OSError, ValueError for an unknown name; Damaged and

@@ -34,7 +34,7 @@ def numbers(row: Row, *names: str) -> tuple[int, ...]:
 
 
 def rising(*names: str, strictly: bool = True) -> Callable[[Entries, int], Iterator[Complaint]]:
-    """A check that each of these is larger than in the entry before."""
+    """Yield a check that each of these is larger than in the entry before."""
 
     def check(entries: Entries, _: int) -> Iterator[Complaint]:
         for (_, before), (at, row) in pairwise(entries):
@@ -47,7 +47,7 @@ def rising(*names: str, strictly: bool = True) -> Callable[[Entries, int], Itera
 
 
 def producers(entries: Entries, snapshot_offset: int) -> Iterator[Complaint]:
-    """A snapshot is named after the offset up to which it was made."""
+    """Check the producers of a snapshot, which is named after the offset up to which it was made."""
     seen: set[int] = set()
     for at, row in entries:
         producer_id, epoch, last, first = numbers(
@@ -63,7 +63,7 @@ def producers(entries: Entries, snapshot_offset: int) -> Iterator[Complaint]:
 
 
 def aborted(entries: Entries, base_offset: int) -> Iterator[Complaint]:
-    """The markers of a segment's aborted transactions lie in it."""
+    """Check the aborted transactions of a segment, whose markers must lie in it."""
     yield from rising("last_offset")(entries, base_offset)
     for at, row in entries:
         first, last, stable = numbers(row, "first_offset", "last_offset", "last_stable_offset")
@@ -112,7 +112,7 @@ def _decoded(entries: Entries, colon: str, decode: Callable[[bytes], object]) ->
 
 
 def nothing(_: Entries, __: int) -> Iterator[Complaint]:
-    """No check beyond that it can be read."""
+    """Check nothing beyond that the file can be read."""
     return iter(())
 
 
@@ -148,7 +148,7 @@ class _Batches:
     def __init__(self, file: File) -> None:
         self.damaged = False
         self.largest_ms = self.largest_of_records_ms = -1
-        """Without and with the batches that compaction has emptied."""
+        """Largest timestamps so far: with and without the batches that compaction has emptied."""
         self._left = iterate_headers(file, 0, file.size())
         self._batch: Batch | None = None
         self._go_on()
@@ -165,13 +165,13 @@ class _Batches:
                 self.largest_of_records_ms = max(self.largest_of_records_ms, time)
 
     def from_position(self, position: int) -> Batch | None:
-        """The first that does not begin before; None at the end."""
+        """Return the first batch that does not begin before `position`; None at the end."""
         while self._batch is not None and self._batch.position < position:
             self._go_on()
         return self._batch
 
     def up_to_offset(self, offset: int) -> Batch | None:
-        """The first that does not end before; None at the end."""
+        """Return the first batch that does not end before `offset`; None at the end."""
         while self._batch is not None and self._batch.last_offset < offset:
             self._go_on()
         return self._batch

@@ -82,7 +82,7 @@ def _broken_promises(files: Files, directory: str) -> Iterator[Damage]:
 
 
 def _end(files: Files, path: str) -> int | None:
-    """The offset after the last batch of a segment; None when that is damaged."""
+    """Return the offset after the last batch of a segment; None when that is damaged."""
     file = files.open(path)
     if not file.size():
         return base_offset_of(path)

@@ -34,7 +34,7 @@ def verify(files: Files, path: str, *, topic: str | None = None) -> Iterator[Dam
 
 
 def _verify_directory(files: Files, directory: str, topic: str | None) -> Iterator[Damage]:
-    """Also what its files say of each other."""
+    """Check a partition's directory: each of its files, and the files against each other."""
     names = sorted(files.list_directory(directory), key=_logs_first)
     for name in names:
         path = f"{directory}/{name}"

@@ -8,7 +8,7 @@ TRANSITIONS = (DELETED, CLEANED, SWAP)
 
 
 def settled(path: str) -> str:
-    """The path without the suffix of a change that is going on."""
+    """Return the path without the suffix of a change that is going on."""
     for suffix in TRANSITIONS:
         path = path.removesuffix(suffix)
     return path
@@ -21,7 +21,7 @@ def is_known(path: str) -> bool:
 
 
 def kind_of(path: str) -> Kind | None:
-    """The kind of a small file; None for a `.log`. Raises ValueError for a name that no file of a log has."""
+    """Return the kind of a small file; None for a `.log`. Raises ValueError for a name that no file of a log has."""
     name = settled(path).rpartition("/")[2]
     for kind in KINDS:
         if name.endswith(kind.name_end):
@@ -46,6 +46,6 @@ def topic_of(path: str) -> str:
 
 
 def log_of(path: str) -> str:
-    """The `.log` of the segment that an index belongs to."""
+    """Return the `.log` of the segment that an index belongs to."""
     kind = kind_of(path)
     return path if kind is None else settled(path).removesuffix(kind.name_end) + LOG

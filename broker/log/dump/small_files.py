@@ -45,7 +45,7 @@ def offset_index(data: bytes, base_offset: int) -> Entries:
 
 
 def time_index(data: bytes, base_offset: int) -> Entries:
-    """The largest timestamp so far, and the last offset of its batch."""
+    """Yield the entries of a time index: the largest timestamp so far, and the last offset of its batch."""
     for at in _places(data, TIME_ENTRY.size):
         timestamp, relative = TIME_ENTRY.unpack_from(data, at)
         yield at, {"timestamp_ms": timestamp, "offset": base_offset + relative}
@@ -113,12 +113,12 @@ def leader_epochs(data: bytes, _: int) -> Entries:
 
 
 def offsets(data: bytes, _: int) -> Entries:
-    """The checkpoints of a log directory."""
+    """Yield the entries of a checkpoint of a log directory: an offset for each partition."""
     return _checkpoint(data, ("topic", "partition", "offset"))
 
 
 def _checkpoint(data: bytes, names: Sequence[str]) -> Entries:
-    """A version line, a line with the number of entries, one line for each. An empty file has none."""
+    """Yield the entries of a checkpoint: a version, the number of entries, one line each. Empty files have none."""
     lines: list[tuple[int, str]] = []
     at = 0
     for line in data.splitlines(keepends=True):

@@ -1,1 +1,1 @@
-"""Opening a log: unfinished changes are brought to their end, and after an unclean stop every batch is validated."""
+"""Recovery of logs when they are opened: unfinished changes are ended, and after an unclean stop batches validated."""

@@ -56,7 +56,7 @@ def _remove_replaced(environment: LogEnvironment, directory: str, name: str, nam
 
 
 def _end_of_file(environment: LogEnvironment, path: str, base_offset: int) -> int:
-    """The offset after the last batch of a segment file."""
+    """Return the offset after the last batch of a segment file."""
     file = environment.files.open(path)
     end = base_offset + 1
     try:

@@ -88,7 +88,7 @@ def open_log(
 
 
 def _release_files(segments: list[Segment]) -> None:
-    """An idle log holds no file open; only of the last segment the indexes stay as they were read."""
+    """Close the files of a log that is idle; only of the last segment the indexes stay as they were read."""
     for segment in segments[:-1]:
         segment.release()
     segments[-1].close_file()
@@ -120,7 +120,7 @@ def _number_of(segments: list[Segment], offset: int) -> int:
 
 
 def _doubtful_from(segments: list[Segment], names: list[str], recovered_from: int | None) -> int | None:
-    """The first segment whose transaction index may not be what its batches say; None when all are right."""
+    """Return the first segment whose transaction index may not be what its batches say; None when all are right."""
     trusted = segments
     doubtful = None
     if recovered_from is not None:

@@ -53,7 +53,7 @@ def encode_request(logs: Sequence[TornLog], now_ms: int, producer_expiration_ms:
 
 
 def work(files: Files, request: bytes, moved: Callable[[int], None]) -> Iterator[bytes]:
-    """The directory of each log that is repaired, one line each. Ends at the first that cannot be."""
+    """Yield the directory of each log that is repaired, one line each. Ends at the first that cannot be."""
     now_ms, producer_expiration_ms, logs = json.loads(request)
     environment = LogEnvironment(
         files,
@@ -86,7 +86,7 @@ def work(files: Files, request: bytes, moved: Callable[[int], None]) -> Iterator
 def torn_logs(
     environment: LogEnvironment, directory: LogDirectory, config_of: Callable[[str], LogConfig]
 ) -> list[TornLog]:
-    """The logs of a directory that has no mark of a clean shutdown. Raises OSError."""
+    """Return the logs of a directory that has no mark of a clean shutdown. Raises OSError."""
     files = environment.files
     if files.exists(f"{directory.path}/{CLEAN_SHUTDOWN}"):
         return []
@@ -114,7 +114,7 @@ def _unvalidated_bytes(environment: LogEnvironment, directory: str, recovery_poi
 
 
 def shared_out(logs: list[TornLog], shares: int) -> list[list[TornLog]]:
-    """Into at most so many shares of about the same size: the largest first, each to whoever has least."""
+    """Split logs into at most `shares` parts of about the same size: the largest first, each into the smallest part."""
     heap: list[tuple[int, int, list[TornLog]]] = [(0, number, []) for number in range(shares)]
     for log in sorted(logs, key=lambda log: -log.size_bytes):
         size, number, share = heap[0]

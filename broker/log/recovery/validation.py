@@ -68,7 +68,7 @@ def remove_segment_files(environment: LogEnvironment, segments: list[Segment]) -
 
 
 def _validate(segment: Segment, epochs: LeaderEpochs, previous_offset: int) -> tuple[int, int]:
-    """The last valid offset, and where its batch ends. The indexes are made anew."""
+    """Return the last valid offset, and where its batch ends. The indexes are made anew."""
     _, times = segment.reset_indexes()
     position = 0
     try:

@@ -23,7 +23,7 @@ from odradek.zk_schema.znodes.acls import ResourceType
 
 GROUP, TOPIC = ResourceType.GROUP, ResourceType.TOPIC
 COORDINATED = {0: GROUP, 1: ResourceType.TRANSACTIONAL_ID}
-"""By the key type of FindCoordinator."""
+"""Resource types by the key type of FindCoordinator."""
 
 FIRST_FETCH_WITH_ERROR = 2
 FIRST_FETCH_WITH_GROUPS = 8
@@ -109,7 +109,7 @@ def _of_groups(asked: Asked, go_on: GoOn) -> Outcome:
     allowed = asked.rights.allowed(AclOperation.DESCRIBE, GROUP, [group.group_id for group in request.groups])
     request.groups, denied = split(request.groups, lambda group: group.group_id in allowed)
     left: list[Topics | None] = []
-    """For each group that is handled: the topics that it may not be asked about, None where it was asked for all."""
+    """Of each group that is handled the topics that it may not be asked about, None where it was asked for all."""
     for group in request.groups:
         if group.topics is None:
             left.append(None)

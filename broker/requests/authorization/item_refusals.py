@@ -1,4 +1,4 @@
-"""Answers for one of the resources that a request names, while others of it are handled.
+"""Refusals of single resources that a request names, while others of it are handled.
 
 Source: the handlers of KafkaApis of Kafka 3.9.
 """
@@ -21,7 +21,7 @@ from odradek.protocol.messages import (
 
 
 def of_produced_topic(topic: produce.TopicProduceData, error: ErrorCode) -> produce.TopicProduceResponse:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return produce.TopicProduceResponse(
         name=topic.name,
         partition_responses=[
@@ -32,7 +32,7 @@ def of_produced_topic(topic: produce.TopicProduceData, error: ErrorCode) -> prod
 
 
 def of_listed_topic(topic: list_offsets.ListOffsetsTopic, error: ErrorCode) -> list_offsets.ListOffsetsTopicResponse:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return list_offsets.ListOffsetsTopicResponse(
         name=topic.name,
         partitions=[
@@ -45,7 +45,7 @@ def of_listed_topic(topic: list_offsets.ListOffsetsTopic, error: ErrorCode) -> l
 def of_committed_topic(
     topic: offset_commit.OffsetCommitRequestTopic, error: ErrorCode
 ) -> offset_commit.OffsetCommitResponseTopic:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return offset_commit.OffsetCommitResponseTopic(
         name=topic.name,
         partitions=[
@@ -58,7 +58,7 @@ def of_committed_topic(
 def of_transaction_topic(
     topic: txn_offset_commit.TxnOffsetCommitRequestTopic, error: ErrorCode
 ) -> txn_offset_commit.TxnOffsetCommitResponseTopic:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return txn_offset_commit.TxnOffsetCommitResponseTopic(
         name=topic.name,
         partitions=[
@@ -71,7 +71,7 @@ def of_transaction_topic(
 def of_epoch_topic(
     topic: offset_for_leader_epoch.OffsetForLeaderTopic, error: ErrorCode
 ) -> offset_for_leader_epoch.OffsetForLeaderTopicResult:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return offset_for_leader_epoch.OffsetForLeaderTopicResult(
         topic=topic.topic,
         partitions=[
@@ -84,7 +84,7 @@ def of_epoch_topic(
 def of_deleted_records(
     topic: delete_records.DeleteRecordsTopic, error: ErrorCode
 ) -> delete_records.DeleteRecordsTopicResult:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return delete_records.DeleteRecordsTopicResult(
         name=topic.name,
         partitions=[
@@ -99,7 +99,7 @@ def of_deleted_records(
 def of_deleted_offsets(
     topic: offset_delete.OffsetDeleteRequestTopic, error: ErrorCode
 ) -> offset_delete.OffsetDeleteResponseTopic:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return offset_delete.OffsetDeleteResponseTopic(
         name=topic.name,
         partitions=[
@@ -110,7 +110,7 @@ def of_deleted_offsets(
 
 
 def of_producers(topic: describe_producers.TopicRequest, error: ErrorCode) -> describe_producers.TopicResponse:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return describe_producers.TopicResponse(
         name=topic.name,
         partitions=[
@@ -123,22 +123,22 @@ def of_producers(topic: describe_producers.TopicRequest, error: ErrorCode) -> de
 def of_new_partitions(
     topic: create_partitions.CreatePartitionsTopic, error: ErrorCode
 ) -> create_partitions.CreatePartitionsTopicResult:
-    """The error, and Kafka's sentence."""
+    """Return the error, and Kafka's sentence."""
     return create_partitions.CreatePartitionsTopicResult(
         name=topic.name, error_code=error, error_message="The topic authorization is failed."
     )
 
 
 def of_described_group(group_id: str, error: ErrorCode) -> describe_groups.DescribedGroup:
-    """The error, and nothing of the group."""
+    """Return the error, and nothing of the group."""
     return describe_groups.DescribedGroup(group_id=group_id, error_code=error)
 
 
 def of_deleted_group(group_id: str, error: ErrorCode) -> delete_groups.DeletableGroupResult:
-    """The error."""
+    """Return the error."""
     return delete_groups.DeletableGroupResult(group_id=group_id, error_code=error)
 
 
 def of_transaction(transactional_id: str, error: ErrorCode) -> describe_transactions.TransactionState:
-    """The error, and nothing of the transaction."""
+    """Return the error, and nothing of the transaction."""
     return describe_transactions.TransactionState(transactional_id=transactional_id, error_code=error)

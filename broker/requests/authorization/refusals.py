@@ -42,7 +42,7 @@ def by_code(response: Callable[..., M]) -> Callable[[Any, ErrorCode, int], M]:
 
 
 def of_produce(request: produce.ProduceRequest, error: ErrorCode, version: int = 0) -> produce.ProduceResponse | None:
-    """The same error for each partition; none with acks=0."""
+    """Return the same error for each partition; none with acks=0."""
     if request.acks == 0:
         return None
     return produce.ProduceResponse(
@@ -53,7 +53,7 @@ def of_produce(request: produce.ProduceRequest, error: ErrorCode, version: int =
 def of_leader_and_isr(
     request: leader_and_isr.LeaderAndIsrRequest, error: ErrorCode, version: int = 0
 ) -> leader_and_isr.LeaderAndIsrResponse:
-    """The error, and again for each partition: by name up to version 4, by id from 5 on."""
+    """Return the error, and again for each partition: by name up to version 4, by id from 5 on."""
     named = []
     topics: dict[bytes, leader_and_isr.LeaderAndIsrTopicError] = {}
     for topic, topic_id, state in partition_states(request):
@@ -70,7 +70,7 @@ def of_leader_and_isr(
 def of_stop_replica(
     request: stop_replica.StopReplicaRequest, error: ErrorCode, version: int = 0
 ) -> stop_replica.StopReplicaResponse:
-    """The error, and again for each partition."""
+    """Return the error, and again for each partition."""
     return stop_replica.StopReplicaResponse(
         error_code=error,
         partition_errors=[
@@ -85,7 +85,7 @@ def of_stop_replica(
 def of_write_txn_markers(
     request: write_txn_markers.WriteTxnMarkersRequest, error: ErrorCode, version: int = 0
 ) -> write_txn_markers.WriteTxnMarkersResponse:
-    """The error for each partition of each marker."""
+    """Return the error for each partition of each marker."""
 
     def topic(marked: write_txn_markers.WritableTxnMarkerTopic) -> write_txn_markers.WritableTxnMarkerTopicResult:
         return write_txn_markers.WritableTxnMarkerTopicResult(
@@ -109,7 +109,7 @@ def of_write_txn_markers(
 def of_offset_commit(
     request: offset_commit.OffsetCommitRequest, error: ErrorCode, version: int = 0
 ) -> offset_commit.OffsetCommitResponse:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return offset_commit.OffsetCommitResponse(
         topics=[item_refusals.of_committed_topic(topic, error) for topic in request.topics]
     )
@@ -118,14 +118,14 @@ def of_offset_commit(
 def of_txn_offset_commit(
     request: txn_offset_commit.TxnOffsetCommitRequest, error: ErrorCode, version: int = 0
 ) -> txn_offset_commit.TxnOffsetCommitResponse:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return txn_offset_commit.TxnOffsetCommitResponse(
         topics=[item_refusals.of_transaction_topic(topic, error) for topic in request.topics]
     )
 
 
 def of_join_group(request: join_group.JoinGroupRequest, error: ErrorCode, version: int) -> join_group.JoinGroupResponse:
-    """The error; no protocol, which versions below 7 write as an empty one."""
+    """Return the error; no protocol, which versions below 7 write as an empty one."""
     nothing = None if version >= FIRST_JOIN_WITH_NULL_PROTOCOL else ""
     return join_group.JoinGroupResponse(error_code=error, generation_id=-1, protocol_name=nothing)
 
@@ -133,7 +133,7 @@ def of_join_group(request: join_group.JoinGroupRequest, error: ErrorCode, versio
 def of_create_acls(
     request: create_acls.CreateAclsRequest, error: ErrorCode, version: int = 0
 ) -> create_acls.CreateAclsResponse:
-    """The error for each line."""
+    """Return the error for each line."""
     return create_acls.CreateAclsResponse(
         results=[create_acls.AclCreationResult(error_code=error) for _ in request.creations]
     )
@@ -142,7 +142,7 @@ def of_create_acls(
 def of_delete_acls(
     request: delete_acls.DeleteAclsRequest, error: ErrorCode, version: int = 0
 ) -> delete_acls.DeleteAclsResponse:
-    """The error for each filter."""
+    """Return the error for each filter."""
     return delete_acls.DeleteAclsResponse(
         filter_results=[delete_acls.DeleteAclsFilterResult(error_code=error) for _ in request.filters]
     )
@@ -151,7 +151,7 @@ def of_delete_acls(
 def of_alter_replica_log_dirs(
     request: alter_replica_log_dirs.AlterReplicaLogDirsRequest, error: ErrorCode, version: int = 0
 ) -> alter_replica_log_dirs.AlterReplicaLogDirsResponse:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return alter_replica_log_dirs.AlterReplicaLogDirsResponse(
         results=[
             alter_replica_log_dirs.AlterReplicaLogDirTopicResult(
@@ -170,7 +170,7 @@ def of_alter_replica_log_dirs(
 def of_elect_leaders(
     request: elect_leaders.ElectLeadersRequest, error: ErrorCode, version: int = 0
 ) -> elect_leaders.ElectLeadersResponse:
-    """The error, and again for each partition that is named."""
+    """Return the error, and again for each partition that is named."""
     return elect_leaders.ElectLeadersResponse(
         error_code=error,
         replica_election_results=[
@@ -188,7 +188,7 @@ def of_elect_leaders(
 def of_alter_partition_reassignments(
     request: alter_partition_reassignments.AlterPartitionReassignmentsRequest, error: ErrorCode, version: int = 0
 ) -> alter_partition_reassignments.AlterPartitionReassignmentsResponse:
-    """The error, and again for each partition."""
+    """Return the error, and again for each partition."""
     return alter_partition_reassignments.AlterPartitionReassignmentsResponse(
         error_code=error,
         responses=[
@@ -209,7 +209,7 @@ def of_alter_partition_reassignments(
 def of_list_partition_reassignments(
     request: list_partition_reassignments.ListPartitionReassignmentsRequest, error: ErrorCode, version: int = 0
 ) -> list_partition_reassignments.ListPartitionReassignmentsResponse:
-    """The error, and each partition that is named, with nothing said of it."""
+    """Return the error, and each partition that is named, with nothing said of it."""
     return list_partition_reassignments.ListPartitionReassignmentsResponse(
         error_code=error,
         topics=[
@@ -228,14 +228,14 @@ def of_list_partition_reassignments(
 def of_describe_client_quotas(
     request: describe_client_quotas.DescribeClientQuotasRequest, error: ErrorCode, version: int = 0
 ) -> describe_client_quotas.DescribeClientQuotasResponse:
-    """The error, and null for the entries."""
+    """Return the error, and null for the entries."""
     return describe_client_quotas.DescribeClientQuotasResponse(error_code=error, entries=None)
 
 
 def of_alter_client_quotas(
     request: alter_client_quotas.AlterClientQuotasRequest, error: ErrorCode, version: int = 0
 ) -> alter_client_quotas.AlterClientQuotasResponse:
-    """The error for each entry."""
+    """Return the error for each entry."""
     return alter_client_quotas.AlterClientQuotasResponse(
         entries=[
             alter_client_quotas.ResponseEntryData(
@@ -253,7 +253,7 @@ def of_alter_client_quotas(
 def of_alter_user_scram_credentials(
     request: alter_user_scram_credentials.AlterUserScramCredentialsRequest, error: ErrorCode, version: int = 0
 ) -> alter_user_scram_credentials.AlterUserScramCredentialsResponse:
-    """The error for each user."""
+    """Return the error for each user."""
     users = dict.fromkeys([*(one.name for one in request.deletions), *(one.name for one in request.upsertions)])
     return alter_user_scram_credentials.AlterUserScramCredentialsResponse(
         results=[
@@ -265,7 +265,7 @@ def of_alter_user_scram_credentials(
 def of_add_partitions_to_txn(
     request: add_partitions_to_txn.AddPartitionsToTxnRequest, error: ErrorCode, version: int = 0
 ) -> add_partitions_to_txn.AddPartitionsToTxnResponse:
-    """The error; up to version 3 for each partition instead."""
+    """Return the error; up to version 3 for each partition instead."""
     return add_partitions_to_txn.AddPartitionsToTxnResponse(
         error_code=error,
         results_by_topic_v3_and_below=[
@@ -286,5 +286,5 @@ def of_add_partitions_to_txn(
 def of_init_producer_id(
     request: init_producer_id.InitProducerIdRequest, error: ErrorCode, version: int = 0
 ) -> init_producer_id.InitProducerIdResponse:
-    """The error, and no producer."""
+    """Return the error, and no producer."""
     return init_producer_id.InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)

@@ -1,4 +1,4 @@
-"""The kinds of rules that the table is made of.
+"""The kinds of authorization rules, which the table of APIs (table.py) is made of.
 
 A rule stands between the dispatcher and the handler of an API. It refuses the request, or takes out of it what is not
 allowed and puts a refusal for that into the answer, or takes out of the answer what may not be seen. Rules of one API
@@ -132,7 +132,7 @@ class Each:
     """An operation on the cluster that is enough for all."""
     on_controller: bool = False
     judges: Callable[[str], bool] = lambda name: True
-    """Which names are asked for; the handler has an answer of its own to the others."""
+    """Tells which names to ask the authorizer for; the handler has an answer of its own to the others."""
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""The table: what each API asks of the authorizer, and what it answers when that is denied.
+"""The table of authorization: what each API asks of the authorizer, and what it answers when that is denied.
 
 An API that has no line here is not served where there is an authorizer: nothing is forgotten into being allowed. An
 empty line means that everybody may ask. docs/authorization.md shows the same table.
@@ -233,11 +233,11 @@ TABLE: Final[Mapping[int, tuple[Rule, ...]]] = {
     68: (),  # ConsumerGroupHeartbeat: nobody
     69: (),  # ConsumerGroupDescribe: nobody
 }
-"""By API key."""
+"""Rules by API key."""
 
 
 def rows() -> list[str]:
-    """The table as docs/authorization.md has it."""
+    """Return the table as docs/authorization.md has it."""
     return [
         f"| {API_NAMES[key]} | {'; then '.join(rule.text for rule in rules) or 'everybody may ask'} |"
         for key, rules in TABLE.items()

@@ -105,7 +105,7 @@ def metadata(asked: Asked, go_on: GoOn) -> Outcome:
 def _describable(
     asked: Asked, topics: list[MetadataRequestTopic]
 ) -> tuple[list[MetadataRequestTopic], list[MetadataResponseTopic]]:
-    """Those that may be asked about, and the refusals of the others."""
+    """Return the topics that the sender may describe, and answers that refuse the others."""
     broker, request, rights = asked.broker, asked.request, asked.rights
     names_by_id = broker.metadata.names.names_by_id
 
@@ -141,7 +141,7 @@ def cluster_operations(asked: Asked) -> int:
 
 
 def describe_cluster(asked: Asked, go_on: GoOn) -> Outcome:
-    """Everybody may ask; the operations are those of the principal."""
+    """Let everybody ask for DescribeCluster; the operations in the answer are those of the principal."""
 
     def change(response: Any) -> None:
         if not response.error_code:
@@ -193,7 +193,7 @@ def delete_topics(asked: Asked, go_on: GoOn) -> Outcome:
     topics = request.topics if by_id else [DeleteTopicState(name=name) for name in request.topic_names]
 
     def name_of(topic: DeleteTopicState) -> str | None:
-        """None where the handler has an answer of its own: named in both ways, in neither, or by an unknown id."""
+        """Return a topic's name; None where the handler itself refuses it: name and id, neither, or an unknown id."""
         if topic.topic_id == ZERO_UUID:
             return topic.name
         return None if topic.name is not None else state.topic_names.get(topic.topic_id)
@@ -219,9 +219,10 @@ def delete_topics(asked: Asked, go_on: GoOn) -> Outcome:
 
 
 def transaction_partitions(asked: Asked, go_on: GoOn) -> Outcome:
-    """From clients (up to version 3): WRITE on the transactional id and on each topic; from brokers: CLUSTER_ACTION.
+    """Authorize AddPartitionsToTxn, and go on if all of it is allowed.
 
-    One topic that may not be written, and nothing is added to the transaction.
+    Clients (up to version 3) need WRITE on the transactional id and on each topic, brokers CLUSTER_ACTION. When one
+    topic may not be written, nothing is added to the transaction.
     """
     request, rights = asked.request, asked.rights
     if asked.context.api_version > LAST_ADD_PARTITIONS_OF_CLIENTS:
