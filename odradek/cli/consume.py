@@ -60,7 +60,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _known_partitions(consumer: "KafkaConsumer", topic: str, partition: int | None) -> list[int]:
-    """Those of the topic. Raises KafkaError when it, or the partition that is wanted, is not there."""
+    """Return the topic's partition ids, ascending. Raises KafkaError when it, or the one asked for, is not there."""
     from odradek.protocol.errors import ErrorCode, KafkaError
 
     known = sorted(consumer.partitions_for_topic(topic) or ())
@@ -94,11 +94,11 @@ class Printer:
 
     @property
     def left(self) -> int | None:
-        """How many more; None without limit."""
+        """Number of records that may still be printed; None without a limit."""
         return None if self._limit is None else self._limit - self.printed
 
     def print(self, records: Iterable["ConsumerRecord"]) -> None:
-        """One line each."""
+        """Print each record on one line."""
         for record in records:
             sys.stdout.buffer.write(self._line(record) + b"\n")
             self.printed += 1

@@ -14,7 +14,7 @@ WELL, FAILS, BROKEN = 0, 3, 4
 
 
 class Least(Enum):
-    """From which weight on findings are shown."""
+    """Least weight of the findings that are shown."""
 
     note = "note"
     uneven = "uneven"

@@ -18,7 +18,7 @@ PRODUCER_COLUMNS = (("producer", 14), ("sequences", 13))
 
 
 def json_row(row: Mapping[str, object]) -> dict[str, Any]:
-    """As JSON can say it."""
+    """Return the row with its values as JSON can hold them."""
     return {name: _json(value) for name, value in row.items()}
 
 
@@ -67,7 +67,7 @@ def lines(rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
 
 
 def _table_lines(rows: Iterator[Mapping[str, object]]) -> Iterator[str]:
-    """Of the small files: as many columns as a row has names."""
+    """Yield the lines of a table for a small file, with a column for each name in a row."""
     looked_at: list[Mapping[str, object]] = []
     damage: CorruptFile | None = None
     try:
@@ -169,7 +169,7 @@ def shown(value: object) -> str:
 
 
 def _readable(value: bytes) -> str:
-    """In quotes, with escapes for what is no text; 0x and the bytes when that is most of it."""
+    """Return the bytes as quoted text with escapes for what is no text, or as 0x and digits when that is most of it."""
     characters = value.decode("utf-8", "backslashreplace")
     escaped = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in characters)
     return f"0x{value.hex()}" if len(escaped) > 2 * len(value) else f'"{escaped}"'

@@ -59,7 +59,7 @@ def _dump(paths: list[str], records: bool, topic: str | None, json: bool) -> int
 
 
 def _print(path: str, rows: "Iterable[Row]", json: bool) -> None:
-    """One line each: a file may hold millions."""
+    """Print the rows one by one, without holding them all: a file may hold millions."""
     if json:
         for row in rows:
             print(json_format.dumps({"file": path} | json_row(row), ensure_ascii=False))

@@ -55,7 +55,10 @@ def connect(bootstrap_server: str) -> "KafkaAdminClient":
 
 
 def zookeeper_link(file: Path | None) -> "Link":
-    """How to speak to ZooKeeper, out of the file of `--zk-tls-config-file`. Raises OSError."""
+    """Read the ZooKeeper link's settings from the file of `--zk-tls-config-file`.
+
+    Without a file the link has neither TLS nor a login. Raises OSError.
+    """
     from odradek.zk_schema.link import OPEN
 
     if file is None:

@@ -9,12 +9,12 @@ from typing import Any
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on one line."""
+    """Print a value as one JSON document on one line."""
     print(json.dumps(plain(value), ensure_ascii=False))
 
 
 def plain(value: Any) -> Any:
-    """As JSON can say it: dataclasses and named tuples become objects, enums names, bytes text."""
+    """Return a value as JSON can hold it: dataclasses and named tuples become objects, enums names, bytes text."""
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, bytes):

@@ -56,7 +56,7 @@ def latencies(seconds: Sequence[float]) -> Report:
 
 
 def show(report: Report, *, as_json: bool) -> None:
-    """One line of JSON, or a table."""
+    """Print a report as one line of JSON, or as a table."""
     if as_json:
         print_json(report)
     else:

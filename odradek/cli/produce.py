@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Tally:
-    """How many records were sent, and the first failure."""
+    """Counter of the records that were sent; keeps the first failure."""
 
     def __init__(self) -> None:
         self.delivered = 0

@@ -116,8 +116,11 @@ def run_detached(arguments: Sequence[str], logs: Path) -> int:
 
 
 def _metrics_port(port: int, brokers: int, console: bool) -> int:
-    """Where nobody says it: the usual ones of a cluster on the usual ports, if they are free; else none, or, for a
-    console that wants to read journals, some that are free."""
+    """Choose the first metrics port when none is given; 0 means no metrics.
+
+    These are the usual ports of a cluster on the usual ports, if they are free; else none, or, for a console that wants
+    to read journals, some that are free.
+    """
     from odradek.local.ports import PortInUse, check_port_free, free_port_range
 
     try:

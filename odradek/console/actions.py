@@ -27,7 +27,7 @@ class Brokers(Protocol):
     """The brokers of this machine."""
 
     def processes(self) -> Sequence[BrokerProcess]:
-        """All of them, with what can be done to each."""
+        """Return the processes of all brokers, with what can be done to each."""
 
     async def act(self, broker_id: int, action: str) -> None:
         """Do it. Raises ActionRefusedError."""

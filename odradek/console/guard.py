@@ -32,7 +32,7 @@ def new_token() -> str:
 
 @dataclass(frozen=True)
 class Guard:
-    """What requests are checked against."""
+    """Rules that the console's requests are checked against."""
 
     port: int
     token: str

@@ -27,7 +27,10 @@ Locate = Callable[[int], Awaitable[Mapping[str, str | None]]]
 
 
 class Journals:
-    """Where each broker has its journal, and which of its entries were read. A broker without one is left out."""
+    """Reader of the brokers' journals: where each one is, and which of its entries were read.
+
+    A broker without one is left out.
+    """
 
     def __init__(self, locate: Locate, fetch: Fetch) -> None:
         self._locate, self._fetch = locate, fetch
@@ -72,7 +75,7 @@ class Journals:
         return from_journal(node.node_id, [one for one, at in zip(entries, numbers, strict=True) if at > last])
 
     async def _url(self, node: Node) -> str | None:
-        """None where there is no metrics.port, or nobody may ask for it."""
+        """Return the address of a broker's journal; None where it has no metrics.port, or nobody may ask for it."""
         if node not in self._urls:
             settings = await self._locate(node.node_id)
             port, host = settings.get("metrics.port") or "0", settings.get("metrics.host") or ""

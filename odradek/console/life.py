@@ -28,7 +28,7 @@ OPEN = ("", "PLAINTEXT")
 
 @dataclass(frozen=True)
 class ConsolePlan:
-    """What a console is asked for."""
+    """Settings of a console."""
 
     bootstrap: str
     settings: Mapping[str, Any] = field(default_factory=dict)

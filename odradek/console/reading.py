@@ -20,7 +20,7 @@ TAIL_RECORDS_MAX: Final = 50
 
 
 class Place(NamedTuple):
-    """Where to read."""
+    """Place in a topic where reading starts."""
 
     topic: str
     partition: int | None
@@ -100,7 +100,7 @@ class Reader:
         left: set[TopicPartition],
         count: int,
     ) -> tuple[list[ConsumerRecord], bool]:
-        """Up to `count` of each partition; and whether something ended it before that."""
+        """Read up to `count` records of each partition; tell, too, whether something ended it before that."""
         read: list[ConsumerRecord] = []
         if not left or not count:
             return read, False

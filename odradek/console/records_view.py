@@ -62,7 +62,7 @@ def _read(shown: bytes, form: str, cut: bool) -> tuple[str, str]:
 
 
 def _decode(shown: bytes, cut: bool) -> str | None:
-    """As UTF-8; a character may have been cut in two at the end."""
+    """Decode UTF-8, without a character that was cut in two at the end; None if it is no UTF-8."""
     for end in range(len(shown), max(len(shown) - 4, 0) - 1, -1) if cut else [len(shown)]:
         try:
             return shown[:end].decode()

@@ -57,7 +57,7 @@ class Happening:
     """What changed, to recognise it in another source. Stays in the server."""
 
     def as_model(self, number: int) -> dict[str, Any]:
-        """As the page gets it."""
+        """Return the entry as the page gets it."""
         names = ("at_ms", "kind", "title", "reason", "source", "broker", "count", "parts")
         return {"number": number} | {name: getattr(self, name) for name in names}
 
@@ -276,7 +276,7 @@ def _seen_reason(kind: str, old: PartitionInfo, new: PartitionInfo, gone: Collec
 
 
 class PartitionState(NamedTuple):
-    """What is said of a partition."""
+    """State of a partition that sentences about its changes are made of."""
 
     leader: int
     epoch: int

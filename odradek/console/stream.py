@@ -24,7 +24,7 @@ Asker = Callable[[], AsyncGenerator[Any, None]]
 
 
 class Streams:
-    """All open streams."""
+    """Set of all streams that are open."""
 
     def __init__(self, observer: Observer) -> None:
         self._open: set[Stream] = set()

@@ -70,7 +70,7 @@ class Views:
         return sizes_model(await self._directories())
 
     async def _directories(self) -> Mapping[int, Any]:
-        """Of the brokers that answer."""
+        """Return the log directories by broker, without the brokers that do not answer."""
         brokers = [] if self._observer.snapshot is None else sorted(self._observer.snapshot.nodes)
         asked = (self._admin.describe_log_directories(broker) for broker in brokers)
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -167,7 +167,7 @@ class Views:
 
 
 async def _answer(ask: Callable[[], Awaitable[Any]]) -> Any:
-    """What was asked for, or why it is not to be had."""
+    """Return the answer, or an object with the `error` when Kafka refuses it."""
     try:
         return await ask()
     except KafkaError as error:

@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def play(directory: Path, records: int, rate: float, chart: Path) -> Result:
-    """One whole run; prints what there is to see. Raises one of FAILURES."""
+    """Play the demonstration once and print what there is to see. Raises one of FAILURES."""
     flights = read_flights(records)
     with ExitStack() as stack:
         display = choose()

@@ -34,7 +34,7 @@ class ClusterState(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Every partition has a leader and all its replicas in sync."""
+        """True if every partition has a leader and all its replicas in sync."""
         states = self.partitions.values()
         return len(states) == PARTITIONS and all(s.leader >= 0 and len(s.in_sync) == REPLICAS for s in states)
 
@@ -112,5 +112,5 @@ class DemoCluster:
         return self._up.log_file(broker).read_text(errors="replace")
 
     def partition_directory(self, broker: int, partition: int) -> Path:
-        """Where it keeps its replica."""
+        """Return the directory in which a broker keeps its replica of a partition."""
         return self.directory / "data" / f"broker-{broker}" / f"{TOPIC}-{partition}"

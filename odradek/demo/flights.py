@@ -38,7 +38,10 @@ class Totals(NamedTuple):
 
 
 def archive() -> Path:
-    """Where the data set is. The package itself is not imported: it would load pandas."""
+    """Return the path of the data set's archive. Raises FlightsMissing.
+
+    The package itself is not imported: it would load pandas.
+    """
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise FlightsMissing(f"the package {PACKAGE} is not installed: make setup")

@@ -138,7 +138,7 @@ def _progress(snapshot: Snapshot) -> RenderableType:
 
 
 class Display(Protocol):
-    """Where it is shown; a context manager around the run."""
+    """Display of a run, and a context manager around it."""
 
     console: Console
 

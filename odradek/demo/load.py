@@ -19,7 +19,10 @@ NOWHERE = -1
 
 
 class Acknowledgements:
-    """What became of record number i, in the i-th place of every column. Offsets and partitions are -1 until then."""
+    """Columns of what became of each record: number i is in the i-th place.
+
+    Offsets and partitions are -1 until the record is acknowledged.
+    """
 
     def __init__(self, count: int) -> None:
         self.partitions = array("b", [NOWHERE]) * count
@@ -36,7 +39,7 @@ class Acknowledgements:
         return [None if pair[0] == NOWHERE else pair for pair in pairs]
 
     def under_way(self, at_ms: float, partitions: Collection[int]) -> int:
-        """How many records for these partitions were sent before a time and acknowledged after it."""
+        """Count the records for these partitions that were sent by a time (ms since 1970) and acknowledged after it."""
         columns = zip(self.partitions, self.sent_ms, self.acknowledged_ms, strict=True)
         return sum(1 for where, sent, done in columns if where in partitions and 0 < sent <= at_ms < done)
 
@@ -55,7 +58,10 @@ class Acknowledgements:
 
 
 class Load:
-    """All flights, by `PRODUCERS` idempotent producers in turn: record number i is sent by producer i % PRODUCERS."""
+    """Sender of all flights, by `PRODUCERS` idempotent producers in turn.
+
+    Record number i is sent by producer i % PRODUCERS.
+    """
 
     def __init__(self, bootstrap: str, flights: Sequence[Flight], rate: float) -> None:
         """`rate` in records per second of all producers together; 0 is as fast as it goes."""

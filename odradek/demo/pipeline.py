@@ -21,7 +21,7 @@ KILL_AFTER_SECONDS = 20.0
 
 
 class PipelineFailed(Exception):  # noqa: N818 (a sentence for a person)
-    """It ended otherwise than with 0, or not at all."""
+    """Failure of the pipeline: it exited with another code than 0, or did not end."""
 
 
 class Pipeline:

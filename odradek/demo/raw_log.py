@@ -29,7 +29,7 @@ def read_records(directory: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def different_replicas(replicas: Sequence[Sequence[Path]]) -> int:
-    """In how many partitions the replicas' directories do not hold the same bytes."""
+    """Count the partitions whose replicas' directories do not all hold the same bytes."""
     return sum(len({_digest(directory) for directory in directories}) > 1 for directories in replicas)
 
 

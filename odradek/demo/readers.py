@@ -61,7 +61,7 @@ def runs(partition: int, rows: Iterable[tuple[int, bytes]]) -> list[Read]:
 
 
 class Share(NamedTuple):
-    """What a reader has of the topic."""
+    """Share that a reader has of the topic."""
 
     partitions: tuple[int, ...]
     """Those that it owns."""
@@ -70,7 +70,7 @@ class Share(NamedTuple):
 
 
 class Readers:
-    """All of them, started together."""
+    """Processes of the group's readers, started together."""
 
     def __init__(self, zookeeper: str, balanced: BalancedGroup, topic: str, group: str, directory: Path) -> None:
         """Have what they complain of written to `directory/logs/reader-N.log`."""
@@ -105,12 +105,12 @@ class Readers:
         return self._directory / "logs" / f"reader-{number}.log"
 
     def look(self) -> dict[int, int]:
-        """Who owns what now, as ZooKeeper has it: partition → reader. Raises StoreError."""
+        """Ask ZooKeeper which reader owns each partition: partition → reader. Raises StoreError."""
         self.owners = {one: int(owner.rpartition("_")[2]) for one, owner in self._balanced.owners().items()}
         return self.owners
 
     def shares(self) -> list[Share]:
-        """Of every reader, by the last look."""
+        """Return the share of every reader, by the last look."""
         partitions = sorted(self.owners)
         return [
             Share(tuple(one for one in partitions if self.owners[one] == reader), self._read_by_reader[reader])
@@ -119,17 +119,17 @@ class Readers:
 
     @property
     def count(self) -> int:
-        """How many records they have read, repeated ones too."""
+        """Number of records that all have read, repeated ones too."""
         return self.read_by_partition.total()
 
     @property
     def reached(self) -> int:
-        """How many records there are up to where they have come, in all partitions together."""
+        """Number of records up to the places that the readers have come to, in all partitions together."""
         return sum(self._end_offsets.values())
 
     @property
     def ended(self) -> list[int]:
-        """Those that are gone, which none should be."""
+        """List the readers whose processes have ended, which none should."""
         return [number for number, process in enumerate(self._processes) if process.poll() is not None]
 
     def stop(self) -> None:
@@ -175,7 +175,7 @@ def take(stream: MessageStream) -> list[ConsumerRecord]:
 
 
 def pieces(records: Iterable[ConsumerRecord]) -> list[Read]:
-    """One after another, as they came."""
+    """Split records into pieces, in the order in which they came."""
     return [
         read
         for partition, group in groupby(records, lambda record: record.partition)
@@ -184,7 +184,7 @@ def pieces(records: Iterable[ConsumerRecord]) -> list[Read]:
 
 
 def main(zookeeper: str, topic: str, group: str, number: str) -> None:
-    """One reader's life; it also ends when the process that started it is gone."""
+    """Read as one member of the group until SIGTERM, or until the process that started it is gone."""
     stop, parent = threading.Event(), os.getppid()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     settings = {

@@ -54,7 +54,7 @@ class Result:
 
     @property
     def miscounted_airports(self) -> list[str]:
-        """Where Spark's figures are not those of the input."""
+        """List the airports for which Spark's figures are not those of the input."""
         return sorted(
             airport
             for airport in self.airports.keys() | self.counted_by_spark.keys()
@@ -81,7 +81,7 @@ def failover_table(moments: Sequence[Moment]) -> RenderableType:
 
 
 def closing_table(result: Result) -> RenderableType:
-    """Every figure counted, none assumed."""
+    """Return a table of the counts, each with how it was counted."""
     findings, group = result.findings, result.group
     table = _table("The count")
     table.add_column("records", justify="right")
@@ -174,7 +174,7 @@ def duration(milliseconds: float) -> str:
 
 
 def closing(result: Result) -> RenderableType:
-    """All that is printed when the run is over."""
+    """Return all that is printed when the run is over."""
     tables = (readers_table(result), closing_table(result), order_table(result), airports_table(result))
     return Group(Text(), failover_table(result.moments), *tables, Text(), verdict(result), Text())
 

@@ -87,7 +87,7 @@ class Script:
         return kill, outage
 
     def _is_shared(self) -> bool:
-        """Every partition has an owner, and every reader a partition."""
+        """Tell whether every partition has an owner, and every reader a partition."""
         owners = self._readers.owners
         return owners.keys() == self._state.partitions.keys() and len(set(owners.values())) == READERS
 

@@ -21,7 +21,7 @@ Around = Mapping[int, tuple[float | None, float | None]]
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """What was done to the cluster. Times in ms since 1970."""
+    """Kill of a broker, with what it did until then and when it was started again. Times in ms since 1970."""
 
     at_ms: float
     broker: int
@@ -48,13 +48,13 @@ class Incomplete(Exception):  # noqa: N818 (a sentence for a person)
 
 
 def named(partitions: Iterable[int]) -> str:
-    """As a person says it: `partitions 2, 5`."""
+    """Name partitions as a person does: `partitions 2, 5`."""
     numbers = [str(one) for one in sorted(partitions)]
     return f"partition{'s' * (len(numbers) != 1)} {', '.join(numbers)}" if numbers else "nothing"
 
 
 def election_times(kill: Kill, found: Iterable[Entry]) -> dict[int, float]:
-    """When ZooKeeper accepted another leader for each partition that the dead broker led. Raises Incomplete."""
+    """Return when each partition that the dead broker led got another leader in ZooKeeper (ms). Raises Incomplete."""
     times = {change.partition: change.at_ms for change in reversed(_elections(kill, found))}
     missing = sorted(set(kill.led) - times.keys())
     if missing:
@@ -123,7 +123,10 @@ def _return(kill: Kill, later: Sequence[Entry]) -> Iterator[Moment]:
 
 
 def _expiry_ms(kill: Kill, later: Sequence[Entry]) -> float:
-    """As a controller saw it: by `/brokers/ids`, or, when the dead broker was the controller, by `/controller`."""
+    """Return when a controller saw that the broker is gone (ms since 1970). Raises Incomplete.
+
+    It sees that by `/brokers/ids`, or, when the dead broker was the controller, by `/controller`.
+    """
     if kill.was_controller:
         seen = [entry.at_ms for entry in _of(ControllerElected, later)]
     else:

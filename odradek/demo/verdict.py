@@ -89,7 +89,7 @@ def compare(sent: Sequence[bytes], producers: int, places: Sequence[Place | None
 
 
 def _behind_later_ones(numbers: Iterable[int], producers: int) -> int:
-    """How many stand behind a higher number of the same producer."""
+    """Count the numbers that come after a higher number of the same producer."""
     latest = [-1] * producers
     count = 0
     for number in numbers:
@@ -106,7 +106,7 @@ def _is_among(place: Place, found: Sequence[Place]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class GroupFindings:
-    """What a group read, in records."""
+    """Counts of records that a group read."""
 
     read: int
     different: int
@@ -126,7 +126,7 @@ class GroupFindings:
 
     @property
     def read_again(self) -> int:
-        """At least once means that some may be."""
+        """Number of repeated reads. Delivery at least once permits some."""
         return self.read - self.different
 
     @property
@@ -140,7 +140,7 @@ class GroupFindings:
 
 
 def compare_reads(reads: Sequence[Read], log: Rows) -> GroupFindings:
-    """Every piece that a reader reported is compared with the log's own records at these offsets."""
+    """Compare every piece that a reader reported with the log's own records at these offsets."""
     values = {partition: dict(rows) for partition, rows in log.items()}
     times: Counter[Place] = Counter()
     altered = 0
@@ -165,8 +165,10 @@ def compare_reads(reads: Sequence[Read], log: Rows) -> GroupFindings:
 
 
 def read_out_of_order(reads: Iterable[Read]) -> int:
-    """Of one partition, in the order of the reads. Records in pieces that begin neither where the reader was, nor, when
-    it has taken the partition over from another, at a place that was read before: at least once, but with no gap.
+    """Count the records in pieces that begin at a wrong place. `reads`: of one partition, in the order of the reads.
+
+    A piece must begin where its reader was, or, when the reader has taken the partition over from another, at a place
+    that was read before: at least once, but with no gap.
     """
     count = end_offset = 0
     before: Read | None = None

@@ -31,7 +31,7 @@ class Case:
         return WayOut(f"start broker {broker} again", f"odradek broker {file}" if file else "")
 
     def gone(self, brokers: list[int]) -> str:
-        """How brokers that are not registered went, in clauses."""
+        """Tell in clauses how brokers that are not registered went."""
         return "; ".join(end_of(self.history, broker).told(self.facts.now_ms) for broker in brokers)
 
     def unknown_before(self, moment_ms: int | None) -> str:
@@ -91,7 +91,7 @@ class PartitionCase(Case):
 
     @property
     def unclean_allowed(self) -> bool | None:
-        """None where the settings are not known."""
+        """True if unclean.leader.election.enable is set; None when the settings are not known."""
         setting = self.topic.settings.get("unclean.leader.election.enable")
         return None if setting is None else setting == "true"
 
@@ -117,7 +117,7 @@ class PartitionCase(Case):
         return next(found, None)
 
     def share_held(self, broker: int) -> str:
-        """How much of the leader's bytes a replica has, as far as brokers say."""
+        """Tell how much of the leader's bytes a replica has; empty when that is not known."""
         own, leaders = self.partition.sizes.get(broker), self.partition.sizes.get(self.partition.leader)
         return "" if own is None or not leaders else f"it has {size(own)} of the leader's {size(leaders)}"
 
@@ -186,7 +186,7 @@ class BrokerCase(Case):
 
     @cached_property
     def replicas(self) -> int:
-        """How many replicas it has."""
+        """Number of replicas that the broker has."""
         topics = self.facts.topics.values()
         return sum(self.number in one.replicas for topic in topics for one in topic.partitions.values())
 

@@ -20,7 +20,7 @@ NEAREST_MAX = 3
 
 
 class UnknownSubject(ClientError):  # noqa: N818 - a sentence for the person who asked
-    """Nothing of that name is there; the message names what comes near."""
+    """Failure to find the subject by its name; the message names what comes near."""
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ class JournalFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """All that is known of a cluster."""
+    """Facts known of a cluster."""
 
     now_ms: int
     bootstrap: str = DEFAULT_BOOTSTRAP_SERVER

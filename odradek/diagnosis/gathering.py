@@ -51,7 +51,7 @@ class Scope:
 
 
 class Names(NamedTuple):
-    """All that there is; topics that are to be deleted and brokers that are away included."""
+    """Names of all topics, groups and brokers, with topics that are to be deleted and brokers that are away."""
 
     topics: frozenset[str]
     groups: frozenset[str]
@@ -119,7 +119,7 @@ class Gathering:
         )
 
     async def _ask(self, what: str, question: Awaitable[T], otherwise: T) -> T:
-        """Its answer within ANSWER_S; else `otherwise`, and a sentence among what is unknown."""
+        """Return the answer if it comes within ANSWER_S seconds; else `otherwise`, with a note of what is unknown."""
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await question
@@ -273,7 +273,7 @@ class Gathering:
     async def _offsets(
         self, partitions: dict[TopicPartition, PartitionFacts], brokers: Mapping[int, BrokerFacts]
     ) -> None:
-        """Where logs begin and end: of partitions whose leader answers."""
+        """Fill in where logs begin and end, for partitions whose leader answers."""
         led = [at for at, one in partitions.items() if one.leader in brokers and brokers[one.leader].answers]
         if not led:
             return
@@ -294,7 +294,7 @@ class Gathering:
             )
 
     async def _transactions(self, partitions: dict[TopicPartition, PartitionFacts]) -> None:
-        """Who holds back the last stable offset where it is behind the high watermark."""
+        """Fill in the open transactions that hold the last stable offset below the high watermark."""
         held = [at for at, one in partitions.items() if (one.last_stable_offset or 0) < (one.high_watermark or 0)]
         if not held:
             return

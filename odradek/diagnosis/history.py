@@ -83,7 +83,7 @@ class History:
         return next(found, None)
 
     def together(self, noted: Noted) -> Sequence[Noted]:
-        """All that belongs to the same event, in order; only the entry itself where it belongs to none."""
+        """List the entries that belong to the same event, in order; only the entry itself if it belongs to none."""
         number = noted.entry.get("event_number")
         return [noted] if number is None else self._by_event[(noted.broker, number)]
 
@@ -97,7 +97,7 @@ class History:
 
 
 class BrokerEnd(NamedTuple):
-    """How a broker went, as far as the journals know."""
+    """End of a broker, as far as the journals know: when, and whether it was shut down in a controlled way."""
 
     broker: int
     at_ms: int | None
@@ -114,7 +114,7 @@ class BrokerEnd(NamedTuple):
 
 
 def end_of(history: History, broker: int) -> BrokerEnd:
-    """How it went last."""
+    """Return how a broker went last."""
     went = history.last("broker", str(broker), "went")
     if went is None:
         found = history.taken_offline(broker)  # by a controller that came after it, or was elected because of it

@@ -14,7 +14,7 @@ HEAD = "| situation | weight | what is so | the way out | where the rule stands 
 
 
 def render() -> str:
-    """All situations, by what they are about, the gravest first."""
+    """Render the table of all situations: grouped by what they are about, the gravest first."""
     parts = []
     for table in TABLES:
         parts.append(f"### {TITLES[table.about]}\n\n{HEAD}")

@@ -16,7 +16,7 @@ C = TypeVar("C")
 
 
 class Weight(IntEnum):
-    """How bad it is."""
+    """Weight of a finding: how bad it is."""
 
     NOTE = 0
     """Something that happened, or a peculiarity: nothing is to be done."""
@@ -131,7 +131,7 @@ def braces(brokers: Iterable[int]) -> str:
 
 
 def plain(finding: Finding) -> dict[str, Any]:
-    """As JSON can say it."""
+    """Return the finding as JSON can hold it."""
     told = finding.told
     return {
         "situation": finding.situation,

@@ -29,7 +29,7 @@ def findings_lines(findings: Iterable[Finding]) -> list[str]:
 
 
 def subject_name(subject: Subject) -> str:
-    """As findings call it."""
+    """Name the subject as findings do."""
     if subject.group is not None:
         return f"group {subject.group}"
     if subject.broker is not None:

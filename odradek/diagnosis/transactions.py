@@ -51,7 +51,7 @@ def open_transaction(case: PartitionCase) -> Told | None:
 
 
 def transaction_of(case: PartitionCase, one: OpenTransaction) -> str:
-    """Whose transaction is open, in a clause."""
+    """Tell in a clause whose transaction is open, its state and its last record."""
     left = ""
     if one.timeout_ms is not None:
         left = f", transaction.timeout.ms={one.timeout_ms}"

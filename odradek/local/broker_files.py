@@ -43,7 +43,7 @@ class BrokerFile:
         return f"{HOST}:{self.port}"
 
     def settings(self) -> dict[str, str]:
-        """In the order of the file; overrides last, in place of what they override."""
+        """Return the broker's settings in the order of the file; an override takes the place of what it overrides."""
         replicas = min(REPLICAS, self.brokers)
         return {
             "broker.id": str(self.broker_id),

@@ -54,7 +54,7 @@ class ClusterFailure(Exception):  # noqa: N818 (a sentence for a person)
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """What `odradek up` was asked for."""
+    """Plan of a local cluster, as `odradek up` was asked for it."""
 
     directory: Path
     brokers: int = 3
@@ -231,7 +231,7 @@ class LocalCluster:
         self.tell()
 
     def _epoch(self, broker_id: int) -> int | None:
-        """Of the registration that ZooKeeper has; None when it has none."""
+        """Return the broker epoch of the registration that ZooKeeper has (its czxid); None when it has none."""
         stat = self.view.registered.get(broker_id)
         return None if stat is None else stat.czxid
 
@@ -248,7 +248,7 @@ class LocalCluster:
         self._changed()
 
     def statuses(self) -> list[BrokerStatus]:
-        """Every broker, by id."""
+        """List the status of every broker, by id."""
         return [self._status(broker_id, child) for broker_id, child in sorted(self.brokers.items())]
 
     def _status(self, broker_id: int, child: Child) -> BrokerStatus:
@@ -275,7 +275,7 @@ class LocalCluster:
     # Readiness.
 
     async def _wait_ready(self) -> None:
-        """All registered, a controller among them, and every broker's Metadata names all of them."""
+        """Wait until all are registered, one of them as controller, and every broker's Metadata names all of them."""
         while not self._all_registered():
             self._check_all_alive()
             self._something_changed.clear()
@@ -300,8 +300,11 @@ class LocalCluster:
         return set(self._files) <= registered and self.view.controller_id in self._files
 
     def _is_new(self, stat: Stat) -> bool:
-        """Whether a registration is of this run, and not of one that was killed a moment ago. The clock of an external
-        ZooKeeper may be another than ours; the embedded one has no past that we could have seen before the brokers."""
+        """Tell whether a registration is of this run, and not of one that was killed a moment ago.
+
+        The clock of an external ZooKeeper may be another than ours; the embedded one has no past that we could have
+        seen before the brokers.
+        """
         if self.plan.zookeeper is None:
             return stat.created_ms >= self._started_ms
         return stat.czxid not in self._past_epochs

@@ -15,7 +15,7 @@ class BrokersInHand:
         self._cluster = cluster
 
     def processes(self) -> Sequence[BrokerProcess]:
-        """All of them, with what can be done to each."""
+        """List the processes of all brokers, with what can be done to each."""
         return [
             BrokerProcess(one.broker_id, one.pid, one.state, self._actions(one.broker_id, one.state))
             for one in self._cluster.statuses()

@@ -63,7 +63,10 @@ def _candidates() -> list[str]:
 
 
 def java_version(java: str) -> int:
-    """Its major version; 0 when it does not run. The `release` file beside it is asked first: that is quicker."""
+    """Return the major version of a `java`; 0 when it does not run.
+
+    The `release` file beside it is asked first: that is quicker.
+    """
     release = Path(java).resolve().parent.parent / "release"
     text = release.read_text(errors="replace") if release.is_file() else ""
     match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', text, re.MULTILINE)
@@ -101,5 +104,5 @@ def find_jars() -> list[str]:
 
 
 def _is_version_of(file_name: str, name: str) -> bool:
-    """Whether what follows the name is a version: `netty-handler-4.2.13.Final.jar`, not `netty-handler-proxy-…`."""
+    """Tell whether a version follows the name: `netty-handler-4.2.13.Final.jar`, not `netty-handler-proxy-…`."""
     return re.fullmatch(re.escape(name) + r"-\d[\w.]*\.jar", file_name) is not None

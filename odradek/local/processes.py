@@ -39,7 +39,7 @@ class Child:
         return self.process.returncode is None
 
     def describe_end(self) -> str:
-        """How it ended, for a person."""
+        """Tell a person how the process ended, or that it is running."""
         code = self.process.returncode
         if code is None:
             return "is running"

@@ -46,7 +46,7 @@ class Relay:
 
 
 class End(asyncio.Protocol):
-    """One end of a connection through it: towards whoever came, or towards the target."""
+    """End of a connection through the relay: towards whoever came, or towards the target."""
 
     def __init__(self, relay: Relay, other: "End | None" = None) -> None:
         self._relay, self._other = relay, other

@@ -37,7 +37,7 @@ def sentence(event: dict[str, Any]) -> str:
 
 
 class Report(Protocol):
-    """Where events go. A context manager around the cluster's whole life."""
+    """Receiver of the cluster's events, and a context manager around its whole life."""
 
     def __enter__(self) -> "Report": ...
     def __exit__(

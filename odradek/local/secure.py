@@ -66,7 +66,7 @@ class SecureFiles:
         return files
 
     def broker_settings(self, number: int, port: int) -> dict[str, str]:
-        """Of one broker's properties file, in place of those of a cluster that is open."""
+        """Return the lines of one broker's properties file that differ when the cluster is secured."""
         return {
             "listeners": f"{LISTENER}://{HOST}:{port}",
             "security.inter.broker.protocol": LISTENER,
@@ -75,7 +75,7 @@ class SecureFiles:
         }
 
     def common_settings(self, listeners: Iterable[str]) -> dict[str, str]:
-        """Of every broker's properties file, for listeners of these names in small letters."""
+        """Return the security settings that all brokers share, for listeners of these names in small letters."""
         return {
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "sasl.mechanism.inter.broker.protocol": MECHANISM,

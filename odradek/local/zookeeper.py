@@ -69,7 +69,7 @@ class EmbeddedZooKeeper:
 
     @property
     def connect(self) -> str:
-        """As in `zookeeper.connect`."""
+        """Address as in `zookeeper.connect`."""
         return f"{self.host}:{self.port}"
 
     async def launch(self) -> None:

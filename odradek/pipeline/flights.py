@@ -21,7 +21,7 @@ TOTALS: Final = ("flights", "cancelled", "delayed", "delay_minutes", "longest_de
 
 
 def parsed(lines: DataFrame) -> DataFrame:
-    """One row per record with a `value`: origin, `departure` (scheduled, New York's time) and dep_delay.
+    """Parse records with a `value`, one row for each: origin, `departure` (scheduled, New York's time) and dep_delay.
 
     What is no flight has a null in origin or departure.
     """

@@ -39,7 +39,7 @@ class PipelineSettings:
 
 @dataclass(slots=True)
 class Summary:
-    """What one run has done."""
+    """Counts of what one run has done."""
 
     query: str = ""
     batches: int = 0
@@ -101,7 +101,7 @@ def run(spark: SparkSession, settings: PipelineSettings, report: Callable[[str],
 
 
 def frames(spark: SparkSession, settings: PipelineSettings) -> DataFrame:
-    """From the topic to totals."""
+    """Build the streaming query from the topic to totals."""
     lines = (
         spark.readStream.format("odradek")
         .option("kafka.bootstrap.servers", settings.bootstrap)
@@ -115,7 +115,7 @@ def frames(spark: SparkSession, settings: PipelineSettings) -> DataFrame:
 
 
 class Sink:
-    """What every micro-batch is handed to, one after the other."""
+    """Sink that every micro-batch is handed to, one after the other."""
 
     def __init__(self, settings: PipelineSettings, summary: Summary, report: Callable[[str], None]) -> None:
         self.query: Future[str] = Future()

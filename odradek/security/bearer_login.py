@@ -27,7 +27,7 @@ ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 
 
 def bearer_login(look: Look, jaas: JaasEntry | None) -> Login:
-    """How the settings say that tokens are come by. Raises BadSecuritySetting."""
+    """Return the login of OAUTHBEARER that gets its tokens as the settings say. Raises BadSecuritySetting."""
     options = {} if jaas is None else jaas.options
     if jaas is not None and jaas.family != "OAUTHBEARER":
         raise BadSecuritySetting("sasl.jaas.config", f"{jaas.module} is not for OAUTHBEARER")

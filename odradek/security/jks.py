@@ -33,7 +33,7 @@ class KeyEntry:
 
 @dataclass(slots=True)
 class JavaKeyStore:
-    """What a file holds."""
+    """Contents of a Java key store."""
 
     keys: list[KeyEntry] = field(default_factory=list)
     trusted: list[bytes] = field(default_factory=list)

@@ -146,7 +146,7 @@ def _pem_key_pair(store: StoreSettings, name: str, key_pem: bytes, chain_pem: by
 
 
 def _private_part(pem: bytes) -> bytes:
-    """From the first private key on: certificates may come before it."""
+    """Return the text from the first private key on: certificates may come before it."""
     at = pem.find(b"PRIVATE KEY-----")
     start = pem.rfind(b"-----BEGIN", 0, max(at, 0))
     return pem[start:] if start >= 0 else pem

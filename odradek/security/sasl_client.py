@@ -77,7 +77,7 @@ class BearerClient:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How a client logs in: makes an exchange for each connection. Making one may take a while: a token is fetched."""
+    """Login of a client: makes an exchange for each connection. Making one may take a while: a token is fetched."""
 
     mechanism: str
     new: Callable[[], SaslClient]
@@ -123,7 +123,7 @@ def _name_and_password(look: Look, jaas: JaasEntry | None, mechanism: str) -> tu
 
 
 class Session(NamedTuple):
-    """What a login has begun."""
+    """Session that a login has begun."""
 
     lifetime_ms: int = 0
     """Time until the client has to authenticate again; 0: for ever."""
@@ -229,7 +229,7 @@ async def _carry(exchange: _Exchange, sasl: SaslClient, version: int) -> int:
 
 
 async def _carry_raw(exchange: _Exchange, sasl: SaslClient) -> None:
-    """As brokers before 1.0 want it: messages without headers."""
+    """Exchange messages without headers, as brokers before 1.0 want them."""
     message: bytes | None = sasl.first()
     while message is not None:
         message = sasl.respond(await exchange.swap(message))

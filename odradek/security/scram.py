@@ -50,7 +50,10 @@ _SERVER_FINAL = re.compile(rf"(?:e=(?P<error>{_VALUE})|v=(?P<signature>{_BASE64}
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server keeps instead of a password. None of it lets anybody in but `stored_key` with much guessing."""
+    """Credential that a server keeps instead of a password.
+
+    None of it lets anybody in but `stored_key` with much guessing.
+    """
 
     salt: bytes
     stored_key: bytes

@@ -22,7 +22,7 @@ CLIENT_ID: Final = "odradek"
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """How whoever connects proves who it is, and asks the other side for the same."""
+    """Security of outgoing connections: proves who we are, and asks the other side for the same."""
 
     protocol: str
     context: ssl.SSLContext | None = None

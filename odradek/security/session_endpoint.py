@@ -34,7 +34,7 @@ STAGING_BYTES: Final = 1 << 16
 
 
 class _Stream:
-    """Where the frames of a stream begin, of which the bytes come in any pieces."""
+    """Tracker of where the frames of a stream begin, of which the bytes come in any pieces."""
 
     def __init__(self) -> None:
         self.missing = 0

@@ -58,7 +58,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_to_stderr() -> None:
-    """As the environment says."""
+    """Log to stderr, with the level and the format that the environment asks for."""
     handler = logging.StreamHandler()
     handler.setFormatter(_formatter(os.environ.get(FORMAT_VARIABLE, TEXT), None))
     logging.basicConfig(level=os.environ.get(LEVEL_VARIABLE, "INFO"), handlers=[handler])
