@@ -94,8 +94,10 @@ OPERATIONS: Final = (
 
 
 def observed(answer: Message | None) -> list[str]:
-    """What an answer says of rights: every error, every operation, and what is shown at all. None: the connection was
-    closed instead."""
+    """Describe what an answer says of rights: every error, every operation, and what is shown at all.
+
+    None, for a connection that was closed instead, gives `closed`.
+    """
     return ["closed"] if answer is None else sorted(_seen(answer, ""))
 
 
@@ -140,7 +142,7 @@ def _begin(transactional_id: str) -> Message:
 
 
 def preparation() -> list[tuple[Message, int]]:
-    """What the administrator asks for before the cases, each with its version; to be asked again until it succeeds."""
+    """Return the administrator's requests before the cases, each with its version; to be sent until they succeed."""
     made = [create_topics.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in TOPICS]
     partition = offset_commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="")
     committed = [offset_commit.OffsetCommitRequestTopic(name=name, partitions=[partition]) for name in TOPICS]

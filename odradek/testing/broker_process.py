@@ -72,7 +72,7 @@ class BrokerProcess:
             self._process.wait(PATIENCE_SECONDS)
 
     def said(self) -> str:
-        """Its log since it was started last."""
+        """Return the broker's log since it was started last."""
         with self._log.open("rb") as log:
             log.seek(self._log_begins)
             return log.read().decode(errors="replace")

@@ -789,7 +789,7 @@ async def check_simple_consumer(world: ContractWorld) -> None:
 
 
 async def _coordinated(consumer: Any, topic: str) -> Any:
-    """Where both of its groups have their coordinator; None while there is none."""
+    """Return the coordinator of the topic's groups; None while there is none."""
     try:
         return await consumer.find_coordinator(f"{topic}-kafka")
     except KafkaError as error:

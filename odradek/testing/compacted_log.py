@@ -72,7 +72,7 @@ class CompactedLog:
         sequence: int = 0,
         transactional: bool = False,
     ) -> int:
-        """One batch of these keys and values; its first offset."""
+        """Append one batch of these keys and values; return its first offset."""
         now_ms = self.clock.now_ms()
         batch = encode_batch(
             0,
@@ -104,7 +104,7 @@ class CompactedLog:
         self.clock.advance(0)
 
     def reopen(self, *, clean: bool = False) -> None:
-        """As a new process does."""
+        """Open the log again, as a new process does."""
         recovery_point = self.log.recovery_point
         cleaned_to = self.log.cleaned_to
         self.log = open_test_log(self.environment, self.config, recovery_point=recovery_point, clean=clean)
@@ -122,7 +122,7 @@ class CompactedLog:
         ]
 
     def batches(self) -> list[bytes]:
-        """Every batch as it is in the files."""
+        """List every batch as it is in the files."""
         return [
             segment.file.pread(batch.size_bytes, batch.position)
             for segment in self.log.segments
@@ -130,7 +130,7 @@ class CompactedLog:
         ]
 
     def entries(self) -> list[Entry]:
-        """Every record but markers, in the order of the log."""
+        """List every record but markers, in the order of the log."""
         found: list[Entry] = []
         for batch in self.batches():
             columns = decode_records(batch)
@@ -139,7 +139,7 @@ class CompactedLog:
         return found
 
     def read(self, offset: int) -> list[Entry]:
-        """As a consumer reads from there to the end, slice by slice."""
+        """Read as a consumer does from an offset to the end, slice by slice."""
         found: list[Entry] = []
         end = self.log.log_end_offset
         while offset < end:

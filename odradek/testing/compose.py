@@ -63,7 +63,7 @@ class ComposeCluster:
         self._settings.close()
 
     def container(self, service: str) -> Container:
-        """As it is now.
+        """Return the container of a service as it is now.
 
         Whoever builds with compose labels the image, too, and with it every container of that image: only those that
         compose has made have a number.
@@ -89,7 +89,7 @@ class ComposeCluster:
 
     @contextmanager
     def frozen(self, service: str) -> Iterator[None]:
-        """Its process stands still; whoever talks to it notices only that nothing comes.
+        """Suspend a service's process for the time of the block; others notice only that nothing comes.
 
         By a signal: the engine's `pause` goes through the freezer of control groups, which a busy machine may refuse.
         """
@@ -100,7 +100,7 @@ class ComposeCluster:
             self.container(service).kill(signal="SIGCONT")
 
     def disconnect(self, service: str) -> None:
-        """It lives, and reaches nobody."""
+        """Take a service off the network: it lives, and reaches nobody."""
         self._network().disconnect(self.container(service))
 
     def connect(self, service: str) -> None:
@@ -117,6 +117,6 @@ class ComposeCluster:
         return {name: mode for name, mode in modes.items() if mode is not None}
 
     def last_words(self, service: str) -> str:
-        """Of its container: how it is, and what it said last."""
+        """Return the state of a service's container, and the last lines of its log."""
         one = self.container(service)
         return f"{service} is {one.status}:\n{one.logs(tail=LAST_LINES).decode()}"

@@ -129,7 +129,7 @@ class OdradekContainer(DockerContainer):
 
 
 def archive(path: str, text: str) -> bytes:
-    """One file as the tar that an engine unpacks; for everybody to read."""
+    """Pack one file, readable for everybody, as the tar that an engine unpacks."""
     content = text.encode()
     member = tarfile.TarInfo(path)
     member.size, member.mode = len(content), 0o644

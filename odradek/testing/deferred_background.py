@@ -27,11 +27,11 @@ class DeferredBackground:
 
     @property
     def idle(self) -> bool:
-        """Nothing is under way."""
+        """True if nothing is under way."""
         return not self._begun and not self._results
 
     def step(self) -> None:
-        """Nothing when it is idle."""
+        """Take one step of the work, chosen at random; do nothing when it is idle."""
         count = len(self._begun) + len(self._results)
         if not count:
             return

@@ -90,22 +90,22 @@ class EmbeddedBroker:
 
     @property
     def running(self) -> bool:
-        """It has started, and was neither stopped nor killed since."""
+        """True if the broker has started, and was neither stopped nor killed since."""
         return self._server is not None
 
     @property
     def alive(self) -> bool:
-        """It has a process: it runs, starts or stops."""
+        """True if the broker has a process: it runs, starts or stops."""
         return self._process is not None
 
     @property
     def suspended(self) -> bool:
-        """Its process stands still."""
+        """True if the broker's process is suspended."""
         return self._process is not None and self._process.suspended
 
     @property
     def files(self) -> SimulatedFiles:
-        """Its disk, where that is simulated."""
+        """Simulated disk of the broker, where it is not real."""
         assert isinstance(self.disk, SimulatedFiles), f"the disk of {self.host} is real"
         return self.disk
 
@@ -116,7 +116,7 @@ class EmbeddedBroker:
 
     @property
     def store(self) -> MemoryStore:
-        """Its ZooKeeper client of this life."""
+        """ZooKeeper client of the broker's present life."""
         assert self._store is not None, f"{self.host} has not been started"
         return self._store
 
@@ -169,12 +169,15 @@ class EmbeddedBroker:
         return self._store
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Its result; done as this broker's process, so that a kill ends what comes of it. Raises ProcessKilled."""
+        """Return the result of work that is done as this broker's process, so that a kill ends what comes of it.
+
+        Raises ProcessKilled, and what the work raises.
+        """
         assert self._process is not None, f"{self.host} does not run"
         return await self._process.run(work)
 
     async def stop(self) -> None:
-        """In a controlled way. Harmless when it does not run. Raises ProcessKilled."""
+        """Stop in a controlled way. Harmless when the broker does not run. Raises ProcessKilled."""
         server, process = self._server, self._process
         self._remember_ends()
         self._server, self._stopping = None, server
@@ -188,7 +191,7 @@ class EmbeddedBroker:
                     self._stopping = None
 
     def log_end(self, topic: str, index: int) -> int | None:
-        """Where its log of a partition ends, or ended when it was last up; None: it has none."""
+        """Return the end offset of the broker's log of a partition, now or when it was last up; None without a log."""
         server = self._server or self._stopping
         if server is None:
             return self.ends_at_death.get((topic, index))
@@ -196,14 +199,14 @@ class EmbeddedBroker:
         return self.ends_at_death.get((topic, index)) if partition is None else partition.log.log_end_offset
 
     def suspend(self) -> None:
-        """Its process stands still, as by SIGSTOP: its machine goes on taking connections and bytes for it."""
+        """Suspend the process, as SIGSTOP does: its machine goes on taking connections and bytes for it."""
         assert self._process is not None and self._store is not None, f"{self.host} does not run"
         self._process.suspend()
         self._cluster.network.suspend_programs(self.host)
         self._cluster.zookeeper.suspend(self._store)
 
     def resume(self) -> None:
-        """Its process goes on, with everything that has come meanwhile. Harmless when it was not suspended."""
+        """Let the process go on, with everything that has come meanwhile. Harmless when it was not suspended."""
         if self._process is not None and self._process.suspended and self._store is not None:
             self._process.resume()
             self._cluster.network.resume_programs(self.host)
@@ -216,7 +219,10 @@ class EmbeddedBroker:
         self.disk.kill()
 
     def power_failure(self) -> None:
-        """Its machine stops: as `kill`, nobody is told, and of what was not synced only some is left, or garbage."""
+        """Stop the machine: as with `kill`, nobody is told, and of what was not synced only some is left.
+
+        Some of that may be garbage.
+        """
         self._die(silently=True)
         self.files.crash()
 
@@ -266,7 +272,7 @@ class EmbeddedCluster:
 
     @property
     def port(self) -> int:
-        """Where all brokers listen, when each has a host of its own."""
+        """Port of all brokers, when each has a host of its own."""
         return self.brokers[0].address[1]
 
     async def __aenter__(self) -> "EmbeddedCluster":

@@ -183,7 +183,7 @@ def read_log(bootstrap: str, topic: str = TOPIC) -> dict[int, list[tuple[int, st
 
 
 def read_to_the_end(bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> list[str]:
-    """Every value that a consumer of that isolation gets to see, transactions or not."""
+    """Return every value that a consumer of that isolation gets to see, transactions or not."""
     settings = {"group.id": "verify", "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer({**QUIET, **settings, "bootstrap.servers": bootstrap, "isolation.level": isolation})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
@@ -225,14 +225,14 @@ def check_nothing_lost(load: Load, bootstrap: str) -> None:
 
 
 class Observer:
-    """What the cluster says of itself."""
+    """Observer of what the cluster says of itself."""
 
     def __init__(self, cluster: Cluster, topic: str = TOPIC) -> None:
         self.topic = topic
         self.admin = AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
 
     def create_topic(self) -> None:
-        """Where all three brokers are there, as a test before may have brought one back only now."""
+        """Create the topic once all three brokers are there: a test before may have brought one back only now."""
         wait_until(lambda: len(ask_again(lambda: self.admin.list_topics(timeout=10)).brokers) == 3, "three brokers")
         topic = NewTopic(self.topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
         for created in self.admin.create_topics([topic]).values():
@@ -245,7 +245,7 @@ class Observer:
         return int(ask_again(lambda: self.admin.list_topics(timeout=10)).controller_id)
 
     def in_sync(self) -> bool:
-        """Every replica of every partition, and a controller."""
+        """Tell whether every replica of every partition is in sync, and every partition has a leader."""
         states = self._partitions()
         return len(states) == PARTITIONS and all(len(s.isrs) == 3 and s.leader >= 0 for s in states.values())
 

@@ -318,7 +318,7 @@ class MemoryStore:
     # The connection.
 
     def cut(self, unnoticed_ms: float) -> None:
-        """Nothing passes any more (the link or the server is down); noticed after `unnoticed_ms`."""
+        """Let nothing pass any more (the link or the server is down); the client notices after `unnoticed_ms`."""
         self.silences += 1
         silence = self.silences
         if unnoticed_ms:

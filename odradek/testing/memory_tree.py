@@ -62,7 +62,7 @@ class Node:
 
 
 class Tree:
-    """All znodes, and the number of the last transaction."""
+    """Tree of all znodes, and the number of the last transaction."""
 
     def __init__(self) -> None:
         self.last_zxid = 0

@@ -72,7 +72,10 @@ class MemoryZooKeeper:
         self._expire_unless_heard(client)
 
     def resume(self, client: MemoryStore) -> None:
-        """It goes on: with its session, or it finds its connection closed behind the answers and events of before."""
+        """Let a suspended client go on: with its session, or it finds its connection closed.
+
+        It learns of the end behind the answers and events of before.
+        """
         client.suspended = False
         client.look_at_connection()
 
@@ -101,7 +104,10 @@ class MemoryZooKeeper:
             client.cut(unnoticed_ms)
 
     def restart(self) -> None:
-        """It is back with all its data; sessions have their whole timeout again, as after a restart of a real one."""
+        """Bring the server back with all its data.
+
+        Sessions have their whole timeout again, as after a restart of a real one.
+        """
         self.serving = True
         for client in list(self._clients):
             client.mend()
@@ -141,7 +147,7 @@ class MemoryZooKeeper:
             self._clients.remove(client)
 
     def commit(self, operations: Sequence[Operation], session_id: int) -> list[OperationResult]:
-        """One transaction; fires the watches that it uses up. Raises MultiFailed."""
+        """Carry out one transaction; fire the watches that it uses up. Raises MultiFailed."""
         results, changes = self.tree.commit(operations, session_id, self.clock.now_ms())
         for change in changes:
             self._fire(change)
@@ -170,7 +176,7 @@ class MemoryZooKeeper:
     # For tests that look at it from outside.
 
     def paths(self, below: str = "/") -> list[str]:
-        """Every path at or below one, sorted."""
+        """List every path at or below one, sorted."""
         found, to_visit = [], [below]
         while to_visit:
             path = to_visit.pop()

@@ -57,7 +57,7 @@ def allows_skip(reason: str) -> bool:
 
 
 def lacking(*programs: str) -> list[str]:
-    """Those of them that are missing and not required: without these a test may go on with what there is."""
+    """List the programs that are missing and not required: without these a test may go on with what there is."""
     return [name for name in programs if not is_required(name) and not PROGRAMS[name][1]()]
 
 

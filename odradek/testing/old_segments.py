@@ -34,7 +34,7 @@ def timeless(name: str) -> range:
 
 
 def expected(name: str) -> list[OldRecord]:
-    """All records of a golden log; of `append-time-0` the times cannot be known."""
+    """Return all records of a golden log; the time is -1 where it cannot be known."""
     count = {"v0-0": 65, "v1-0": 65, "mixed-0": 45}[name]
     no_time = timeless(name)
     return [(n, -1 if n in no_time else time_of(n), key_of(n), value_of(n)) for n in range(count)]
@@ -46,12 +46,12 @@ def golden_copy(name: str, directory: Path) -> Path:
 
 
 def golden_bytes(name: str) -> bytes:
-    """All segments of a golden log, one behind the other."""
+    """Return all segments of a golden log, one behind the other."""
     return b"".join(path.read_bytes() for path in sorted((GOLDEN / name).glob("*.log")))
 
 
 def stored(log: Log) -> list[OldRecord]:
-    """Every record of a log, whatever its format, checksums verified."""
+    """Read every record of a log, whatever its format, with checksums verified."""
     found: list[OldRecord] = []
     for segment in log.segments:
         if segment.size_bytes:

@@ -50,7 +50,10 @@ def _kafka_of_session(
 
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest, _kafka_of_session: "ClusterOfTests") -> "Iterator[ClusterOfTests]":
-    """One cluster for all tests, whole at the beginning of each; `kafka.topic()` makes topics of names of their own."""
+    """Offer one cluster to all tests, whole at the beginning of each.
+
+    `kafka.topic()` makes topics of names of their own.
+    """
     _kafka_of_session.begin(request.node.name)
     yield _kafka_of_session
     _kafka_of_session.mend(keep=request.config.getoption("--kafka-keep"))

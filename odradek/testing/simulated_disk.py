@@ -34,7 +34,7 @@ class FileNode:
         self._kept_bytes = min(self._kept_bytes, size)
 
     def sync(self) -> None:
-        """All that is seen is on the disk."""
+        """Put all that is seen on the disk."""
         self._durable = bytes(self.data)
         self._kept_bytes = len(self.data)
 
@@ -69,7 +69,7 @@ class FileNode:
 
 
 def _torn(content: bytes, durable: bytes, kept: int, sector_bytes: int, source: random.Random) -> bytes:
-    """Every sector after byte `kept`, new or old or neither."""
+    """Return each sector after byte `kept` as it was written, as it was before, as zeros or as garbage."""
     parts = []
     while kept < len(content):
         end = min(kept - kept % sector_bytes + sector_bytes, len(content))
@@ -96,12 +96,12 @@ class DirectoryNode:
         self._pending.append((number, change))
 
     def sync(self) -> None:
-        """All names that are seen are on the disk."""
+        """Put all names that are seen on the disk."""
         self._durable = dict(self.entries)
         self._pending.clear()
 
     def numbers(self) -> list[int]:
-        """Of the changes that the disk may not have."""
+        """List the numbers of the changes that the disk may not have."""
         return [number for number, _ in self._pending]
 
     def stop(self, last_change: int) -> None:
@@ -127,7 +127,7 @@ Change = Callable[[dict[str, Node]], object]
 
 
 def stop_machine(root: DirectoryNode, source: random.Random, one_journal: bool) -> None:
-    """Every node becomes what is found after a power failure."""
+    """Turn every node into what is found after a power failure."""
     pending = sorted(number for node in root.walk() if isinstance(node, DirectoryNode) for number in node.numbers())
     last_change = source.choice([0, *pending])
     for node in root.walk():

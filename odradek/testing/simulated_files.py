@@ -155,7 +155,7 @@ class SimulatedFiles:
     # where calls stop or fail
 
     def read_from(self, path: str) -> None:
-        """Every call begins here. Raises OSError, MachineStopped."""
+        """Begin a call that reads. Raises OSError, MachineStopped."""
         self._fail(path, "read")
 
     def _fail(self, path: str, kind: str) -> None:
@@ -176,7 +176,7 @@ class SimulatedFiles:
         return self._stopped
 
     def change(self, path: str, change: Callable[[], object], kind: str = "change") -> None:
-        """All of it or nothing. Raises OSError, MachineStopped."""
+        """Make all of a change or nothing. Raises OSError, MachineStopped."""
         self._fail(path, kind)
         if self._is_last_change():
             if self.random.random() < 0.5:
@@ -185,7 +185,7 @@ class SimulatedFiles:
         change()
 
     def append_to(self, node: FileNode, path: str, data: Buffer) -> None:
-        """As much as fits; ENOSPC when that was not all. Raises OSError, MachineStopped."""
+        """Append as much as fits; ENOSPC when that was not all. Raises OSError, MachineStopped."""
         node.modified_ms = self.now_ms()
         try:
             self._fail(path, "room")
@@ -229,7 +229,7 @@ class SimulatedFiles:
         return node, name
 
     def _rename(self, path: str, directory: DirectoryNode, change: Change, kind: str = "change") -> None:
-        """One change of a directory's names."""
+        """Make one change of a directory's names. Raises OSError, MachineStopped."""
         self._name_changes += 1
         self.change(path, lambda: directory.change(self._name_changes, change), kind)
 

@@ -11,7 +11,7 @@ FILLER = "filler"
 
 
 class CannotMount(Exception):  # noqa: N818 - a sentence for a person
-    """Not root, or not Linux."""
+    """Failure to mount a file system: not root, or not Linux."""
 
 
 @contextmanager

@@ -67,7 +67,7 @@ class HostEndpoint:
         self._network.forget(self)
 
     def end(self) -> None:
-        """Its program is gone: what that was about to send, nobody hears of."""
+        """Close the end of a program that is gone: what it was about to send, nobody hears of."""
         self.close()
         self.send = _unheard
 
@@ -121,7 +121,7 @@ class HostListener:
 
 
 class SocketNetwork:
-    """All hosts of one cluster. `close` gives back the ports that it keeps for them."""
+    """Network of the hosts of one cluster. `close` gives back the ports that it keeps for them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.endpoints: dict[HostEndpoint, None] = {}
@@ -162,7 +162,7 @@ class SocketNetwork:
     # what a test does to it
 
     def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
-        """From now on nothing arrives from `source` at `target`, nor back unless `one_way`."""
+        """Let nothing arrive from `source` at `target` from now on, nor back unless `one_way`."""
         self._cuts.add((source, target))
         if not one_way:
             self._cuts.add((target, source))

@@ -78,12 +78,12 @@ class Stage:
     def task(
         self, number: int, epoch: int | None, *batches: pyarrow.RecordBatch, options: SinkOptions | None = None
     ) -> Message:
-        """One attempt of a task, from beginning to end."""
+        """Write one attempt of a task, from beginning to end; return its commit message."""
         query = QUERY if epoch is not None else None
         return Message(write_task(options or self.options, Place(number, query, epoch), batches))
 
     def tasks(self, epoch: int, *values: Sequence[str]) -> list[Any]:
-        """All tasks of an epoch; each has the values of one list."""
+        """Write all tasks of an epoch; each has the values of one list. Return their commit messages."""
         return [self.task(number, epoch, rows(*one)) for number, one in enumerate(values)]
 
     def commit(self, messages: Sequence[Message], **more: Any) -> None:
@@ -135,7 +135,7 @@ async def _dropped(before: process.Process) -> None:
 
 @contextmanager
 def stage(brokers: int = 1) -> Iterator[Stage]:
-    """One cluster, from start to end."""
+    """Run a stage with one cluster, from start to end."""
     loop = VirtualLoop()
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         one = Stage(loop, runner, brokers)

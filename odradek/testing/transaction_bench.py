@@ -61,7 +61,7 @@ SECOND = 1_000.0
 
 
 class Model:
-    """What brokers keep: the transaction as the real coordinator's rules have it, and what each partition shows."""
+    """Model of what brokers keep: a transaction by the real coordinator's rules, and what each partition shows."""
 
     def __init__(self) -> None:
         nobody = TxnState(ProducerIdentity(40, NO_PRODUCER_EPOCH), 60_000)
@@ -110,7 +110,7 @@ class Model:
         self.open_offsets.clear()
 
     def append(self, number: int, records: Any) -> ErrorCode:
-        """One batch, checked as the leader of partition `number` does."""
+        """Append one batch, checked as the leader of partition `number` does; return the error, or NONE."""
         header = read_header(records)
         assert header.is_transactional, "a batch without the bit"
         producer = ProducerIdentity(header.producer_id, header.producer_epoch)
@@ -267,7 +267,7 @@ class Bench:
             await asyncio.sleep(0.01)
 
     def count(self, kind: type) -> int:
-        """How many such requests either broker has seen."""
+        """Count the requests of that kind that either broker has seen."""
         return sum(len(broker.requests(kind)) for broker in self.brokers)
 
     @property

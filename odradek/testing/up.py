@@ -88,7 +88,7 @@ class UpCluster:
             self._up.communicate(timeout=PATIENCE_SECONDS)
 
     def pid(self, broker: int) -> int:
-        """Of the broker's process, whoever started it."""
+        """Return the process id of a broker, whoever started it."""
         if broker in self._own:
             return self._own[broker].pid
         return int((self.directory / "run" / f"broker-{broker}.pid").read_text())

@@ -86,7 +86,10 @@ class VirtualLoop(ProcessLoop):
         return self.call_at(self._now + delay, callback, *arguments, context=context)
 
     def _run_once(self) -> None:
-        """One turn: what is ready; when nothing is, time passes until a timer is due."""
+        """Run one turn: what is ready; when nothing is, time passes until a timer is due.
+
+        Raises NothingLeftToHappen.
+        """
         ready, timers = self._ready, self._scheduled
         if self._cancelled_timers > CANCELLED_TIMERS_MAX:
             self._cancelled_timers = 0

@@ -59,7 +59,7 @@ class _Pipe:
         self.arrange()
 
     def arrange(self) -> None:
-        """See to it that what travels arrives, unless the way is cut."""
+        """Plan the arrival of what travels, unless the way is cut."""
         if not self.travelling or self._alarm is not None:
             return
         if not self.network.is_cut(self.source, self.target):
@@ -242,7 +242,7 @@ class HostNetwork:
 
 
 class VirtualNetwork:
-    """All hosts and what is between them. `latency_ms`: least and most, one way; the seed decides."""
+    """Network of hosts in memory. `latency_ms`: least and most, one way; the seed decides."""
 
     def __init__(self, clock: Clock, seed: int = 0, latency_ms: tuple[float, float] = (0.1, 1.0)) -> None:
         self.clock: Clock = OutsideClock(clock)
@@ -269,7 +269,7 @@ class VirtualNetwork:
     # what a test does to it
 
     def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
-        """From now on nothing arrives from `source` at `target`, nor back unless `one_way`."""
+        """Let nothing arrive from `source` at `target` from now on, nor back unless `one_way`."""
         self._cuts.add((source, target))
         if not one_way:
             self._cuts.add((target, source))
@@ -337,7 +337,7 @@ class VirtualNetwork:
                     endpoint.partner.reset()
 
     def reserve(self, name: str, port: int = 0) -> tuple[str, int]:
-        """Where a host's program listens."""
+        """Return the name and the port on which a host's program listens."""
         return name, port or DEFAULT_PORT
 
     def owner(self, address: str) -> str:

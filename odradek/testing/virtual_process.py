@@ -24,7 +24,7 @@ WAYS_OUT_MAX = 20
 
 
 class ProcessKilled(RuntimeError):  # noqa: N818 - what became of the work that was awaited
-    """It was killed before that was done."""
+    """Failure of work whose process was killed before it was done."""
 
 
 class VirtualProcess:
@@ -43,7 +43,7 @@ class VirtualProcess:
         self._died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Its result. Raises ProcessKilled when the process dies first, and what the work raises."""
+        """Return the result of work. Raises ProcessKilled when the process dies first, and what the work raises."""
         if self.dead:
             work.close()
             raise ProcessKilled(f"{self.name} is dead")
@@ -55,7 +55,7 @@ class VirtualProcess:
         return task.result()
 
     def suspend(self) -> None:
-        """It stands still from the loop's next turn on. Must be called from outside of it."""
+        """Suspend the process from the loop's next turn on. Must be called from outside of it."""
         assert PROCESS.get() is not self and not self.dead and not self.suspended, self.name
         self.suspended = True
         asyncio.get_running_loop().suspended += 1  # type: ignore[attr-defined]

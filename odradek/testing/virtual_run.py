@@ -68,11 +68,11 @@ class Application:
 
     @property
     def running(self) -> bool:
-        """It has a process that has not ended."""
+        """True if the application has a process that has not ended."""
         return self.process is not None and not self.ended.is_set()
 
     def kill(self) -> None:
-        """As kill -9."""
+        """Kill the application as kill -9 does."""
         process, self.process = self.process, None
         if process is not None:
             process.resume()

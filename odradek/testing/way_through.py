@@ -238,7 +238,7 @@ def tells_the_leader(frame: FrameType) -> bool:
 
 
 async def death(clock: VirtualClock) -> Way:
-    """From the end of a session, of a broker that led several partitions, until another broker leads the first."""
+    """Trace a broker's end: from the end of its session until another broker leads the first partition it led."""
     async with EmbeddedCluster(clock, brokers=3) as cluster:
         await asyncio.sleep(SETTLED_SECONDS)
         (controller,) = (b for b in cluster.brokers if b.server.services.controller.is_active)
@@ -258,7 +258,7 @@ async def death(clock: VirtualClock) -> Way:
 
 
 def client_settings(cluster: EmbeddedCluster, clock: VirtualClock) -> dict[str, Any]:
-    """What makes a client one of this cluster's."""
+    """Return the settings that make a client one of this cluster's."""
     return {
         "bootstrap_servers": f"{cluster.brokers[0].host}:{cluster.port}",
         "network": cluster.network.host("client"),

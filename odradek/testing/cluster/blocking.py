@@ -186,7 +186,7 @@ class Cluster:
 
     @property
     def requests(self) -> list[SeenRequest]:
-        """What clients have asked, the last ten thousand: who, what, sizes in bytes, times. Raises ClusterError."""
+        """Requests of clients, the last ten thousand: who, what, sizes in bytes, times. Raises ClusterError."""
         return self.list_requests()
 
 

@@ -269,7 +269,7 @@ class BrokerFaults(ClusterCore):
         return self.leader_now(topic, partition)
 
     async def isr(self, topic: str, partition: int = 0) -> list[int]:
-        """In-sync replicas of a partition, as ZooKeeper has them, in order of number."""
+        """Return the in-sync replicas of a partition, as ZooKeeper has them, in order of number."""
         return sorted(self.isr_now(topic, partition))
 
     async def controller(self) -> int:
@@ -282,11 +282,11 @@ class BrokerFaults(ClusterCore):
         return self._state(topic, partition).leader
 
     def isr_now(self, topic: str, partition: int) -> list[int]:
-        """In-sync replicas of a partition, as ZooKeeper has them."""
+        """Return the in-sync replicas of a partition, as ZooKeeper has them."""
         return list(self._state(topic, partition).isr)
 
     def partitions_now(self, topic: str) -> int:
-        """How many partitions a topic has."""
+        """Return the number of a topic's partitions."""
         self._assignment(topic, 0)
         return len(TopicAssignment.decode(topic, self.embedded.zookeeper.data(topic_path(topic))).partitions)
 

@@ -13,7 +13,7 @@ LOOK_AGAIN_MS = 50.0
 
 
 class Conditions:
-    """Those that are waited for. Everything on the cluster's loop."""
+    """Conditions that somebody waits for. Everything runs on the cluster's loop."""
 
     def __init__(self, clock: Clock, awaited: Callable[[bool], object]) -> None:
         """`awaited` is told when somebody begins to wait and when nobody waits any more."""

@@ -135,7 +135,10 @@ class ClusterCore:
             self.network.close()
 
     async def end_brokers(self, *brokers: EmbeddedBroker) -> None:
-        """As kill -9. What they have just begun to do takes its first step before, unseen: coroutines want to begin."""
+        """End the brokers as kill -9 does.
+
+        What they have just begun to do takes its first step before, unseen: coroutines want to begin.
+        """
         for broker in brokers:
             self.network.end_programs(broker.host)
         for _ in range(2):

@@ -51,7 +51,7 @@ class FaultsApi:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Address of the API."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Self:

@@ -14,11 +14,13 @@ READ_BYTES = 1 << 20
 
 
 class Inspection(Waits):
-    """What clients do not see, or would have to ask for."""
+    """Looks into the cluster at what clients do not see, or would have to ask for."""
 
     async def records(self, topic: str, partition: int | None = None) -> list[StoredRecord]:
-        """All records of a topic, or of one partition, as its leaders have them: also those that no consumer sees.
-        Partitions in order, each by offset. Raises ClusterError."""
+        """Return all records of a topic, or of one partition, as its leaders have them.
+
+        Those that no consumer sees are among them. Partitions in order, each by offset. Raises ClusterError.
+        """
         count = self.partitions_now(topic)
         if partition is not None and not 0 <= partition < count:
             raise ClusterError(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
@@ -35,7 +37,7 @@ class Inspection(Waits):
         return {at: offset for at, offset in self.committed_offsets(group).items() if topic in (None, at[0])}
 
     async def requests(self, api: str | None = None, client: str | None = None) -> list[SeenRequest]:
-        """What clients have asked, the last ten thousand; of one API, or of one client.id. Raises ClusterError."""
+        """Return the last ten thousand requests of clients; of one API, or of one client.id. Raises ClusterError."""
         if self.trace is None:
             raise ClusterError("nothing was noted: make the cluster with trace=True")
         return [
@@ -45,7 +47,10 @@ class Inspection(Waits):
         ]
 
     async def timeline(self, *, requests: bool = False) -> Timeline:
-        """What the test did, what ZooKeeper holds since when, what faults have struck; with `requests` those too."""
+        """Return what the test did, what ZooKeeper holds since when, what faults have struck.
+
+        With `requests` also what clients have asked: that raises ClusterError when nothing was noted.
+        """
         moments = list(self.moments)
         if requests:
             moments += [Moment(one.at_ms, one.client or one.peer, str(one)) for one in await self.requests()]

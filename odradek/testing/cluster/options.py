@@ -14,7 +14,7 @@ class ClusterError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """What whoever makes a cluster chooses."""
+    """Choices of whoever makes a cluster."""
 
     brokers: int = 3
     settings: Mapping[str, str] = field(default_factory=dict)

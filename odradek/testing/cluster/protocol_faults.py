@@ -84,7 +84,7 @@ class ActiveFault:
 
     @property
     def is_over(self) -> bool:
-        """It has struck as often as it was to."""
+        """True if the fault has struck as often as it was to."""
         return self.left == 0
 
     def concerns(self, request: Message, context: RequestContext, services: Services) -> bool:
@@ -107,7 +107,7 @@ class ActiveFault:
         return True
 
     def handle(self, module: Any, services: Services, request: Any, context: RequestContext) -> Outcome:
-        """In place of the handler."""
+        """Handle a request in place of its handler."""
         outcome: Outcome = module.handle(services, request, context)
         if isinstance(outcome, Silent):
             return outcome
@@ -121,7 +121,7 @@ class ActiveFault:
         raise NotImplementedError
 
     def end(self) -> None:
-        """It is cleared."""
+        """Let go of what the fault holds back, when it is cleared; most faults hold nothing."""
 
 
 def begun(services: Services, outcome: Reply | Wait | Coroutine[Any, Any, Reply]) -> Coroutine[Any, Any, Reply]:
@@ -258,7 +258,7 @@ class DropConnection(ActiveFault):
 
 
 class ProtocolFaults:
-    """All faults of one cluster. Everything on its loop."""
+    """Faults of one cluster. Everything runs on its loop."""
 
     def __init__(self, network: VirtualNetwork | SocketNetwork) -> None:
         self._network = network

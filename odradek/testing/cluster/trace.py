@@ -87,7 +87,7 @@ class Trace:
         note.took_ms = self.now_ms() - note.at_ms
 
     def requests(self) -> list[SeenRequest]:
-        """Those that are remembered, in order."""
+        """List the requests that are remembered, in order."""
         return [note.view() for note in self._notes]
 
     def clear(self) -> None:

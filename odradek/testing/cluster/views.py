@@ -31,7 +31,7 @@ class StoredRecord:
 
     @property
     def is_tombstone(self) -> bool:
-        """It has a key and no value: compaction removes what was before."""
+        """True for a record with a key and no value: compaction removes what was before."""
         return self.value is None and self.key is not None and self.marker is None
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What happened to a cluster, in order. As text by `str`, as a drawing by `svg`."""
+    """Moments of a cluster, in order. As text by `str`, as a drawing by `svg`."""
 
     moments: tuple[Moment, ...]
 

@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
 
 def entry_of(content: bytes | bytearray) -> Entry:
-    """Of whole bytes of one batch."""
+    """Make an entry of the whole bytes of one batch."""
     return Entry(bytes(content), header_of(bytes(content)))
 
 
@@ -43,14 +43,14 @@ class Transaction(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """What a log says when all of it is read from the beginning."""
+    """Result of reading all of a log from the beginning."""
 
     state: ProducerState
     ended: list[Transaction]
 
 
 def replay(entries: list[Entry], end_offset: int) -> Replay:
-    """Of the batches before that offset."""
+    """Replay the batches before that offset."""
     state, ended = ProducerState(), []
     for entry in entries:
         if entry.last_offset >= end_offset:

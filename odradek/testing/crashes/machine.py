@@ -27,7 +27,7 @@ LINES_KEPT = 5000
 
 
 class Violation(AssertionError):  # noqa: N818
-    """What a log promises does not hold; says what and where."""
+    """Failure of a log to keep a promise; the message says what and where."""
 
 
 class Machine:
@@ -108,7 +108,7 @@ class Machine:
         return self.logs
 
     def log(self, key: TopicPartition) -> Log | None:
-        """None when the broker has none."""
+        """Return the log of a partition; None when the broker has none."""
         return None if self.logs is None else self.logs.get(*key)
 
     def see_logs(self) -> None:
@@ -117,7 +117,7 @@ class Machine:
             self.last_logs.update({(log.topic, log.partition): log for log in self.logs.all_logs()})
 
     def stop(self, power_fails: bool) -> None:
-        """At once, whatever is under way."""
+        """Stop at once, whatever is under way: the machine when power fails, else the process alone."""
         if power_fails:
             self.files.crash()
         else:

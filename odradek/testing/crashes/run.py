@@ -102,7 +102,7 @@ def _live(machine: Machine) -> None:
 
 
 class Expected(NamedTuple):
-    """Of one log when the machine stopped: what was acknowledged, what was on the disk for certain."""
+    """Expectation of one log when the machine stopped: what was acknowledged, what was on the disk for certain."""
 
     acknowledged_end: int
     certain_end: int

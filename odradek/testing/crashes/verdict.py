@@ -18,7 +18,7 @@ def require(holds: bool, log: Log, text: str) -> None:
 
 
 def entries_of(log: Log) -> list[Entry]:
-    """Every batch as it is in the files. Raises Violation, CorruptBatch."""
+    """Read every batch as it is in the files. Raises Violation, CorruptBatch."""
     found: list[Entry] = []
     for segment in log.segments:
         for batch in iterate_headers(segment.file, 0, segment.size_bytes):
@@ -104,7 +104,7 @@ def _records(entries: Iterable[Entry]) -> Iterable[tuple[int, bytes | None, byte
 
 
 def check_epochs(log: Log, found: list[Entry]) -> None:
-    """Every batch's epoch is the one that its offset has."""
+    """Require that every batch's epoch is the one that its offset has. Raises Violation."""
     entries = log.epochs.entries()
     last = max(log.log_end_offset - 1, log.log_start_offset)
     require(all(start <= last for _, start in entries), log, f"epochs {entries} beyond the end")
@@ -120,7 +120,10 @@ def _summary(producer: ProducerEntry) -> tuple[int, int, int, int]:
 
 
 def _less(known: ProducerEntry, start_offset: int, producer: ProducerEntry) -> set[tuple[int, int, int, int]]:
-    """What may be left to know of it when the records before the start are gone; of a transaction, when it began."""
+    """Return what may be left to know of a producer when the records before the start are gone.
+
+    Each is its epoch, last sequence and offset, and the offset at which a transaction began.
+    """
     epoch, sequence, last, transaction = _summary(known)
     batches = {(sequence, last)} | ({(-1, -1)} if last < start_offset else set())
     began = {transaction}
@@ -130,9 +133,10 @@ def _less(known: ProducerEntry, start_offset: int, producer: ProducerEntry) -> s
 
 
 def check_producers(log: Log, found: list[Entry], written: Replay, known_from: int) -> None:
-    """As a replay of what is there says, and nothing that a replay of all that was written would not say.
+    """Require the producers that a replay of what is there gives, with nothing that a replay of all written does not.
 
-    Who wrote only before `known_from`, where the log once began, may be forgotten."""
+    Who wrote only before `known_from`, where the log once began, may be forgotten. Raises Violation.
+    """
     state = log.producers
     require(state.map_end_offset == log.log_end_offset, log, f"producers up to {state.map_end_offset}")
     present = replay([one for one in found if one.last_offset >= log.log_start_offset], log.log_end_offset).state
@@ -185,7 +189,7 @@ def _first_unstable(replayed: Replay, log: Log) -> int:
 
 
 def check_reads(log: Log, found: list[Entry]) -> None:
-    """From every offset the right batch is found, and from every time the right record."""
+    """Require that each offset gives the right batch, and each time the right record. Raises Violation."""
     visible = [one for one in found if one.last_offset >= log.log_start_offset]
     for offset in range(log.log_start_offset, log.log_end_offset):
         expected = next((one for one in visible if one.last_offset >= offset), None)

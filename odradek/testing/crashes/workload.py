@@ -48,7 +48,7 @@ class Workload:
         ]
 
     def act(self) -> None:
-        """One operation. Raises MachineStopped, Violation."""
+        """Carry out one operation. Raises MachineStopped, Violation."""
         machine = self._machine
         if self._random.random() < 0.35:
             if self._random.random() < 0.6:

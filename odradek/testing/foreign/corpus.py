@@ -115,12 +115,12 @@ def make_records(topic: str, first: int, count: int, *, headers: bool = True) ->
 
 
 def with_keys(records: Sequence[Record]) -> list[Record]:
-    """For topics that are compacted."""
+    """Return the records with a key in each, for topics that are compacted."""
     return [replace(record, key=record.key or b"no key") for record in records]
 
 
 def produce(address: str, topic: str, codec: str, records: Sequence[Record]) -> None:
-    """In batches of seven, all acknowledged."""
+    """Produce in batches of seven; return when all are acknowledged."""
     produce_all(address, {topic: records}, codec)
 
 
@@ -180,7 +180,7 @@ def _has_twice(address: str, topic: str, records: Sequence[SeenRecord]) -> bool:
 
 @dataclass
 class Corpus:
-    """All of it, and what was written so far."""
+    """Corpus of topics and groups, and what was written of it so far."""
 
     address: str
     sent: dict[str, list[Record]] = field(default_factory=dict)

@@ -40,7 +40,7 @@ def dump(jars: KafkaJars, files: Sequence[Path], *options: str, gaps: bool = Fal
 
 
 def dump_all(jars: KafkaJars, directories: Sequence[Path], *, gaps: bool = False) -> str:
-    """Every file with every record of it, then the indexes by the two checks of their own."""
+    """Dump every file with every record of it, then check the indexes by the two checks of their own."""
     text = dump(jars, files_of(*directories), "--deep-iteration", gaps=gaps)
     indexes = files_of(*directories, suffixes=(".index", ".timeindex"))
     dump(jars, indexes, "--verify-index-only")

@@ -50,7 +50,7 @@ def join_for_long(address: str, topic: str) -> None:
 
 
 def see_group(address: str, group: str) -> SeenGroup:
-    """As soon as its coordinator has loaded it."""
+    """Return what a group's coordinator tells of it, as soon as it has loaded it."""
     offsets = committed_offsets(address, group)
     told = _describe(address, group)
     assert not told.error_code, told

@@ -11,7 +11,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True)
 class Record:
-    """What a producer hands in and a consumer must get: the same in every respect."""
+    """Record that a producer hands in and a consumer must get: the same in every respect."""
 
     key: bytes | None
     value: bytes | None
@@ -47,7 +47,7 @@ class Client(ABC):
 
     @abstractmethod
     def produce(self, topic: str, codec: str, records: Sequence[Record], *, idempotent: bool = False) -> None:
-        """To partition 0 with acks=all; returns when all are acknowledged. `codec` may be "none"."""
+        """Produce to partition 0 with acks=all; return when all are acknowledged. `codec` may be "none"."""
 
     @abstractmethod
     def consume(self, topic: str, count: int) -> list[Record]:

@@ -40,7 +40,7 @@ OF_THE_ARCHIVE = "[warning][cds"
 
 @dataclass(frozen=True)
 class KafkaJars:
-    """What Maven has put into `directory/jars`."""
+    """Jars that Maven has put into `directory/jars`."""
 
     directory: Path
 

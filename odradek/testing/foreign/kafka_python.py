@@ -72,7 +72,10 @@ class KafkaPythonClient(Client):
 
 
 class KafkaPythonMember(Member):
-    """It polls for long: 3.0.12 forgets an assignment that arrives after the poll that asked for it has ended."""
+    """Member of a group that polls for long.
+
+    kafka-python 3.0.12 forgets an assignment that arrives after the poll that asked for it has ended.
+    """
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer

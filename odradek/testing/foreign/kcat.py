@@ -56,7 +56,7 @@ def _record(line: bytes) -> Record:
 
 
 class KcatMember(Member):
-    """It tells its assignments on stderr."""
+    """Member of a group that is a kcat process; it tells its assignments on stderr."""
 
     def __init__(self, command: list[str]) -> None:
         self._held: set[int] = set()

@@ -49,7 +49,7 @@ def _first_segment(cluster: MixedCluster, broker: int, topic: str) -> Path:
 
 
 def _held(cluster: MixedCluster, broker: int, topic: str) -> int:
-    """How many of its three partitions are in the broker's directories."""
+    """Count the topic's three partitions that are in the broker's directories."""
     return sum(cluster.stages[broker].directory(topic, index).exists() for index in range(3))
 
 
@@ -70,7 +70,10 @@ def check_reassignment(cluster: MixedCluster, topic: str, source: int, target: i
 
 
 def reassign(stages: Mapping[int, Stage], partitions: Mapping[str, int], target: int) -> None:
-    """All partitions of these topics, of which there are so many, to one broker; returns when they are there."""
+    """Move all partitions of these topics to one broker; return when they are there.
+
+    `partitions`: their number by topic.
+    """
     wanted = []
     for topic, count in partitions.items():
         indexes = [ReassignablePartition(partition_index=index, replicas=[target]) for index in range(count)]

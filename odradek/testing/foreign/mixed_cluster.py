@@ -22,7 +22,7 @@ TOPIC_SETTINGS = {"segment.bytes": "6000", "index.interval.bytes": "500"}
 
 @dataclass(frozen=True)
 class PartitionSeen:
-    """Of one partition 0, as one broker tells it."""
+    """State of a partition 0, as one broker tells it."""
 
     leader: int
     isr: frozenset[int]
@@ -42,7 +42,7 @@ class MixedCluster:
         return ",".join(stage.address for stage in self.stages.values())
 
     def new_admin(self) -> AdminClient:
-        """One that knows who is the controller now; to be kept until it has its answers."""
+        """Make an admin client that knows who is the controller now; to be kept until it has its answers."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
 
     @property
@@ -50,7 +50,7 @@ class MixedCluster:
         return [f"{kind}-{broker}" for kind in ("by", "sequenced") for broker in self.stages]
 
     def start(self, *brokers: int) -> None:
-        """One after the other."""
+        """Start brokers, one after the other."""
         for broker in brokers:
             stage = self.stages[broker]
             self.lives[broker] = stage.kafka() if broker in self.kafkas else stage.odradek()
@@ -99,7 +99,7 @@ class MixedCluster:
         }
 
     def leader_address(self, topic: str) -> str:
-        """As any running broker tells it."""
+        """Return the address of partition 0's leader, as any running broker tells it."""
         [seen] = self.seen_by(next(iter(self.lives)), [topic]).values()
         return self.stages[seen.leader].address
 
@@ -113,7 +113,7 @@ class MixedCluster:
         wait_until(lambda: all(holds(broker) for broker in (of or self.lives)), what)
 
     def wait_in_sync(self) -> None:
-        """Every running broker is in every ISR."""
+        """Wait until every running broker is in every ISR."""
         running = frozenset(self.lives)
         self.wait(lambda told: all(told[topic].isr == running for topic in self.topics), f"in sync: {set(running)}")
 
@@ -143,7 +143,7 @@ class MixedCluster:
         )
 
     def check_logs(self) -> None:
-        """None of ours has written of an error."""
+        """Assert that none of our brokers has logged an error."""
         for stage in self.stages.values():
             for life in stage.lives:
                 ours = life.complaints() if isinstance(life, OdradekBroker) else []

@@ -44,7 +44,7 @@ class MixedLoad:
             self._commit()
 
     def _write_sequenced(self) -> None:
-        """One batch after the other to whoever leads by now, which must know what came before."""
+        """Send one batch after the other to whoever leads by now, which must know what came before."""
         for topic in self.cluster.topics:
             if topic in self.sent:
                 continue
@@ -104,7 +104,7 @@ class MixedLoad:
             producer.sequence += 4
 
     def check_files(self) -> None:
-        """When all brokers have stopped: every replica is the same, whoever wrote it."""
+        """Assert, when all brokers have stopped, that every replica is the same, whoever wrote it."""
         first, *others = self.cluster.stages
         for topic in self.cluster.topics:
             segments, epochs = self.cluster.log_bytes(first, topic), self._epochs(first, topic)
@@ -114,6 +114,6 @@ class MixedLoad:
                 assert self._epochs(broker, topic) == epochs, (broker, topic)
 
     def _epochs(self, broker: int, topic: str) -> list[list[int]]:
-        """Those in which something was written: the last ones of a leader may have nothing yet."""
+        """Return the epochs in which something was written: the last ones of a leader may have nothing yet."""
         count = len(self.sent[topic]) if topic in self.sent else self.producers[topic].sequence
         return [[epoch, start] for epoch, start in self.cluster.epochs(broker, topic) if start < count]

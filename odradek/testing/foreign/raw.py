@@ -66,7 +66,7 @@ class RawConnection:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a partition 0 is. Addresses are host:port."""
+    """Leader and follower of a partition 0. Addresses are host:port."""
 
     leader: str
     follower: str
@@ -74,7 +74,7 @@ class Place:
 
 
 def place_of(bootstrap: str, topic: str) -> Place:
-    """For a topic that exists and has more than one replica."""
+    """Find partition 0 of a topic that exists and has more than one replica."""
     with RawConnection(bootstrap.split(",")[0]) as connection:
         answer = connection.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 10)
     addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}

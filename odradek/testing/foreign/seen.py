@@ -59,7 +59,7 @@ class SeenTopic:
 
 
 def see(address: str, topics: Sequence[str]) -> dict[str, SeenTopic]:
-    """All there is in these topics. The broker must lead them all by itself."""
+    """Return all there is in these topics. The broker must lead them all by itself."""
     wait_for_leaders(address, topics)
     with ThreadPoolExecutor(2) as pool:
         every, committed = pool.map(partial(read, address, topics), ("read_uncommitted", "read_committed"))
@@ -95,7 +95,7 @@ def wait_for_leaders(address: str, topics: Sequence[str]) -> dict[str, int]:
 
 
 def read(address: str, topics: Sequence[str], isolation: str = "read_uncommitted") -> dict[str, tuple[SeenRecord, ...]]:
-    """To the end of each: the high watermark, or the last stable offset."""
+    """Read each topic to its end: the high watermark, or the last stable offset."""
     settings = {"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False}
     consumer = Consumer(
         {
@@ -158,7 +158,7 @@ def segment_offsets(connection: RawConnection, topic: str) -> tuple[int, ...]:
 
 
 def _ask_offsets(connection: RawConnection, seen: Mapping[str, SeenTopic]) -> None:
-    """For each time that a record has, the time between it and the next, and the names."""
+    """Ask for the offsets at both ends, by each time that a record has, by the time 1 ms later, 0 and MAX_TIMESTAMP."""
     starts = offsets_at(connection, dict.fromkeys(seen, EARLIEST))
     ends = offsets_at(connection, dict.fromkeys(seen, LATEST))
     stable = offsets_at(connection, dict.fromkeys(seen, LATEST), isolation=1)
@@ -203,7 +203,10 @@ def _ask_producers(connection: RawConnection, topic: str, seen: SeenTopic) -> No
 
 
 def committed_offsets(address: str, group: str) -> dict[str, tuple[int, int, str | None]]:
-    """By topic: the offset, its leader epoch, the metadata; as soon as the group's coordinator has loaded them."""
+    """Return the committed offsets by topic: the offset, its leader epoch, the metadata.
+
+    Asks again until the group's coordinator has loaded them.
+    """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         with RawConnection(address) as connection:

@@ -74,7 +74,7 @@ class Stage:
         return self._start(OdradekBroker(*self._life("odradek", settings)))
 
     def _life(self, name: str, settings: Mapping[str, str]) -> tuple[Path, str, Path]:
-        """Its properties file, its address and its log."""
+        """Return the properties file, which it writes, the address and the log of the next life."""
         number = len(self.lives)
         file = self._directory / f"{number}-{name}.properties"
         given = {**self._settings, **{key.replace("_", "."): value for key, value in settings.items()}}
@@ -100,12 +100,12 @@ class Stage:
         client.close()
 
     def directories(self, prefix: str = "") -> list[Path]:
-        """Of the partitions of topics whose names begin like this."""
+        """List the directories of the partitions of topics whose names begin with `prefix`."""
         found = (path for logs in self.all_logs for path in logs.iterdir())
         return sorted(path for path in found if path.is_dir() and path.name.startswith(prefix))
 
     def directory(self, topic: str, partition: int = 0) -> Path:
-        """Of one partition, wherever it is; in the first one if it is nowhere."""
+        """Return the directory of one partition, wherever it is; in the first log directory if it is nowhere."""
         places = [logs / f"{topic}-{partition}" for logs in self.all_logs]
         return next((path for path in places if path.exists()), places[0])
 

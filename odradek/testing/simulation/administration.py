@@ -42,7 +42,7 @@ RATES = (50, 500, 5_000)
 
 
 def assignments(cluster: EmbeddedCluster) -> dict[tuple[str, int], PartitionReplicas]:
-    """Of every partition, as ZooKeeper has it."""
+    """Return the replicas of every partition, as ZooKeeper has them."""
     zookeeper = cluster.zookeeper
     found = {}
     for topic in sorted(zookeeper.tree.node(TOPICS_PATH).children):
@@ -52,7 +52,7 @@ def assignments(cluster: EmbeddedCluster) -> dict[tuple[str, int], PartitionRepl
 
 
 class Administrator:
-    """Of one cluster. `directories`: the log directories of every broker."""
+    """Administrator of one cluster. `directories`: the log directories of every broker."""
 
     def __init__(
         self, cluster: EmbeddedCluster, history: History, source: random.Random, topic: str, directories: list[str]
@@ -69,7 +69,7 @@ class Administrator:
         """Sides that may have a limit."""
 
     async def ask(self, broker: EmbeddedBroker, request: Message, version: int) -> Any:
-        """Its answer, or None when it cannot be had."""
+        """Return a broker's answer, or None when it cannot be had."""
         host = self.cluster.network.host("admin")
         peer = Peer(host, self.cluster.clock, broker.host, self.cluster.port, "admin")
         try:
@@ -90,7 +90,7 @@ class Administrator:
     # topics
 
     async def change_topics(self) -> None:
-        """One of them comes, grows or goes."""
+        """Create or delete a topic, or give the main one another partition."""
         kind = self.random.choice(("create", "create", "delete", "grow"))
         if kind == "create":
             await self._create_topic()
@@ -161,7 +161,7 @@ class Administrator:
     # limits on copying
 
     async def throttle(self) -> None:
-        """One side of one topic's copying gets a limit, or all limits go."""
+        """Limit the copying of one topic on one side, or take all limits away."""
         known = sorted({topic for topic, _ in assignments(self.cluster)})
         if not known or self.random.random() < 0.3:
             await self.unthrottle()
@@ -190,7 +190,7 @@ class Administrator:
     # directories and leaders
 
     async def move_directories(self) -> None:
-        """One broker's replicas of one topic move to one of its log directories."""
+        """Move a broker's replica of one partition to one of its log directories."""
         running = [broker for broker in self.cluster.brokers if broker.running]
         if not running:
             return

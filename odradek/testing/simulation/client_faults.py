@@ -88,7 +88,7 @@ class ClientFaults:
             await process.run(producer.work(self._until_ms))
 
     def _end(self, program: Program) -> None:
-        """It is gone: what it knew does not count any more, what it has read does."""
+        """End a program: what it knew does not count any more, what it has read does."""
         program.process.kill()
         self._network.end_programs(program.host)
         program.client.stop()
@@ -118,7 +118,7 @@ class ClientFaults:
         program.busy = False
 
     async def kill_client(self) -> None:
-        """It dies between two steps, and another is started in its place."""
+        """Kill a client between two steps, and start another in its place."""
         program = self._pick()
         if program is None:
             return

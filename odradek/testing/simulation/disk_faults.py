@@ -12,7 +12,7 @@ FOREVER = 1 << 60
 
 
 class DiskFaults:
-    """Those of one cluster's machines; `others` says which brokers are free."""
+    """Faults of the disks of one cluster's machines; `others` says which brokers are free."""
 
     def __init__(self, others: Faults, directories: list[str]) -> None:
         self._others, self._directories = others, directories

@@ -162,7 +162,7 @@ class Faults:
         return False
 
     def all_in_sync(self) -> bool:
-        """Every broker runs, and every partition has all its replicas in its ISR, as its leader knows."""
+        """Tell whether every broker runs, and every partition has all its replicas in its ISR, as its leader knows."""
         if not all(broker.running for broker in self.cluster.brokers):
             return False
         held = [p for broker in self.cluster.brokers for p in broker.server.services.replicas.partitions.values()]
@@ -202,7 +202,7 @@ class Faults:
         self.busy.discard(broker.broker_id)
 
     async def wall_clock(self) -> None:
-        """One machine's clock is wrong by seconds, minutes or hours, and is put right again, or not."""
+        """Set one machine's clock wrong by seconds, minutes or hours; put it right again, or not."""
         broker = self.random.choice(self.cluster.brokers)
         for _ in range(self.random.randint(1, 4)):
             step_ms = self.random.choice((1, -1)) * self.random.choice((3_000, 60_000, 1_200_000, 20_000_000))
@@ -228,7 +228,7 @@ class Faults:
         return [*brokers, *CLIENTS] if clients else brokers
 
     async def isolate(self) -> None:
-        """One broker from everybody, ZooKeeper too."""
+        """Cut one broker off from everybody, ZooKeeper too."""
         broker = self.pick()
         if broker is None:
             return

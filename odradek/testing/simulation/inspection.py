@@ -109,8 +109,10 @@ class Inspection:
             self._compare(broker, partition)
 
     def _compare(self, broker: EmbeddedBroker, partition: Partition) -> None:
-        """What it counts as committed is what everybody else does. Each leader's log is compared from its begin, each
-        follower's once."""
+        """Require that what a broker counts as committed is what everybody else does.
+
+        Each leader's log is compared from its begin, each follower's once.
+        """
         epoch = partition.leader_epoch if partition.is_leader else -1
         key = (broker.broker_id, broker.lives, partition.index, epoch)
         begin = max(self._compared.get(key, 0), partition.log.log_start_offset)

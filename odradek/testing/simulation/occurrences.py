@@ -25,7 +25,7 @@ class Occurrence:
         return f"{self.at_ms / 1000:.3f} s: {self.kind} (number {self.number})"
 
     def draw(self, seed: int) -> None:
-        """From now on this task draws the fault's numbers."""
+        """Have the fault's numbers drawn in this task from now on."""
         DRAWN.set(random.Random(f"{seed} {self.number}"))
 
 

@@ -87,7 +87,7 @@ LIFE, GUEST = 10, 50
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run does. `kinds`: the faults to choose from, by name; empty: all."""
+    """Plan of a run. `kinds`: the faults to choose from, by name; empty: all."""
 
     seed: int
     kinds: Sequence[str] = ()
@@ -120,7 +120,7 @@ def varied_plan(seed: int) -> Plan:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of it."""
+    """Outcome of a run."""
 
     plan: Plan
     violation: Violation | None
@@ -138,7 +138,7 @@ class Report:
         return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()
 
     def text(self, last_lines: int = 60) -> str:
-        """For people: the seed, what went wrong, and what happened before."""
+        """Return for people the seed, what went wrong, and what happened before."""
         tail = "\n".join(self.lines[-last_lines:])
         return f"seed {self.plan.seed} {list(self.plan.kinds) or 'all faults'}: {self.violation}\n{tail}"
 

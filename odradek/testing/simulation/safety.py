@@ -180,7 +180,7 @@ class Safety:
         return partition
 
     def _ends(self, leader: Partition, members: Iterable[int]) -> list[tuple[int, int]]:
-        """Of those whose log can be told."""
+        """Return the members and the ends of their logs, for those that can be told."""
         where = (leader.topic, leader.index)
         known = []
         for member in sorted(members):

@@ -12,7 +12,7 @@ KIND_LETTERS = 40
 
 
 def kind_of(report: Report) -> str:
-    """What went wrong, without the names and numbers in it; empty when nothing did."""
+    """Return what went wrong, without the names and numbers in it; empty when nothing did."""
     return "" if report.violation is None else NUMBERS.sub("", str(report.violation))[:KIND_LETTERS]
 
 

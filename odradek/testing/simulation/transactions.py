@@ -29,7 +29,7 @@ ZOMBIE_TRANSACTIONS = 20
 
 
 class Outcome(Enum):
-    """How a transaction ended, as far as its producer knows."""
+    """End of a transaction, as far as its producer knows."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -39,7 +39,7 @@ class Outcome(Enum):
 
 @dataclass(eq=False)
 class Transaction:
-    """What was sent in it."""
+    """Transaction with the values that were sent in it."""
 
     outcome: Outcome = Outcome.OPEN
     values: list[bytes] = field(default_factory=list)
@@ -106,7 +106,7 @@ class TransactionalProducer:
         return producer
 
     async def _one(self, producer: Producer) -> None:
-        """One transaction from its beginning to its end. Raises KafkaError when its end is not known."""
+        """Run one transaction from its beginning to its end. Raises KafkaError when its end is not known."""
         transaction = Transaction()
         self.transactions.append(transaction)
         await producer.begin_transaction()
@@ -200,7 +200,7 @@ class CommittedReader:
 
 
 class Transactions:
-    """All of one simulation."""
+    """Transactional producers and the reader of one simulation."""
 
     def __init__(self, cluster: EmbeddedCluster, history: History, seed: int) -> None:
         self._cluster, self._history = cluster, history

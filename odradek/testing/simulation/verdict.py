@@ -17,7 +17,7 @@ CHECK_EVERY_S = 0.5
 
 
 class Verdict:
-    """Of one run."""
+    """Verdict on one run."""
 
     def __init__(self, simulation: "Simulation") -> None:
         self._run = simulation
@@ -43,7 +43,7 @@ class Verdict:
             self._run.transactions.judge()
 
     async def _is_asked_for(self) -> bool:
-        """Nothing more has to be asked for so that all can come to rest."""
+        """Take limits away and have unfinished assignments completed; tell whether nothing more has to be asked for."""
         administrator = self._run.administrator
         return await administrator.unthrottle() and await administrator.ask_for_whole_assignments()
 
