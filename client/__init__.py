@@ -1,5 +1,5 @@
-"""Clients: of brokers (producer, consumer, admin, Spark source) and of ZooKeeper's consumer groups
-(zookeeper); those that Kafka had first (original).
+"""Clients of brokers (producer, consumer and admin, blocking or on asyncio; Spark's source and sink), of groups
+in ZooKeeper (zookeeper), and those that Kafka had first (original).
 
 What all share, from the bottom: connection.py (one connection, pipelined), cluster.py (connections by broker, metadata,
 coordinators), calls.py and offsets.py (requests that are repeated until the right broker has answered), metadata.py

@@ -1,4 +1,4 @@
-"""A client's way to the brokers of a cluster: connections by node, metadata, and who coordinates a group.
+"""A client's connections to the brokers of a cluster, by node, with its metadata and the coordinators of groups.
 
 The shell that all clients share, on one loop. It keeps no thread and reads no time by itself.
 """

@@ -1,5 +1,5 @@
 # ruff: noqa: N818 - named after what has happened
-"""What a client's methods raise. Every message says what failed, where, and what to do about it.
+"""Errors that a client's methods raise. Every message says what failed, where, and what to do about it.
 
 The root of all is `KafkaError` (`odradek.protocol.errors`): what a broker answered is one with its code; the classes
 here, all of them `ClientError`, are for what goes wrong on the client's own side. `except KafkaError` catches either.

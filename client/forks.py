@@ -1,5 +1,7 @@
-"""Clients and fork. A child of `os.fork` has none of its parent's threads: a client that came with it would wait for
-ever, hold locks that nobody opens, or speak into the parent's connections. So it is told, and says so at every call.
+"""Clients in a process that forks.
+
+A child of `os.fork` has none of its parent's threads: a client that came with it would wait for ever, hold locks that
+nobody opens, or speak into the parent's connections. So it is told, and says so at every call.
 """
 
 import os

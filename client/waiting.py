@@ -1,4 +1,4 @@
-"""How a client waits: growing pauses between attempts, and a loop's sleep until there is something to do."""
+"""Waiting in a client: growing pauses between attempts, and a loop's sleep until there is something to do."""
 
 import asyncio
 import random

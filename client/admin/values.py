@@ -1,4 +1,4 @@
-"""What the administrative client takes and gives."""
+"""Values that the administrative client takes and gives."""
 
 import base64
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The opening and closing of the administrative client on asyncio, and the time its methods have."""
+"""Base of the administrative client on asyncio: its opening and closing, and the time that its methods have."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar

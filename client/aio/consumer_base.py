@@ -1,4 +1,4 @@
-"""The opening of a consumer on asyncio, what it has subscribed to, and its questions."""
+"""Base of the consumer on asyncio: its opening, what it has subscribed to, and its questions."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""What an asyncio client stands on: the network, the clock and the randomness that it was given, or the real ones."""
+"""World of an asyncio client: the network, the clock and the randomness that it was given, or the real ones."""
 
 import asyncio
 import itertools

@@ -1,20 +1,19 @@
-"""The consumer of groups that brokers coordinate, and what it shares with the ConsumerConnector and the Spark source.
+"""Consumer of groups that brokers coordinate, and what it shares with the ConsumerConnector and the Spark source.
 
-Two threads: the application's, in the methods of KafkaConsumer, and a loop. They meet in shared.py.
+It runs on a loop. A blocking consumer's loop is on a thread of its own: the application's thread and the loop meet in
+`buffer.Shared`.
 
-    client.py         KafkaConsumer, the face          participation.py  the application's part in its group
-    subscription.py   what it wants to read            listener.py       what it is told of rebalances
-    buffer.py         what `poll` hands out            shared.py         positions, fetched bytes, an error to raise
+    client.py           KafkaConsumer, the blocking form      config.py         settings
+    participation.py    the application's part in its group   subscription.py   what the application wants to read
 
-    engine.py         the loop                         positions.py      where it is in each partition
-    locating.py       finds where to start             fetcher.py        sends fetches and keeps what comes
-    fetching.py       which fetches to send            verdicts.py       what their answers mean
-    chunks.py         fetched bytes as records         commits.py        offsets, in order
+    engine.py           the loop, and where to start          positions.py      where it is in each partition
+    fetcher.py          sends fetches and keeps what comes    fetch_requests.py which fetches, what answers mean
+    buffer.py           what `poll` hands out                 chunks.py         fetched bytes as records
 
-    group.py          carries out a membership         membership.py     one member, step by step
-    member_states.py  its tables                       steps.py          what it asks others to do
-    group_requests.py its requests                     embedded.py       what members tell each other in them
-    assignors.py      who reads what                   config.py         settings
+    coordinator.py      carries out a membership, commits     membership.py     one member, step by step
+    member_states.py    its tables and its steps              group_protocol.py its requests, the bytes inside them
+    assignors.py        who reads what
 
-Pure, values in and values out: subscription, positions, fetching, verdicts, chunks, membership and all below it.
+Pure, values in and values out: subscription, positions, fetch_requests, chunks, membership, member_states,
+group_protocol and assignors.
 """

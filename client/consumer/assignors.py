@@ -1,4 +1,4 @@
-"""Who of a group reads which partition. Pure: the same members and topics always give the same answer.
+"""Assignors: which member of a group reads which partition. Pure: the same input always gives the same answer.
 
 The leader of a group runs one of these; all members must offer its name. Members are compared by instance id, those
 that have one first, then by member id, as in Kafka, so that every client's leader decides alike. What a member tells of

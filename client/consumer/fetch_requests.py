@@ -1,4 +1,4 @@
-"""Which fetches to send, and what their answers mean for each partition. Pure.
+"""Fetches: which ones to send, and what their answers mean for each partition. Pure.
 
 Consumer, ConsumerConnector and Spark source send them and obey the verdicts. Brokers that do not compare leader
 epochs in a Fetch are asked for the ends of epochs (KIP-320).

@@ -1,7 +1,7 @@
-"""Asks brokers for records, one request at a time to each, and hands on what comes.
+"""Fetcher: asks brokers for records, one request at a time to each, and hands on what comes.
 
-For a consumer and for a connector's streams alike. What to ask for is decided in fetching.py, what an answer means in
-verdicts.py. On the loop.
+For a consumer and for a connector's streams alike. What to ask for, and what an answer means, is decided in
+fetch_requests.py. On the loop.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The application's part in its group: what happens inside `poll`, `commit`, `unsubscribe` and `close`.
 
-The group's own part, which goes on between the polls, is in group.py; the two meet in `Membership.turn`, `polled` and
-the commits. On the loop.
+The group's own part, which goes on between the polls, is in coordinator.py; the two meet in `Membership.turn`,
+`polled` and the commits. On the loop.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
-"""Sends messages: encodes them, chooses their partitions, and waits for the brokers. What `send` of sync does, and what
-the event handler of async does on its own thread.
+"""Delivery of messages: encodes them, chooses their partitions, and waits for the brokers.
+
+This is what `send` of sync does, and what the event handler of async does on its own thread.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Producer: Kafka's original one."""
+"""Producer of Kafka 0.7 and 0.8, synchronous or asynchronous."""
 
 import warnings
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which partition a record goes to.
+"""Partitioners: which partition a record goes to.
 
 A partitioner is called for records that name no partition. Kafka's rule for keys, murmur2(key) mod n, is the one that
 all Kafka clients share, so records of one key meet in one partition whichever client wrote them.

@@ -1,4 +1,4 @@
-"""What a send waits for: metadata of its topic (Kafka: waitOnMetadata), and memory (Kafka: BufferPool). On the loop."""
+"""Waits of a send: for its topic's metadata (Kafka: waitOnMetadata), and for memory (Kafka: BufferPool), on a loop."""
 
 import asyncio
 import threading

@@ -1,4 +1,6 @@
-"""What to send now, and what an answer means. Pure: the engine asks `plan`, carries it out, and reports to `answered`.
+"""Sender: what to send now, and what an answer means.
+
+Pure: the engine asks `plan`, carries it out, and reports to `answered`.
 
 The order of one partition's batches is kept: at most one of its batches goes into a request; a refused batch goes back
 before later ones; with idempotence the sequences decide (see sequences.py), without it order holds only with

@@ -1,4 +1,4 @@
-"""What goes into an open transaction, its partitions and offsets, as the coordinators are told. Loop-thread only.
+"""Contents of an open transaction, its partitions and offsets, as the coordinators are told. Loop-thread only.
 
 The coordinator of a transactional id, or of a group, is found and asked until it has answered.
 """

@@ -1,4 +1,4 @@
-"""Carries a producer's transactions out on its loop: asks coordinators, waits for batches. Loop-thread only.
+"""Driver of a producer's transactions on its loop: asks coordinators, waits for batches. Loop-thread only.
 
 A request is repeated until it is answered or the transaction is over, however long its caller waits. A caller that
 was told ClientTimeout calls the same method again, and nothing else before, since nobody knows yet how it ends (as

@@ -1,4 +1,4 @@
-"""From record batches straight to Arrow: no object is made per record.
+"""Columns of records for Arrow, straight from record batches: no object is made per record.
 
 Python walks from record to record by their lengths; everything inside of them is then read for all records of an
 answer at once, with numpy. Keys and values are copied once, by Arrow, out of one array that consists of all the bytes.

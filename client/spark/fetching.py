@@ -1,4 +1,4 @@
-"""Reads one range of one partition, an answer at a time and one ahead, whatever happens to its leader meanwhile."""
+"""Fetching of one range of a partition, an answer at a time and one ahead, whatever happens to its leader meanwhile."""
 
 import logging
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""What the driver decides by asking the cluster: where a query starts and ends, and what its tasks read."""
+"""Plans that the driver makes by asking the cluster: where a query starts and ends, and what its tasks read."""
 
 import logging
 from collections.abc import Iterable, Mapping

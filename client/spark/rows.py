@@ -1,4 +1,4 @@
-"""From Spark's rows, in Arrow, to columns of records for one topic each.
+"""Columns of records for one topic each, made from Spark's rows in Arrow.
 
 The columns are those of Spark's own Kafka sink: `value` (text or bytes), and optionally `key` (text or bytes),
 `headers` (a list of structs of `key` and `value`), `topic`, which the option of that name overrides, and `partition`.

@@ -1,4 +1,4 @@
-"""What Spark's driver and executors ask of a cluster in order to read it. Coroutines on the core of all clients."""
+"""Questions of Spark's driver and executors to a cluster that they read. Coroutines on the core of all clients."""
 
 import asyncio
 import re

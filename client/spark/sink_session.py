@@ -1,4 +1,4 @@
-"""What a sink has of a cluster: a producer for at least once, producers with transactional ids, and questions."""
+"""Session of a sink with a cluster: a producer for at least once, producers with transactional ids, and questions."""
 
 from collections.abc import Mapping
 from itertools import pairwise

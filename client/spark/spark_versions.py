@@ -1,4 +1,4 @@
-"""What differs between the versions of Spark whose Python data sources these are: 4.0, 4.1 and from 4.2 on.
+"""Differences between the versions of Spark whose Python data sources these are: 4.0, 4.1 and from 4.2 on.
 
 Up to 4.1 Spark does not tell a source where a micro-batch starts nor how much it may take, and 4.0 hands a streaming
 sink rows instead of Arrow batches. Names below are Spark's own where it has them, else stand-ins that it never sees.

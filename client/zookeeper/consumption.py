@@ -1,4 +1,4 @@
-"""What a member does with the partitions that it owns: which stream each goes to, and how far it is.
+"""Consumption of the partitions that a member owns: which stream each goes to, and how far it is.
 
 Between the member, which claims and releases, the fetcher, which asks brokers, and the streams. Loop-thread only.
 """

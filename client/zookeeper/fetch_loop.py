@@ -1,4 +1,4 @@
-"""Keeps the streams of a connector filled: finds where to start, and has the leaders of its partitions asked.
+"""Loop that keeps the streams of a connector filled: finds where to start, and has the partitions' leaders asked.
 
 Kafka's ConsumerFetcherManager. A stream that is full is not asked for; what was under way to it when it became full is
 kept, so that at most one answer of each broker comes on top of queued.max.message.chunks.

@@ -1,4 +1,4 @@
-"""What a member reads and writes below /consumers/[group]: its registration, the group, the owner znodes."""
+"""Znodes below /consumers/[group] that a member reads and writes: its registration, the group, the owners."""
 
 import asyncio
 from collections.abc import Collection, Mapping

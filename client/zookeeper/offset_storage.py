@@ -1,4 +1,4 @@
-"""Where a group's offsets are kept: in ZooKeeper, in Kafka, or (while a group moves from one to the other) in both."""
+"""Storage of a group's offsets: in ZooKeeper, in Kafka, or (while a group moves from one to the other) in both."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping

@@ -1,4 +1,4 @@
-"""Which topics a member of the group consumes, with which threads. Pure.
+"""Subscriptions of a group's members: which topics they consume, with which threads. Pure.
 
 Kafka's TopicCount and TopicFilter: a member names its topics, or a regular expression over all topics that there are.
 """

@@ -1,4 +1,4 @@
-"""`odradek broker FILE.properties [--override key=value]…`."""
+"""`odradek broker FILE.properties [--override key=value]…`: one broker, until a signal ends it."""
 
 from typing import Annotated
 

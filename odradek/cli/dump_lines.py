@@ -1,4 +1,4 @@
-"""How `dump-log` shows a row: as JSON, or as a line in columns for people."""
+"""Lines in which `dump-log` shows rows: as JSON, or in columns for people."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""`odradek elect-leaders`."""
+"""`odradek elect-leaders`: preferred or unclean elections of partitions' leaders."""
 
 from typing import Annotated
 

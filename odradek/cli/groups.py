@@ -1,4 +1,4 @@
-"""`odradek groups list|describe|reset-offsets|delete`."""
+"""`odradek groups list|describe|reset-offsets|delete`: consumer groups and their offsets."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""What commands print: JSON for scripts, a rich table on a terminal, plain columns into a pipe."""
+"""Output of commands: JSON for scripts, a rich table on a terminal, plain columns into a pipe."""
 
 import json
 import sys

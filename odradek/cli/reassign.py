@@ -1,4 +1,4 @@
-"""`odradek reassign start|list|cancel|directories|move`."""
+"""`odradek reassign start|list|cancel|directories|move`: replicas on other brokers and log directories."""
 
 from typing import Annotated
 

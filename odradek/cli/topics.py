@@ -1,4 +1,4 @@
-"""`odradek topics create|list|describe|alter|delete`."""
+"""`odradek topics create|list|describe|alter|delete`: topics and their partitions."""
 
 from typing import Annotated
 

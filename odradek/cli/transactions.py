@@ -1,4 +1,4 @@
-"""`odradek transactions list|hanging|abort` (KIP-664)."""
+"""`odradek transactions list|hanging|abort`: transactions, and the end of those that hang (KIP-664)."""
 
 from typing import Annotated
 

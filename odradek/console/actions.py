@@ -1,4 +1,4 @@
-"""What can be done to brokers from the page, where the console has them in hand."""
+"""Actions on brokers from the page, where the console is given brokers that it may act on."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Who may ask: the checks of a request, as values. A page of another site must get and do nothing here.
+"""Checks of who may ask the console, as values. A page of another site must get and do nothing here.
 
 Against DNS rebinding: the Host header must be one of ours. Against requests that other sites make with this browser:
 Origin, where there is one, must be ours, and Sec-Fetch-Site must not say otherwise. What changes something, and

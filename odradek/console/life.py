@@ -1,4 +1,4 @@
-"""A console's life: its clients, its eyes, its page."""
+"""Start and stop of a console: its clients, its observer, its page."""
 
 import logging
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Looks at the cluster again and again, and knows what the page is to be told."""
+"""Observer: looks at the cluster again and again, and knows what the page is to be told."""
 
 import json
 import logging

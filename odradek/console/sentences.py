@@ -1,4 +1,4 @@
-"""What happened, in words: from the journals of brokers, and from the difference between two looks at the cluster."""
+"""Sentences about what happened: from brokers' journals, and from what differs between two looks at the cluster."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a page looks at: questions to the cluster, asked while somebody looks and no longer."""
+"""Views of a page: questions to the cluster, asked while somebody looks and no longer."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping

@@ -1,4 +1,4 @@
-"""`python -m odradek.demo [--records N] [--rate N] [--chart FILE] [--svg FILE]`.
+"""`python -m odradek.demo [--records N] [--rate N] [--chart FILE] [--svg FILE]`: the demonstration.
 
 Exit code 0 when nothing is lost, repeated or out of order and Spark's figures are the input's, 1 when not, or when
 something did not happen; 130 on Ctrl-C.

@@ -1,4 +1,4 @@
-"""What the logs of brokers and controller tell of a failover. Text in, values out.
+"""Entries of brokers' and the controller's logs that tell of a failover. Text in, values out.
 
 Times are in milliseconds since 1970. The controller's lines carry the time after ZooKeeper accepted a change.
 """

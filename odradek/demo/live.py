@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: a live picture where a person looks, a line for each change elsewhere."""
+"""Display of the demo while it runs: a live picture where a person looks, a line for each change elsewhere."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What happens, in order: load, a killed broker, an election, the broker's return, the count."""
+"""Script of the demo, in order: load, a killed broker, an election, the broker's return, the count."""
 
 import time
 from collections import deque

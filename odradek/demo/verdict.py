@@ -1,4 +1,4 @@
-"""What the logs hold against what was sent and acknowledged. Pure counting: nothing here is assumed."""
+"""Comparison of what the logs hold with what was sent and acknowledged. Pure counting: nothing here is assumed."""
 
 import zlib
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What the console of `up --console` may do to its brokers: kill, stop, start, freeze, cut off from ZooKeeper."""
+"""Actions of `up --console` on its brokers: kill, stop, start, freeze, cut off from ZooKeeper."""
 
 from collections.abc import Sequence
 

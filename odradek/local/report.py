@@ -1,4 +1,4 @@
-"""What `odradek up` shows: a live table where a person looks, lines in a pipe, JSON for scripts."""
+"""Reports of `odradek up`: a live table where a person looks, lines in a pipe, JSON for scripts."""
 
 import json
 import sys

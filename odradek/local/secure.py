@@ -1,4 +1,4 @@
-"""What `odradek up --secure` makes: an authority, certificates of brokers, users with passwords, files for clients.
+"""Files of `odradek up --secure`: an authority, certificates of brokers, users with passwords, files for clients.
 
 Everything stands in DIR/security, readable by its owner alone, and is kept: the next `up --secure` uses it again. The
 users are `broker`, as which the brokers log in to each other, `admin`, who may do anything, and `client`, who may use

@@ -1,4 +1,6 @@
-"""What deploy/secure.yml runs once: files and users of a secure cluster of containers, in /etc/odradek and ZooKeeper.
+"""Program that deploy/secure.yml runs once: makes the files and users of a secure cluster of containers.
+
+The files are in /etc/odradek, the users in ZooKeeper.
 
 python -m odradek.local.secure_container ZOOKEEPER
 """

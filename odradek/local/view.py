@@ -1,4 +1,4 @@
-"""What ZooKeeper knows of a cluster: who is registered and who is the controller, kept up to date by watches."""
+"""View of a cluster in ZooKeeper: who is registered and who is the controller, kept up to date by watches."""
 
 import asyncio
 from collections.abc import Callable

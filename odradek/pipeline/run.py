@@ -1,4 +1,4 @@
-"""Puts the pipeline together and runs it."""
+"""Run of the pipeline: its parts put together, and what it counted."""
 
 import os
 import sys

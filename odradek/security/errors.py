@@ -1,4 +1,4 @@
-"""What goes wrong while a connection is made safe."""
+"""Errors of encryption, authentication and their settings."""
 
 
 class AuthenticationFailed(OSError):  # noqa: N818 - named after what has happened

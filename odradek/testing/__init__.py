@@ -1,4 +1,4 @@
-"""For tests of programs that use Kafka, and for this project's own.
+"""Tools for tests of programs that use Kafka, and for this project's own.
 
 `Cluster` is a whole cluster inside a test; `run` and `explore` run tests on virtual time: docs/testing-with-odradek.md.
 `OdradekContainer` is a cluster in a container; it needs the testcontainers package and an engine. Everything else is

@@ -1,4 +1,4 @@
-"""What ZooKeeper has of a group that is balanced there: for the demo and for tests.
+"""Group that is balanced in ZooKeeper, as its znodes tell it: for the demo and for tests.
 
 with BalancedGroup("127.0.0.1:2181", "boards", "flights") as group:
     group.owners()              # {0: "boards_a", 1: "boards_b"}

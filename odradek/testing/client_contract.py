@@ -1,4 +1,4 @@
-"""What each public method of the clients does, as coroutines that any world can run: one contract, written once.
+"""Contract of each public method of the clients, as coroutines that any world can run: written once.
 
 A world gives clients: on the virtual clock, against a cluster of processes, against Apache Kafka; the asyncio ones, or
 the blocking ones behind `Awaited`. Every function here whose name begins with `check_` is one part of the contract.

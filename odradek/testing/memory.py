@@ -1,4 +1,4 @@
-"""How much memory another process of this machine has taken, as Linux tells it."""
+"""Memory that another process of this machine has taken, as Linux tells it."""
 
 from pathlib import Path
 

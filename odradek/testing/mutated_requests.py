@@ -1,4 +1,4 @@
-"""Every request that is served, plausible or mutated, against a whole broker: answered, or the connection is closed.
+"""Requests of every API, plausible or mutated, against a whole broker: answered, or the connection is closed.
 
 The boundary of the network layer keeps a bug of ours from reaching other connections, and logs it: one such line, or
 an exception that reached the loop, is a failure here. After each run the broker still serves, and its controller lives.

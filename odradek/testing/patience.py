@@ -1,4 +1,4 @@
-"""How long a test waits for what must happen. Nothing is measured by it: it is for a program that hangs."""
+"""Limits of how long a test waits for what must happen. They measure nothing: they are for a program that hangs."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a file system in memory consists of, and what is left of it when the machine stops.
+"""Files and directories of a file system in memory, and what is left of them when the machine stops.
 
 Of a file remains what was synced; of what was written since, each sector by itself: as written, as it was before, zeros
 or garbage. Of the changes of names in a directory that was not synced remains a prefix in the order they were made:

@@ -1,4 +1,4 @@
-"""Which files a request passes, a decision, and a record in a client: the ways of docs/architecture.md, traced.
+"""Ways of docs/architecture.md, traced: the files that a request passes, a decision, and a record in a client.
 
     python -m odradek.testing.way_through            # print them
     python -m odradek.testing.way_through --write    # write them into docs/architecture.md

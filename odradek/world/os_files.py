@@ -1,4 +1,4 @@
-"""The real file system."""
+"""Real files and directories, as the operating system keeps them."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""What can be done with a cluster, as coroutines on its own loop.
+"""Control of a cluster: all that can be done with it, as coroutines on its own loop.
 
 Tests on a cluster's own loop (odradek.testing.run) use this directly; `Cluster` has the same methods without `async`.
 """

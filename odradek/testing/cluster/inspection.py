@@ -1,4 +1,4 @@
-"""Looking inside: records, committed offsets, requests, and what happened when."""
+"""Inspection of a cluster: records, committed offsets, requests, and what happened when."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What a cluster is to be like, and the errors of its use."""
+"""Options of a cluster, and the errors of its use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Where a cluster on sockets lives: on a thread of this process, or in a process of its own.
+"""Runners of a cluster on sockets: on a thread of this process, or in a process of its own.
 
 Both take orders from any thread: `submit` names a method of AsyncCluster, and gives a future of its result.
 """

@@ -1,4 +1,4 @@
-"""Who asks brokers what: noted around the dispatcher of each, where that is wanted."""
+"""Trace of who asks brokers what: noted around the dispatcher of each, where that is wanted."""
 
 from collections import deque
 from collections.abc import Callable

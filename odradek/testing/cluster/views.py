@@ -1,4 +1,4 @@
-"""What a test sees of a cluster: records with what became of them, requests, and what happened when."""
+"""Views that a test has of a cluster: records with what became of them, requests, and what happened when."""
 
 from dataclasses import dataclass
 

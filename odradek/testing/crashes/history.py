@@ -1,4 +1,4 @@
-"""What was written to a partition, as it should be: all batches since the log began, and what a stop may leave of them.
+"""History of what was written to a partition: all batches since the log began, and what a stop may leave of them.
 
 The rule is Kafka's. Everything before the recovery point is on the disk; what came after it may be lost from some batch
 on. A log start that DeleteRecords has moved is certain once its checkpoint is written: until then a crash brings back

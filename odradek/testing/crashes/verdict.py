@@ -1,4 +1,4 @@
-"""What has to hold of a log that was opened after a stop."""
+"""Checks of a log that was opened after a stop."""
 
 from collections.abc import Iterable
 

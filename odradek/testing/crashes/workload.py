@@ -1,4 +1,4 @@
-"""What is done to the logs: by chance, one operation after the other, each noted in the partition's history first."""
+"""Workload of the logs: by chance, one operation after the other, each noted in the partition's history first."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What is written to one broker so that another one can be asked for it: of everything that a log can hold, some.
+"""Corpus that is written to one broker so that another one can be asked for it: some of all that a log can hold.
 
 Records come from librdkafka; batches with producer ids, whose sequences must be known, from requests of our own.
 """

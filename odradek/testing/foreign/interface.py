@@ -1,4 +1,4 @@
-"""What a test asks of any client, and the values it gets back."""
+"""Interface of any client as a test uses it, and the values it gets back."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

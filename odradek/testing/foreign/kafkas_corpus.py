@@ -1,4 +1,4 @@
-"""What only an older Kafka writes, message formats 0 and 1, and what transactions leave behind.
+"""Corpus that only an older Kafka writes: message formats 0 and 1, and what transactions leave behind.
 
 For a broker with inter.broker.protocol.version=2.8: later ones know no `message.format.version`.
 """

@@ -1,4 +1,4 @@
-"""What is asked of the controller, whichever make it is, and must be seen at all brokers."""
+"""Changes that are asked of the controller, whichever make it is, and must be seen at all brokers."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What clients do with a mixed cluster, and what they must find in it afterwards."""
+"""Load of clients on a mixed cluster, and what they must find in it afterwards."""
 
 from dataclasses import dataclass, field
 

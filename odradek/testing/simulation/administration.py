@@ -1,4 +1,4 @@
-"""What administrators do to a simulated cluster while other things go wrong: topics come, grow and go, replicas move to
+"""Acts of administrators on a simulated cluster while other things go wrong: topics come, grow and go, replicas move to
 other brokers and to other log directories, copying is throttled, leaders are asked for."""
 
 import random

@@ -1,4 +1,4 @@
-"""What happens to the programs that use the cluster: they stand still, die and are started again, join the group and
+"""Faults of the programs that use the cluster: they stand still, die and are started again, join the group and
 leave it. Each lives in a process of its own, on a host of its own."""
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What goes wrong with a broker's disk while the cluster works: it is full, slow or lost, or one log directory
+"""Faults of a broker's disk while the cluster works: it is full, slow or lost, or one log directory
 of it fails."""
 
 import errno

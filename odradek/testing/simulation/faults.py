@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation. Each fault is a coroutine that begins it, lets some time pass, and ends it."""
+"""Faults of a simulation. Each fault is a coroutine that begins it, lets some time pass, and ends it."""
 
 import asyncio
 import contextlib

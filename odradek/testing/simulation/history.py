@@ -1,4 +1,4 @@
-"""What was seen from outside during a run: what producers were told, what readers read, and what went wrong.
+"""History of a run as seen from outside: what producers were told, what readers read, and what went wrong.
 
 Values are unique: `producer-number`. A violation is a sentence; the first one ends the run.
 """

@@ -1,4 +1,4 @@
-"""Looks into the brokers of a simulation from time to time: what must be true at every moment."""
+"""Inspection of a simulation's brokers from time to time, for what must be true at every moment."""
 
 from collections.abc import Iterator
 

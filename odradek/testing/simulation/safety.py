@@ -1,5 +1,6 @@
-"""What replication promises at every moment, checked from outside: of brokers that live, of those that are away, and of
-what ZooKeeper says.
+"""Safety of replication: what it promises at every moment, checked from outside.
+
+It is checked of brokers that live, of those that are away, and of what ZooKeeper says.
 
 - An acknowledged record (acks=all) is on at least `min.insync.replicas` replicas when the producer is told.
 - The leader is in the ISR, and the ISR is among the assigned replicas. No election leaves somebody in it who has long

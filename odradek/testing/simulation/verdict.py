@@ -1,4 +1,4 @@
-"""After the calm: everything must come to rest, and then everything must be there, once, and the same everywhere."""
+"""Verdict on a run: after the faults all must come to rest, and then be there, once, and the same everywhere."""
 
 import asyncio
 from typing import TYPE_CHECKING
