@@ -159,7 +159,7 @@ def _record_line(row: Mapping[str, object]) -> str:
 
 
 def shown(value: object) -> str:
-    """Short enough for a line."""
+    """Return a value as text short enough for a line."""
     if value is None:
         return "null"
     if isinstance(value, Mapping):

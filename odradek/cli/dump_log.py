@@ -36,7 +36,7 @@ def dump_log(
 
 
 def _dump(paths: list[str], records: bool, topic: str | None, json: bool) -> int:
-    """1 when a file was damaged: then it is shown as far as it goes."""
+    """Print what the files hold; return 1 when one was damaged: it is shown as far as it goes."""
     from odradek.broker.log.dump import Damaged, dump, title
     from odradek.protocol.record_batch import CorruptBatch
     from odradek.world.os_files import ReadOnlyOsFiles
@@ -75,7 +75,7 @@ def _complain(path: str, position: int, reason: str) -> int:
 
 
 def _verify(paths: list[str], topic: str | None, json: bool) -> int:
-    """1 when anything is wrong."""
+    """Verify the files; return 1 when anything is wrong."""
     from odradek.broker.log.dump import verify
     from odradek.world.os_files import ReadOnlyOsFiles
 

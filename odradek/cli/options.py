@@ -87,7 +87,7 @@ def read_command_config(path: str) -> None:
 
 
 def settings(given: Iterable[str] | None, option: str = "--property") -> dict[str, str]:
-    """`KEY=VALUE` texts as a mapping. Wrong usage when one has no `=`."""
+    """Parse `KEY=VALUE` texts into a mapping. Raises BadParameter when one has no `=`."""
     pairs = dict(command_config) if option == "--property" else {}
     for text in given or ():
         key, equals, value = text.partition("=")
@@ -98,7 +98,7 @@ def settings(given: Iterable[str] | None, option: str = "--property") -> dict[st
 
 
 def topic_partition(text: str) -> "TopicPartition":
-    """`orders-3` or `orders:3`. Wrong usage when it is neither."""
+    """Parse `orders-3` or `orders:3`. Raises BadParameter when it is neither."""
     from odradek.client.records import TopicPartition
 
     for separator in (":", "-"):

@@ -55,6 +55,6 @@ def _rich_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
 
 
 def note(message: str) -> None:
-    """Something for people, beside the output: on stderr, and only when that is a terminal."""
+    """Tell people something beside the output: on stderr, and only when that is a terminal."""
     if sys.stderr.isatty():
         print(message, file=sys.stderr)

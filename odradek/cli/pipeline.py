@@ -64,7 +64,7 @@ def pipeline(
 
 
 def _prepare(bootstrap_server: str, topic: str, result_topic: str, replication_factor: int) -> None:
-    """Before Spark is started, which takes its time: is the input there?"""
+    """Check that the input is there, and create the result topic, before Spark is started: that takes its time."""
     from odradek.client.errors import ClientError
     from odradek.pipeline.result_topic import create_result_topic
 

@@ -25,7 +25,7 @@ def stop(
 
 
 def _stop_all(run_directory: Path) -> int:
-    """`up` shuts down its own children; when it is gone, they are stopped here, brokers before ZooKeeper."""
+    """Stop a whole cluster: `up` shuts its children down; when it is gone, brokers are stopped before ZooKeeper."""
     from odradek.local.processes import read_pid
 
     if read_pid(run_directory / "up.pid") is not None:
@@ -53,7 +53,7 @@ def _stop_one(pid_file: Path, name: str) -> int:
 
 
 def _stop_together(pid_files: list[Path]) -> int:
-    """SIGTERM to all of them, then wait until they are gone."""
+    """Send SIGTERM to all of them, then wait until they are gone."""
     from odradek.local.processes import read_pid
 
     pids = {path: pid for path in pid_files if (pid := read_pid(path)) is not None}

@@ -87,7 +87,7 @@ def _print(bootstrap: str, overview: "Overview", rows: int) -> None:
 
 
 def _clear() -> None:
-    """Back to the top left of an empty screen (ANSI)."""
+    """Clear the screen and go to its top left (ANSI)."""
     sys.stdout.write("\x1b[H\x1b[2J")
 
 

@@ -177,7 +177,7 @@ class _Up:
         return code
 
     def _stop(self) -> None:
-        """Asked a second time, nobody is waited for."""
+        """Ask for the end; when asked a second time, wait for nobody."""
         if self._asked_to_stop.is_set():
             self._cluster.kill()
             os._exit(130)
@@ -234,7 +234,7 @@ class _Up:
         return await console.start()
 
     def _show(self) -> None:
-        """Something has changed."""
+        """Show what has changed."""
         from odradek.local.report import changes
 
         statuses = self._cluster.statuses()

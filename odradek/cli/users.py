@@ -112,7 +112,7 @@ async def _change(store: "Store", name: str, change: Callable[[dict[str, str]], 
 
 
 def _password(path: Path | None) -> str:
-    """Never from the command line, which everybody on the machine can read."""
+    """Read the password, but never from the command line, which everybody on the machine can read."""
     if path is not None:
         text = path.read_text()
     elif PASSWORD_VARIABLE in os.environ:

@@ -86,7 +86,7 @@ def _absolute(path: str) -> str:
 
 
 def _described(stat: "Stat") -> dict[str, Any]:
-    """Times as people write them, session ids as ZooKeeper's log does."""
+    """Describe a znode: times as people write them, session ids as ZooKeeper's log does."""
     return {
         **stat._asdict(),
         "ephemeral_owner": f"0x{stat.ephemeral_owner:x}",

@@ -60,7 +60,7 @@ class Observer:
         self._facts: list[Any] = []
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Look again and again until cancelled."""
         while True:
             began_ms = self._clock.monotonic_ms()
             await self.look()

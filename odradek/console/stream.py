@@ -36,7 +36,7 @@ class Streams:
         return len(self._open) >= STREAMS_MAX
 
     async def run(self, stream: "Stream") -> None:
-        """Until the page has gone, or `close`."""
+        """Run a stream until the page has gone, or `close`."""
         self._open.add(stream)
         try:
             await stream.run()
@@ -75,16 +75,16 @@ class Stream:
         self._turn = asyncio.Lock()
 
     def wake(self) -> None:
-        """There may be more to tell."""
+        """Wake the stream: there may be more to tell."""
         self._woken.set()
 
     def end(self) -> None:
-        """Come to an end."""
+        """End the stream."""
         self._over = True
         self._woken.set()
 
     async def run(self) -> None:
-        """Until the page has gone, or `end`. A page that has gone is no failure."""
+        """Tell the page what changes, until it has gone, or `end`. A page that has gone is no failure."""
         if self._happening > self._observer.timeline.last_number:  # another life of this console
             self._happening = 0
         try:

@@ -78,7 +78,7 @@ class DemoCluster:
         return range(REPLICAS)
 
     def create_topic(self) -> None:
-        """Raises KafkaError, ClientError."""
+        """Create the demo's topic. Raises KafkaError, ClientError."""
         settings: dict[str, str | None] = {"min.insync.replicas": str(MIN_INSYNC_REPLICAS)}
         self._admin.create_topics([NewTopic(TOPIC, PARTITIONS, REPLICAS, configs=settings)])
 
@@ -94,7 +94,7 @@ class DemoCluster:
         return self._state
 
     def kill(self, broker: int) -> float:
-        """SIGKILL; when that was, ms since 1970."""
+        """Kill a broker with SIGKILL; return when that was, ms since 1970."""
         self.dead.add(broker)
         at_ms = now_ms()
         self._up.kill(broker)
@@ -108,7 +108,7 @@ class DemoCluster:
         return at_ms
 
     def log_text(self, broker: int) -> str:
-        """Everything it has logged so far."""
+        """Return everything that a broker has logged so far."""
         return self._up.log_file(broker).read_text(errors="replace")
 
     def partition_directory(self, broker: int, partition: int) -> Path:

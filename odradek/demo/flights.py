@@ -62,7 +62,7 @@ def read_flights(count: int = FLIGHTS) -> list[Flight]:
 
 
 def totals_by_airport(flights: Iterable[Flight]) -> dict[str, Totals]:
-    """Counted here, line by line, and nowhere near a cluster. Airports sorted."""
+    """Count the totals of airports, sorted, line by line and nowhere near a cluster."""
     found: dict[str, Totals] = {}
     for row in csv.reader(flight.value.decode() for flight in flights):
         delay, was = row[DELAY_COLUMN], found.get(row[AIRPORT_COLUMN], Totals())

@@ -34,7 +34,7 @@ class Acknowledgements:
         return len(self.partitions)
 
     def places(self) -> list[tuple[int, int] | None]:
-        """(partition, offset) of every record; None where it was not acknowledged."""
+        """List the (partition, offset) of every record; None where it was not acknowledged."""
         pairs = zip(self.partitions, self.offsets, strict=True)
         return [None if pair[0] == NOWHERE else pair for pair in pairs]
 
@@ -81,7 +81,7 @@ class Load:
         self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(PRODUCERS)]
 
     def start(self) -> None:
-        """Returns at once."""
+        """Start the threads of the producers; return at once."""
         for thread in self._threads:
             thread.start()
 
@@ -104,11 +104,11 @@ class Load:
 
     @property
     def finished(self) -> bool:
-        """Everything was sent and answered."""
+        """True if everything was sent and answered."""
         return self.sent == len(self._flights) == self.acknowledged
 
     def requests_in_flight(self, broker: int) -> int:
-        """Produce requests that were sent to a broker and are not answered."""
+        """Count the produce requests that were sent to a broker and are not answered."""
         node = f"producer-node-metrics.node-{broker}"
         metrics = [producer.metrics().get(node, {}) for producer in self._producers]
         return sum(int(one.get("requests-in-flight", 0)) for one in metrics)
@@ -135,7 +135,7 @@ class Load:
         return max(0.0, began + count / self._rate - time.monotonic()) if self._rate else 0.0
 
     def _on_answer(self, producer: int, index: int, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """On the producer's own thread."""
+        """Note an answer, on the producer's own thread."""
         if metadata is None:
             if not self._stop.is_set():
                 self.failure = error

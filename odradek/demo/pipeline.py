@@ -41,7 +41,7 @@ class Pipeline:
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def start(self) -> None:
-        """Returns at once."""
+        """Start the process; return at once."""
         self._log.parent.mkdir()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -63,7 +63,7 @@ class Pipeline:
         return by_airport(read_results(self._bootstrap, RESULT_TOPIC).values())
 
     def stop(self) -> None:
-        """Whatever it is doing. Harmless when it never ran."""
+        """Stop the process, whatever it is doing. Harmless when it never ran."""
         if self._process is None:
             return
         self._process.terminate()

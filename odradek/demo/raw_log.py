@@ -16,7 +16,7 @@ def segments(directory: Path) -> list[Path]:
 
 
 def read_records(directory: Path) -> Iterator[tuple[int, bytes]]:
-    """(offset, value) of every record, each batch's checksum verified. Raises CorruptBatch, OSError."""
+    """Yield (offset, value) of every record, each batch's checksum verified. Raises CorruptBatch, OSError."""
     files = OsFiles()
     for path in segments(directory):
         file = files.open(str(path))

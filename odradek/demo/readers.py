@@ -49,7 +49,7 @@ class Read(NamedTuple):
 
 
 def runs(partition: int, rows: Iterable[tuple[int, bytes]]) -> list[Read]:
-    """(offset, value) rows as pieces without a gap."""
+    """Join (offset, value) rows into pieces without a gap."""
     found: list[Read] = []
     for offset, value in rows:
         last = found[-1] if found else None
@@ -89,7 +89,7 @@ class Readers:
         self._end_offsets: dict[int, int] = {}
 
     def start(self) -> None:
-        """Returns at once."""
+        """Start the readers' processes; return at once."""
         for number in range(READERS):
             with self.log_file(number).open("wb") as log:
                 process = subprocess.Popen(

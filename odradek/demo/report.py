@@ -121,7 +121,7 @@ def readers_table(result: Result) -> RenderableType:
 
 
 def order_table(result: Result) -> RenderableType:
-    """Order, partition by partition."""
+    """Return a table of the order, partition by partition."""
     findings, group = result.findings, result.group
     table = _table("The order")
     table.add_column("partition")
@@ -169,7 +169,7 @@ def verdict(result: Result) -> Text:
 
 
 def duration(milliseconds: float) -> str:
-    """Short, with three digits that mean something."""
+    """Format a duration with a unit that keeps it short."""
     return f"{milliseconds / 1000:.2f} s" if milliseconds >= 1000 else f"{milliseconds:.0f} ms"
 
 

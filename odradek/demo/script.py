@@ -49,7 +49,7 @@ class Script:
         self._recent: deque[tuple[float, int]] = deque(maxlen=RATE_WINDOW_TICKS)
 
     def run(self) -> Result:
-        """Raises DemoFailure, and what brokers and clients raise."""
+        """Play the script. Raises DemoFailure, and what brokers and clients raise."""
         kill, outage = self._play()
         shares = list(zip(self._shares_at_kill, self._readers.shares(), strict=True))
         self._readers.stop()
@@ -102,7 +102,7 @@ class Script:
         return max(self._cluster.brokers, key=weight)
 
     def _kill(self, broker: int) -> Kill:
-        """While it has requests to answer."""
+        """Kill a broker while it has requests to answer."""
         led = tuple(self._state.led_by(broker))
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not (requests := self._load.requests_in_flight(broker)):

@@ -102,7 +102,7 @@ class PartitionCase(Case):
 
     @cached_property
     def since_ms(self) -> int | None:
-        """Since when it is as it is."""
+        """Time since which the partition is as it is (ms since 1970); None when that is not known."""
         if self.partition.changed_ms is not None:
             return self.partition.changed_ms
         return self.changes[-1].at_ms if self.changes else None
@@ -152,7 +152,7 @@ def size(count: int) -> str:
 
 
 def duration(milliseconds: float) -> str:
-    """Time as people say it."""
+    """Format a time as people say it."""
     seconds = milliseconds / 1000
     if seconds < 60:
         return f"{seconds:.1f} s"

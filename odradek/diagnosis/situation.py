@@ -120,7 +120,7 @@ class Table(Generic[C]):
 
 
 def numbers(brokers: Iterable[int]) -> str:
-    """`1, 2 and 3`."""
+    """List brokers for people: `1, 2 and 3`, or `none`."""
     texts = [str(one) for one in brokers]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}" if texts else "none"
 

@@ -101,7 +101,7 @@ async def _zookeeper(
 
 
 async def _zookeeper_of_brokers(client: Admin) -> str:
-    """`zookeeper.connect` of the first broker that says it."""
+    """Return the `zookeeper.connect` of the first broker that says it."""
     for node in (await client.describe_cluster()).nodes:
         resource = ConfigResource("BROKER", str(node.node_id))
         try:

@@ -37,7 +37,7 @@ class Watcher:
         self._unanswered: list[str] = []
 
     async def look(self) -> Look:
-        """Raises KafkaError when no broker answers."""
+        """Look at the cluster. Raises KafkaError when no broker answers."""
         self._unanswered = []
         cluster = await self._admin.describe_cluster()
         addresses = {node.node_id: f"{node.host}:{node.port}" for node in cluster.nodes}

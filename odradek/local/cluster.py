@@ -348,7 +348,7 @@ class LocalCluster:
     # The end.
 
     def kill(self) -> None:
-        """Everything at once and without a word, for who cannot wait."""
+        """Kill everything at once and without a word, for who cannot wait."""
         children = [*self.brokers.values(), *([self.zookeeper.child] if self.zookeeper else [])]
         for child in children:
             if child is not None:

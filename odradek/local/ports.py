@@ -12,7 +12,7 @@ class PortInUse(Exception):  # noqa: N818 (a sentence for a person)
 
 
 def check_port_free(host: str, port: int, what: str) -> None:
-    """Raises PortInUse."""
+    """Check that a port can be listened on. Raises PortInUse."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

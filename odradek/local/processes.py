@@ -51,7 +51,7 @@ class Child:
         self.pid_file.unlink(missing_ok=True)
 
     async def stop(self, grace_seconds: float = KILL_AFTER_SECONDS) -> bool:
-        """SIGTERM, and SIGKILL for the whole group when that is not enough. False when it had to be killed."""
+        """Stop with SIGTERM, then SIGKILL for the whole group after `grace_seconds`. False when it had to be killed."""
         self.ask_to_stop()
         try:
             async with asyncio.timeout(grace_seconds):
@@ -63,19 +63,19 @@ class Child:
         return True
 
     def ask_to_stop(self) -> None:
-        """SIGTERM, and wait for nothing. A process that was suspended goes on, or it would never hear of it."""
+        """Send SIGTERM and wait for nothing. A process that was suspended goes on, or it would never hear of it."""
         if self.alive:
             self.resume()
             self._signal(signal.SIGTERM)
 
     def suspend(self) -> None:
-        """SIGSTOP: it does nothing any more, and nobody is told."""
+        """Suspend the process with SIGSTOP: it does nothing any more, and nobody is told."""
         if self.alive:
             self._signal(signal.SIGSTOP)
             self.suspended = True
 
     def resume(self) -> None:
-        """SIGCONT, when it was suspended."""
+        """Let a suspended process go on, with SIGCONT."""
         if self.suspended:
             self._signal(signal.SIGCONT)
             self.suspended = False

@@ -38,7 +38,7 @@ class Watcher:
         store.subscribe(self._on_event)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep the view up to date until cancelled."""
         while True:
             self._changed.clear()
             try:

@@ -114,7 +114,7 @@ class EmbeddedZooKeeper:
         await self.wait_ready()
 
     async def stop(self) -> None:
-        """Harmless when it does not run."""
+        """Stop ZooKeeper. Harmless when it does not run."""
         if self.child is not None:
             await self.child.stop()
 

@@ -44,7 +44,7 @@ def read_results(bootstrap: str, topic: str) -> dict[str, dict[str, Any]]:
 
 
 def _records(bootstrap: str, topic: str) -> Iterable[tuple[str, dict[str, Any]]]:
-    """Everything between the topic's beginning and its end as it is now."""
+    """Yield everything between the topic's beginning and its end as it is now."""
     with KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
         partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
         ends = consumer.end_offsets(partitions)

@@ -78,7 +78,7 @@ class _Here(urllib.request.HTTPRedirectHandler):
     """An issuer that sends us elsewhere is refused: the secret would go there too."""
 
     def redirect_request(self, *elsewhere: Any, **more: Any) -> None:
-        """No request: the answer is an error as it stands."""
+        """Refuse to follow: the answer is an error as it stands."""
 
 
 def _from_issuer(look: Look, endpoint: str, options: dict[str, str]) -> str:
@@ -101,7 +101,7 @@ def _from_issuer(look: Look, endpoint: str, options: dict[str, str]) -> str:
 
 
 def _checked(token: str) -> str:
-    """No token may end the message that it stands in."""
+    """Return the token. Raises AuthenticationFailed for one that could end the message that it stands in."""
     if not token or any(not 0x21 <= ord(letter) <= 0x7E for letter in token):
         raise AuthenticationFailed("what came by is no token")
     return token

@@ -68,7 +68,7 @@ class BearerClient:
         return self._message
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """Anything in the answer is a refusal, which is to be acknowledged."""
+        """Answer the broker: anything in its answer is a refusal, which is to be acknowledged."""
         if challenge:
             return b"\x01"
         self.complete = True
@@ -89,8 +89,9 @@ class Login:
 
 
 def read_login(look: Look) -> Login:
-    """Out of settings with Kafka's names, or kafka-python's: `sasl.mechanism`, and `sasl.jaas.config` or a name and
-    a password. Raises BadSecuritySetting.
+    """Read a login out of settings with Kafka's names or kafka-python's. Raises BadSecuritySetting.
+
+    The settings are `sasl.mechanism`, and `sasl.jaas.config` or a name and a password.
     """
     mechanism = (look("sasl.mechanism") or "GSSAPI").upper()
     text: Any = look("sasl.jaas.config")

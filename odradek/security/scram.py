@@ -94,7 +94,7 @@ def encode_credential(credential: ScramCredential) -> str:
 
 
 def decode_credential(text: str) -> ScramCredential:
-    """Raises ValueError, which does not show the text."""
+    """Decode a credential. Raises ValueError, which does not show the text."""
     parts = dict(part.partition("=")[::2] for part in text.split(","))
     if parts.keys() != {"salt", "stored_key", "server_key", "iterations"} or not parts["iterations"].isdecimal():
         raise ValueError("not a SCRAM credential")

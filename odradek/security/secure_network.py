@@ -30,7 +30,10 @@ class ClientSecurity:
 
     @classmethod
     def read(cls, protocol: str, look: Look, context: ssl.SSLContext | None = None) -> "ClientSecurity":
-        """Out of settings with Kafka's names; reads files. `context`: one's own. Raises BadSecuritySetting."""
+        """Read the security of connections from settings with Kafka's names, and files. Raises BadSecuritySetting.
+
+        `context`: one's own.
+        """
         if protocol not in TLS_PROTOCOLS:
             context = None
         elif context is None:
@@ -56,7 +59,7 @@ class SecureNetwork:
         return self._network.listen(host, port, accepted)
 
     async def connect(self, host: str, port: int) -> Endpoint:
-        """Raises OSError when nobody answers, and AuthenticationFailed, which is one."""
+        """Connect, encrypt and log in. Raises OSError when nobody answers, and AuthenticationFailed, which is one."""
         security = self.security
         endpoint = await self._network.connect(host, port)
         try:

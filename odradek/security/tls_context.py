@@ -47,7 +47,7 @@ class TlsSettings:
 
     @classmethod
     def read(cls, look: Look) -> "TlsSettings":
-        """Out of settings with Kafka's names. Raises BadSecuritySetting."""
+        """Read TLS settings with Kafka's names. Raises BadSecuritySetting."""
         identification = (look("ssl.endpoint.identification.algorithm") or "").lower()
         if identification not in ("", "https"):
             raise BadSecuritySetting("ssl.endpoint.identification.algorithm", f"{identification} is not https or empty")

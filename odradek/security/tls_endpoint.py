@@ -209,7 +209,7 @@ class TlsEndpoint:
         return size
 
     def _flush(self, more: bool) -> None:
-        """Everything encrypted goes to the transport. Raises BlockingIOError when it does not take all."""
+        """Send everything encrypted to the transport. Raises BlockingIOError when it does not take all."""
         while self._ciphertext:
             self._ciphertext = self._ciphertext[self._endpoint.send(self._ciphertext, more=more) :]
 
@@ -246,7 +246,7 @@ class TlsEndpoint:
             self._readable()
 
     def _wake_soon(self) -> None:
-        """There is more inside, of which the transport says nothing."""
+        """Wake the owner soon: there is more inside, of which the transport says nothing."""
         if not self._waking:
             self._waking = True
             self._clock.call_soon(self._wake)

@@ -26,7 +26,7 @@ class BrokerProcess:
         self._log_begins = 0
 
     def start(self) -> None:
-        """Returns when it answers and knows a controller."""
+        """Start the process; return when it answers and knows a controller."""
         self._log_begins = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(self._command, stdout=output, stderr=output, start_new_session=True)
@@ -50,12 +50,12 @@ class BrokerProcess:
         return self._process.pid
 
     def stop(self) -> None:
-        """SIGTERM, a controlled shutdown; AssertionError when it does not end well."""
+        """Stop in a controlled way, with SIGTERM. Raises AssertionError when it does not end well."""
         code = self._end(signal.SIGTERM)
         assert code in (0, 143), f"{self.name} ended with {code}: {self.said()[-3000:]}"
 
     def kill(self) -> None:
-        """SIGKILL. Its session in ZooKeeper lasts on."""
+        """Kill the process with SIGKILL. Its session in ZooKeeper lasts on."""
         self._end(signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> int:
@@ -66,7 +66,7 @@ class BrokerProcess:
         return code
 
     def close(self) -> None:
-        """Harmless when it does not run."""
+        """Kill what is left of the process. Harmless when it does not run."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(PATIENCE_SECONDS)

@@ -99,7 +99,7 @@ class CompactedLog:
     # compacting
 
     def compact(self) -> None:
-        """Until there is nothing to do; of the dirtiness that is required too."""
+        """Compact until there is nothing to do; of the dirtiness that is required too."""
         self.compaction.look()
         self.clock.advance(0)
 
@@ -114,7 +114,7 @@ class CompactedLog:
     # looking
 
     def headers(self) -> list[tuple[int, int, int]]:
-        """(base offset, last offset, record count) of every batch."""
+        """List (base offset, last offset, record count) of every batch."""
         return [
             (batch.base_offset, batch.last_offset, batch.record_count)
             for segment in self.log.segments

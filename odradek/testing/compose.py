@@ -74,17 +74,17 @@ class ComposeCluster:
         return one
 
     def kill(self, service: str) -> None:
-        """SIGKILL: the container ends, and stays as it is."""
+        """Kill a service with SIGKILL: the container ends, and stays as it is."""
         self.container(service).kill()
 
     def stop(self, service: str) -> int:
-        """SIGTERM, and the exit code."""
+        """Stop a service with SIGTERM; return the exit code."""
         one = self.container(service)
         one.stop(timeout=STOP_SECONDS)
         return int(one.wait()["StatusCode"])
 
     def start(self, service: str) -> None:
-        """Again, with the data it has."""
+        """Start a service again, with the data it has."""
         self.container(service).start()
 
     @contextmanager
@@ -104,7 +104,7 @@ class ComposeCluster:
         self._network().disconnect(self.container(service))
 
     def connect(self, service: str) -> None:
-        """After disconnect."""
+        """Put a service back on the network after `disconnect`."""
         self._network().connect(self.container(service), aliases=[service])
 
     def _network(self) -> docker.models.networks.Network:
@@ -112,7 +112,7 @@ class ComposeCluster:
         return network
 
     def zookeeper_modes(self) -> dict[str, str]:
-        """leader or follower, of the nodes that are in the quorum."""
+        """Return the mode, leader or follower, of the ZooKeeper nodes that are in the quorum."""
         modes = {name: zookeeper_mode(port) for name, port in self._zookeeper_ports.items()}
         return {name: mode for name, mode in modes.items() if mode is not None}
 

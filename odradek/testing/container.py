@@ -49,13 +49,16 @@ class OdradekContainer(DockerContainer):
         self.with_command(["sh", "-c", WAIT_FOR_SETTINGS])
 
     def get_bootstrap_server(self) -> str:
-        """host:port for clients outside of containers."""
+        """Return host:port for clients outside of containers."""
         host = self.get_container_host_ip()
         # The engine may publish one port for IPv4 and another for IPv6; this one is that for IPv4.
         return f"{'127.0.0.1' if host == 'localhost' else host}:{self.get_exposed_port(self.port)}"
 
     def start(self, timeout: float = START_SECONDS) -> Self:
-        """Returns when the broker is registered and answers. Raises ContainerStartException, ImageNotFound."""
+        """Start ZooKeeper and the broker; return when it is registered and answers.
+
+        Raises ContainerStartException, ImageNotFound.
+        """
         self._check_image()
         if self._network is None:
             self._own_network = Network().create()
@@ -68,7 +71,7 @@ class OdradekContainer(DockerContainer):
         return self
 
     def _check_image(self) -> None:
-        """Ours is in no registry: what a registry has under its name is somebody else's."""
+        """Check that our image is here. What a registry has under its name is somebody else's. Raises ImageNotFound."""
         if self.image != IMAGE:
             return
         try:
@@ -120,7 +123,7 @@ class OdradekContainer(DockerContainer):
             return False
 
     def stop(self, force: bool = True, delete_volume: bool = True) -> None:
-        """Both containers, and the network if it is ours."""
+        """Stop both containers, and remove the network if it is ours."""
         super().stop(force, delete_volume)
         self.zookeeper.stop(force, delete_volume)
         if self._own_network is not None:

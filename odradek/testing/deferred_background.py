@@ -52,7 +52,7 @@ class DeferredBackground:
         self._results.append((done, result))
 
     def drain(self) -> None:
-        """Until it is idle."""
+        """Take steps until it is idle."""
         while not self.idle:
             self.step()
 

@@ -149,7 +149,7 @@ class Load:
 
 
 def row_of(message: Message) -> tuple[int, int, str]:
-    """(partition, offset, value)."""
+    """Return (partition, offset, value) of a message."""
     partition, offset, value = message.partition(), message.offset(), message.value()
     assert partition is not None and offset is not None and isinstance(value, bytes), (partition, offset, value)
     return partition, offset, value.decode()
@@ -163,7 +163,7 @@ def end_of(consumer: Consumer, partition: TopicPartition) -> int:
 
 
 def read_log(bootstrap: str, topic: str = TOPIC) -> dict[int, list[tuple[int, str]]]:
-    """Everything in the topic: (offset, value) by partition, as a consumer sees it."""
+    """Read everything in the topic: (offset, value) by partition, as a consumer sees it."""
     consumer = Consumer({**QUIET, "bootstrap.servers": bootstrap, "group.id": "verify", "enable.auto.commit": False})
     ends = {p: end_of(consumer, TopicPartition(topic, p)) for p in range(PARTITIONS)}
     consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
@@ -205,7 +205,7 @@ def read_to_the_end(bootstrap: str, topic: str, partitions: int, isolation: str 
 
 
 def check_nothing_lost(load: Load, bootstrap: str) -> None:
-    """No acknowledged record lost or moved; none repeated or out of order."""
+    """Assert that no acknowledged record is lost or moved, and none repeated or out of order."""
     log = read_log(bootstrap, load.topic)
     held = {(partition, offset): value for partition, rows in log.items() for offset, value in rows}
     lost = {at: value for at, value in load.acknowledged.items() if held.get(at) != value}

@@ -20,7 +20,7 @@ DIRECTORY = "/data/topic-0"
 
 
 def make_environment(files: Files | None = None, clock: Clock | None = None) -> LogEnvironment:
-    """Simulated files, a clock that stands still, background work done at once."""
+    """Make an environment of simulated files, a clock that stands still, and background work done at once."""
     clock = clock or ManualClock()
     files = files or SimulatedFiles(now_ms=clock.now_ms)
     if isinstance(files, SimulatedFiles):

@@ -140,14 +140,14 @@ class MemoryStore:
         self.leave_sessions()
 
     def leave_sessions(self) -> None:
-        """Whatever session it had ends after its timeout; harmless for one that has ended."""
+        """Let whatever session the client had end after its timeout; harmless for one that has ended."""
         for session_id in (self._session_id, *self._condemned):
             self._server.let_expire(session_id, self._session_timeout_ms)
         self._condemned.clear()
         self._session_id = 0
 
     def vanish(self) -> None:
-        """No event, answer or reconnection from now on, as when its process dies."""
+        """Have no event, answer or reconnection from now on, as when the client's process dies."""
         self._closed = True
         self._connected = False
         self._queue.clear()

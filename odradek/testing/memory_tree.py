@@ -69,7 +69,7 @@ class Tree:
         self._nodes = {"/": Node(b"", 0, 0, 0)}
 
     def node(self, path: str) -> Node:
-        """Raises NoNode."""
+        """Return a znode. Raises NoNode."""
         node = self._nodes.get(path)
         if node is None:
             raise NoNode(path)

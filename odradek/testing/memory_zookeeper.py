@@ -86,7 +86,7 @@ class MemoryZooKeeper:
         client.leave_sessions()
 
     def let_expire(self, session_id: int, timeout_ms: float) -> None:
-        """Nobody holds this session any more: it ends after its timeout, which begins anew when the server is away."""
+        """End a session that nobody holds after its timeout, which begins anew when the server is away."""
 
         def expire() -> None:
             if self.serving:
@@ -185,5 +185,5 @@ class MemoryZooKeeper:
         return sorted(found)
 
     def data(self, path: str) -> bytes:
-        """Raises NoNode."""
+        """Return the data of a znode. Raises NoNode."""
         return self.tree.node(path).data

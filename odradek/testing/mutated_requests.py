@@ -62,7 +62,7 @@ def extreme(frame: bytearray, rng: random.Random) -> None:
 
 
 def whole_header(frame: bytearray, rng: random.Random) -> None:
-    """Another API or version, or another length of the client id."""
+    """Flip a bit of the API, the version, the correlation id or the length of the client id."""
     frame[rng.randrange(0, min(10, len(frame)))] ^= 1 << rng.randrange(8)
 
 
@@ -100,7 +100,10 @@ class Stage:
         await self.ask(join, 3)
 
     async def send(self, frame: bytes) -> bytes | None:
-        """On a connection of its own: the first answer without its size, None when it closes or stays silent."""
+        """Send a frame on a connection of its own; return the first answer without its size.
+
+        None when the connection closes or stays silent.
+        """
         endpoint = await self.cluster.network.host("odd").connect("broker-0", self.cluster.port)
         try:
             endpoint.send(struct.pack(">i", len(frame)) + frame)

@@ -20,7 +20,7 @@ class OwnedFuture(asyncio.Future[Any]):
 
     @property
     def nobody_waits(self) -> bool:
-        """Whoever could ask for its result is dead."""
+        """True if whoever could ask for its result is dead."""
         return self.process is not None and self.process.dead
 
 

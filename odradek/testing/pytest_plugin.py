@@ -25,7 +25,7 @@ LINES_MAX = 200
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--kafka-brokers` and `--kafka-keep`."""
+    """Add the options `--kafka-brokers` and `--kafka-keep`."""
     group = parser.getgroup("kafka", "Odradek: a Kafka cluster for tests")
     group.addoption("--kafka-brokers", type=int, default=3, metavar="N", help="brokers of each cluster (default: 3)")
     group.addoption(

@@ -39,7 +39,7 @@ class FileNode:
         self._kept_bytes = len(self.data)
 
     def stop(self, source: random.Random) -> None:
-        """Becomes what a machine finds that was stopped."""
+        """Become what a machine finds that was stopped."""
         self.data = bytearray(self._survivor(source))
         self.locked = False
         self.sync()

@@ -32,7 +32,7 @@ class Fault(NamedTuple):
     and new files are refused."""
 
     def hits(self, call: int, path: str, kind: str) -> bool:
-        """`kind` of the call: read, change, or room for a change that needs some."""
+        """Tell whether the fault hits a call. `kind`: read, change, or room for a change that needs some."""
         kinds = {"all": ("read", "change", "room"), "changes": ("change", "room"), "room": ("room",)}[self.what]
         return self.first <= call and self.times > 0 and path.startswith(self.under) and kind in kinds
 
@@ -69,7 +69,7 @@ class SimulatedFile:
         self._files.change(self.path, lambda: self._node.truncate(size))
 
     def reserve(self, size: int) -> None:
-        """There is always room."""
+        """Reserve room, of which there is always enough."""
         self._check()
 
     def sync(self) -> None:
@@ -81,7 +81,7 @@ class SimulatedFile:
         raise OSError(f"{self.path} is simulated")
 
     def hold_lock(self) -> None:
-        """Called by SimulatedFiles.lock."""
+        """Hold the lock, for SimulatedFiles.lock."""
         self._node.locked = self._owns_lock = True
 
     def close(self) -> None:
@@ -302,7 +302,7 @@ class SimulatedFiles:
             self._rename(path, directory, lambda entries: entries.setdefault(name, node), "room")
 
     def rename(self, old: str, new: str) -> None:
-        """Within one directory, as all renames of a log are: one change that a crash takes whole or not at all."""
+        """Rename within one directory, as a log does: one change that a crash takes whole or not at all."""
         assert posixpath.dirname(old) == posixpath.dirname(new), (old, new)
         directory, name = self._parent(old)
         node = directory.entries.get(name)
@@ -332,7 +332,7 @@ class SimulatedFiles:
         self._rename(path, directory, lambda entries: entries.pop(last, None))
 
     def sync_directory(self, path: str) -> None:
-        """Makes the changes of its names durable; with one journal, also those of other directories before them."""
+        """Make a directory's changes of names durable; with one journal, also those of others before them."""
         directory = self._parent(path + "/")[0]
 
         def sync() -> None:

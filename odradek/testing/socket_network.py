@@ -207,7 +207,7 @@ class SocketNetwork:
         self._arrange()
 
     def resume_programs(self, host: str) -> None:
-        """They go on, and find what has come meanwhile. Harmless when they were not suspended."""
+        """Let a host's programs go on; they find what has come meanwhile. Harmless when they were not suspended."""
         self._suspended.discard(host)
         self._arrange()
 
@@ -220,7 +220,7 @@ class SocketNetwork:
                 part.end()
 
     def close(self) -> None:
-        """Everything is over."""
+        """Close everything."""
         for part in self._parts():
             part.close()
         for keeping in self._kept:
@@ -271,6 +271,6 @@ class SocketNetwork:
                 raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), address) from error
 
     def forget(self, endpoint: HostEndpoint) -> None:
-        """Called by an endpoint that is closed."""
+        """Forget an endpoint, which calls this when it is closed."""
         self.endpoints.pop(endpoint, None)
         self._owners.pop(endpoint.own_port, None)

@@ -95,7 +95,7 @@ class Stage:
     # -- what others see -----------------------------------------------------------------------------------------------
 
     def records(self, topic: str = "t", *, committed: bool = True) -> list[ConsumerRecord]:
-        """Everything that a reader of committed data (or of all) is given now, by partition and offset."""
+        """Return all that a reader of committed data (or of all) is given now, by partition and offset."""
 
         async def read() -> list[ConsumerRecord]:
             level = "read_committed" if committed else "read_uncommitted"

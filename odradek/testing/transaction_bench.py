@@ -73,14 +73,14 @@ class Model:
         self.open_offsets: dict[TopicPartition, int] = {}
 
     def change(self, decided: TxnState | ErrorCode) -> ErrorCode:
-        """Written to the log at once; the error of a refusal."""
+        """Write a decision to the log at once; return the error of a refusal."""
         if not isinstance(decided, TxnState):
             return decided
         self.transaction.complete(decided)
         return ErrorCode.NONE
 
     def initialize(self, request: InitProducerIdRequest) -> ErrorCode:
-        """InitProducerId: what is open is aborted first."""
+        """Carry out InitProducerId: what is open is aborted first."""
         expected = None
         if request.producer_id >= 0:
             expected = ProducerIdentity(request.producer_id, request.producer_epoch)
@@ -91,7 +91,7 @@ class Model:
         return self.change(self.transaction.initialize(request.transaction_timeout_ms, expected, 41, 0))
 
     def end(self, producer: ProducerIdentity, *, commit: bool) -> ErrorCode:
-        """EndTxn, with its markers."""
+        """Carry out EndTxn, with its markers."""
         decided = self.transaction.end(producer, commit=commit, now_ms=0)
         if isinstance(decided, TxnState):
             self.change(decided)
@@ -174,7 +174,7 @@ class Bench:
         return answer
 
     def find(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        """Whoever coordinates now."""
+        """Answer FindCoordinator with whoever coordinates now."""
         host = self.brokers[self.coordinator].name
         [key] = request.coordinator_keys
         one = Coordinator(key=key, node_id=self.coordinator, host=host, port=9092)
@@ -196,13 +196,13 @@ class Bench:
         return answer
 
     def initialize(self, request: InitProducerIdRequest, error: ErrorCode | None) -> InitProducerIdResponse:
-        """InitProducerId."""
+        """Answer InitProducerId."""
         error = self.model.initialize(request) if error is None else error
         producer = self.model.transaction.state.producer
         return InitProducerIdResponse(error_code=error, producer_id=producer.id, producer_epoch=producer.epoch)
 
     def add_partitions(self, request: AddPartitionsToTxnRequest, error: ErrorCode | None) -> AddPartitionsToTxnResponse:
-        """AddPartitionsToTxn."""
+        """Answer AddPartitionsToTxn."""
         producer = ProducerIdentity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         places = [(topic.name, number) for topic in request.v3_and_below_topics for number in topic.partitions]
         if error is None:
@@ -215,14 +215,14 @@ class Bench:
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[topic])
 
     def add_offsets(self, request: AddOffsetsToTxnRequest, error: ErrorCode | None) -> AddOffsetsToTxnResponse:
-        """AddOffsetsToTxn."""
+        """Answer AddOffsetsToTxn."""
         producer = ProducerIdentity(request.producer_id, request.producer_epoch)
         if error is None:
             error = self.model.change(self.model.transaction.add(producer, [OFFSETS_PARTITION], 0))
         return AddOffsetsToTxnResponse(error_code=error)
 
     def commit_offsets(self, request: TxnOffsetCommitRequest, error: ErrorCode | None) -> TxnOffsetCommitResponse:
-        """TxnOffsetCommit, to the group that GROUP names."""
+        """Answer TxnOffsetCommit, to the group that GROUP names."""
         assert (request.group_id, request.generation_id, request.member_id) == GROUP[:3]
         producer = ProducerIdentity(request.producer_id, request.producer_epoch)
         if error is None:
@@ -235,12 +235,12 @@ class Bench:
         return TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(name=topic.name, partitions=[result])])
 
     def end(self, request: EndTxnRequest, error: ErrorCode | None) -> EndTxnResponse:
-        """EndTxn."""
+        """Answer EndTxn."""
         producer = ProducerIdentity(request.producer_id, request.producer_epoch)
         return EndTxnResponse(error_code=self.model.end(producer, commit=request.committed) if error is None else error)
 
     def produce(self, request: ProduceRequest, error: ErrorCode | None) -> ProduceResponse:
-        """Produce, of topic t."""
+        """Answer Produce, of topic t."""
         assert request.transactional_id == "id"
         results = [
             PartitionProduceResponse(
@@ -262,7 +262,7 @@ class Bench:
         self.engine.wake()
 
     async def until_told(self, count: int) -> None:
-        """Until so many records are delivered or failed."""
+        """Wait until so many records are delivered or failed."""
         while len(self.heard) < count:
             await asyncio.sleep(0.01)
 

@@ -94,12 +94,12 @@ class UpCluster:
         return int((self.directory / "run" / f"broker-{broker}.pid").read_text())
 
     def kill(self, broker: int) -> None:
-        """SIGKILL."""
+        """Kill a broker with SIGKILL."""
         os.kill(self.pid(broker), signal.SIGKILL)
         self._reap(broker)
 
     def terminate(self, broker: int) -> None:
-        """SIGTERM: a controlled shutdown. Returns when the process is gone, if it is one of ours."""
+        """Shut a broker down in a controlled way, with SIGTERM; return when it is gone, if it is one of ours."""
         os.kill(self.pid(broker), signal.SIGTERM)
         self._reap(broker)
 

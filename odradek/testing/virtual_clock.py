@@ -115,11 +115,11 @@ class VirtualLoop(ProcessLoop):
                 handle._run()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Called by a timer; it stays among the others until it is due, or until there are many of its kind."""
+        """Count a cancelled timer; it stays among the others until it is due, or there are many of its kind."""
         self._cancelled_timers += 1
 
     def _write_to_self(self) -> None:
-        """Called after `call_soon_threadsafe`; the loop never sleeps, so there is nobody to wake."""
+        """Do nothing after `call_soon_threadsafe`: the loop never sleeps, so there is nobody to wake."""
 
 
 class VirtualClock(LoopClock):
@@ -198,7 +198,7 @@ class ManualClock:
 
     @property
     def outstanding(self) -> int:
-        """Timers that are neither run nor cancelled."""
+        """Number of timers that are neither run nor cancelled."""
         return sum(timer.callback is not None for _, _, timer in self._timers)
 
     def stall(self, delay_ms: float) -> None:

@@ -205,7 +205,7 @@ class VirtualListener:
         self._paused = False
 
     def arrive(self, endpoint: VirtualEndpoint) -> None:
-        """Somebody has connected."""
+        """Take a connection that somebody has made."""
         self._backlog.append(endpoint)
         self.accept()
 
@@ -308,7 +308,7 @@ class VirtualNetwork:
         self._suspended.add(host)
 
     def resume_programs(self, host: str) -> None:
-        """They go on, and find what has come meanwhile. Harmless when they were not suspended."""
+        """Let a host's programs go on; they find what has come meanwhile. Harmless when they were not suspended."""
         self._suspended.discard(host)
         for endpoint in list(self._endpoints):
             if endpoint.host == host:
@@ -374,7 +374,7 @@ class VirtualNetwork:
         return near
 
     def forget(self, endpoint: VirtualEndpoint, incoming: _Pipe) -> None:
-        """Called by an endpoint that is closed."""
+        """Forget an endpoint, which calls this when it is closed."""
         del self._endpoints[endpoint]
         del self._pipes[incoming]
 

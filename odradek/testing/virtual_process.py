@@ -70,7 +70,7 @@ class VirtualProcess:
             self.held.clear()
 
     def kill(self) -> None:
-        """Harmless twice. Must be called from outside of it."""
+        """Kill the process. Harmless twice. Must be called from outside of it."""
         assert PROCESS.get() is not self, f"{self.name} cannot kill itself"
         if self.dead:
             return

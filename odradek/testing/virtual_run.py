@@ -139,7 +139,7 @@ class VirtualCluster(AsyncCluster):
         return [OUTSIDE, *self.applications]
 
     def worlds(self, host: str) -> Callable[[], World]:
-        """Makes the worlds of the clients of a host; each draws numbers of its own."""
+        """Return a maker of worlds for the clients of a host; each draws numbers of its own."""
         numbers = itertools.count()
 
         def make() -> World:

@@ -40,7 +40,7 @@ class ZooKeeperProcess:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """SIGSTOP: its connections stay, and nothing is answered."""
+        """Suspend ZooKeeper for the time of the block, with SIGSTOP: its connections stay, and nothing is answered."""
         os.kill(self._pid, signal.SIGSTOP)
         try:
             yield
@@ -49,7 +49,10 @@ class ZooKeeperProcess:
 
     @contextmanager
     def killed(self) -> Iterator[None]:
-        """SIGKILL: its connections break. At the end it is started again, without waiting until it serves."""
+        """Kill ZooKeeper with SIGKILL: its connections break.
+
+        At the end of the block it is started again, without waiting until it serves.
+        """
         os.kill(self._pid, signal.SIGKILL)
         try:
             yield
@@ -57,7 +60,7 @@ class ZooKeeperProcess:
             self._start()
 
     def _start(self) -> None:
-        """Again, on the same data."""
+        """Start ZooKeeper again, on the same data."""
         with self._log.open("ab") as output:
             self._own = subprocess.Popen(self._command, stdout=output, stderr=output, start_new_session=True)
         self._pid = self._own.pid

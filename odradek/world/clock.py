@@ -17,10 +17,10 @@ class Clock(Protocol):
     """Source of the time, and a way to be called later on the owner's loop."""
 
     def now_ms(self) -> int:
-        """Wall clock, milliseconds since 1970; may jump."""
+        """Return the wall clock's time, milliseconds since 1970; it may jump."""
 
     def monotonic_ms(self) -> float:
-        """Never goes back; only differences mean anything."""
+        """Return a time in milliseconds that never goes back; only differences mean anything."""
 
     def perf_counter(self) -> float:
         """Seconds, as `time.perf_counter`: the finest clock and the cheapest to read, for what is measured only."""

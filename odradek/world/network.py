@@ -59,4 +59,4 @@ class Network(Protocol):
         """Port 0 takes a free one; host "" is every address. Raises OSError when the port is in use."""
 
     async def connect(self, host: str, port: int) -> Endpoint:
-        """Raises OSError when nobody answers."""
+        """Connect to a host. Raises OSError when nobody answers."""

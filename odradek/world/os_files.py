@@ -154,7 +154,10 @@ class OsFiles:
         return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
     def lock(self, path: str) -> File:
-        """Two locks: `flock` works within one process too, and POSIX's is the one that Kafka's broker takes."""
+        """Lock a file in two ways. Raises OSError when somebody else has locked it.
+
+        `flock` works within one process too, and POSIX's lock is the one that Kafka's broker takes.
+        """
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -215,7 +215,7 @@ def set_options(connected: socket.socket, send_buffer_bytes: int = -1, receive_b
 
 
 def name_address(address: tuple[object, ...]) -> str:
-    """`host:port`; an IPv4 address that came in through an IPv6 socket is shown as what it is."""
+    """Return `host:port`; an IPv4 address that came in through an IPv6 socket is shown as what it is."""
     return f"{str(address[0]).removeprefix('::ffff:')}:{address[1]}"
 
 

@@ -197,7 +197,7 @@ class BrokerFaults(ClusterCore):
         await self._until_led(topic, partition, self.leader_now(topic, partition))
 
     async def _until_led(self, topic: str, partition: int, leader: int) -> None:
-        """Until every broker that runs knows it as the leader."""
+        """Wait until every broker that runs knows `leader` as the leader."""
 
         def known() -> bool:
             states = [broker.server.services.metadata.partition(topic, partition) for broker in self.running]
@@ -255,7 +255,7 @@ class BrokerFaults(ClusterCore):
         await self._asked_again(lambda: self.ask(coordinator, request, 2))
 
     async def _asked_again(self, ask: Any) -> Any:
-        """Until it is not refused for the moment only. Raises KafkaError."""
+        """Ask again while the answer is a refusal for the moment only. Raises KafkaError."""
         deadline_ms = self.clock.monotonic_ms() + WAIT_S * 1000
         while (answer := await ask()).error_code in NOT_YET and self.clock.monotonic_ms() < deadline_ms:
             await sleep(self.clock, ASK_AGAIN_MS)

@@ -49,7 +49,7 @@ class Conditions:
         return True
 
     def changed(self) -> None:
-        """Something has happened: look, in a turn of its own."""
+        """Plan a look at the conditions, in a turn of its own, since something has happened."""
         if self._waiting and not self._planned:
             self._planned = True
             self._clock.call_soon(self._look)

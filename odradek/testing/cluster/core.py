@@ -292,7 +292,7 @@ class ClusterCore:
         return [broker for broker in self.embedded.brokers if broker.running]
 
     def broker(self, broker_id: int) -> EmbeddedBroker:
-        """Raises ClusterError where there is none of that id."""
+        """Return a broker. Raises ClusterError where there is none of that id."""
         if not isinstance(broker_id, int) or not 0 <= broker_id < len(self.embedded.brokers):
             raise ClusterError(
                 f"there is no broker {broker_id!r}: this cluster has 0 to {len(self.embedded.brokers) - 1}"
@@ -300,7 +300,7 @@ class ClusterCore:
         return self.embedded.brokers[broker_id]
 
     async def ask(self, broker: EmbeddedBroker, request: Message, version: int) -> Any:
-        """Raises BrokerUnreachable."""
+        """Ask a broker; return its answer. Raises BrokerUnreachable."""
         peer = Peer(self.network.host(HOST), self.clock, *broker.address, "odradek.testing")
         try:
             return await peer.request(request, version, REQUEST_TIMEOUT_MS)

@@ -67,7 +67,7 @@ def error_named(name: str | int) -> ErrorCode:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Half a sentence that names what may have been meant."""
+    """Return half a sentence that names what may have been meant; empty when nothing comes near."""
     by_lower = {one.lower(): one for one in names}
     found = difflib.get_close_matches(name.lower(), by_lower, 1, 0.5)
     return f"; did you mean {by_lower[found[0]]}?" if found else ""
@@ -298,7 +298,7 @@ class ProtocolFaults:
         return fault
 
     def get(self, fault: Fault) -> ActiveFault:
-        """Raises ClusterError for a fault of another cluster."""
+        """Return a fault of this cluster. Raises ClusterError for one of another."""
         if not isinstance(fault, Fault):
             raise ClusterError(f"{fault!r} is no fault: what respond, delay, drop_answer, … have returned is one")
         found = self._all.get(fault.number)

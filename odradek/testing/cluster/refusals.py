@@ -30,7 +30,7 @@ def structs_of(struct: Any, version: int) -> list[Field]:
 
 
 def element_of(line: Field) -> Any:
-    """Type of what a list holds; None for a field that is no list."""
+    """Return the type of what a list holds; None for a field that is no list."""
     return line.wire.element if isinstance(line.wire, Array) else None
 
 

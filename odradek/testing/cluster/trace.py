@@ -59,7 +59,7 @@ class Trace:
         self._notes: deque[_Note] = deque(maxlen=REQUESTS_MAX)
 
     def now_ms(self) -> float:
-        """Since the cluster began."""
+        """Return the time since the cluster began (ms)."""
         return self._clock.monotonic_ms() - self._begin_ms
 
     def around(self, dispatch: Dispatch, broker: int) -> Dispatch:

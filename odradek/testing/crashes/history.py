@@ -90,25 +90,25 @@ class History:
         """After the last operation that came to its end."""
 
     def wrote(self, contents: list[bytes | bytearray]) -> None:
-        """Or is about to."""
+        """Note batches that were written, or are about to be."""
         self.entries += [entry_of(content) for content in contents]
         self.end = self.entries[-1].last_offset + 1
         self.epochs |= {entry.header.leader_epoch for entry in self.entries[-len(contents) :]}
 
     def cut_to(self, end_offset: int) -> None:
-        """Everything from there on is gone."""
+        """Note that everything from an offset on is gone."""
         self.entries = [entry for entry in self.entries if entry.last_offset < end_offset]
         self.end = end_offset
         self.high_watermark = min(self.high_watermark, end_offset)
 
     def begin_anew(self, offset: int) -> None:
-        """Empty, and goes on there."""
+        """Note that the log is empty, and goes on at an offset."""
         self.entries = []
         self.start = self.end = self.high_watermark = self.highest_start = offset
         self.certain_start = min(self.certain_start, offset)
 
     def found(self, start: int, end: int, entries: list[Entry]) -> None:
-        """After a stop these are what is left."""
+        """Go on from what is left after a stop."""
         self.entries, self.start, self.end = entries, start, end
         self.acknowledged_end = end
         self.certain_end = 0
@@ -118,7 +118,7 @@ class History:
         self.target = self.former_end = 0
 
     def records(self, end_offset: int) -> list[tuple[int, bytes | None, bytes | None]]:
-        """(offset, key, value) of all before that offset but markers and what was aborted, there or later."""
+        """List (offset, key, value) of all before an offset but markers and what was aborted, there or later."""
         ended = replay(self.entries, self.end).ended
         found: list[tuple[int, bytes | None, bytes | None]] = []
         for entry in self.entries:

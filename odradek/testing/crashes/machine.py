@@ -125,7 +125,7 @@ class Machine:
         self.logs = None
 
     def configure(self, topic: str, **changes: int) -> None:
-        """Other settings from now on."""
+        """Give a topic other settings from now on."""
         self.configs[topic] = replace(self.configs[topic], **changes)  # type: ignore[arg-type]
         if self.logs is not None:
             self.logs.configure(topic)

@@ -29,7 +29,7 @@ class Report(NamedTuple):
 
 
 def run_case(seed: int) -> Report:
-    """Never raises; the same for the same seed."""
+    """Run the case of a seed. Never raises; the same for the same seed."""
     machine = Machine(seed)
     try:
         _live(machine)
@@ -76,7 +76,7 @@ def _live_with_fault(machine: Machine) -> None:
 
 
 def _require_only_one_failed(machine: Machine, code: int, half_done: bool) -> None:
-    """And the other one goes on. Both do when one is only full."""
+    """Require that only one directory failed and the other goes on, or that both do when one is only full."""
     if len(machine.failed) > 1 or any(not line.startswith(DIRECTORIES[0]) for line in machine.failed):
         raise Violation(f"offline: {machine.failed}")
     assert machine.logs is not None
@@ -135,7 +135,7 @@ def _work(machine: Machine) -> bool:
 
 
 def _stop_and_start(machine: Machine, expected: dict[TopicPartition, Expected]) -> None:
-    """Until a start comes to its end."""
+    """Stop the machine and start it again, until a start comes to its end."""
     while True:
         power_fails = machine.random.random() < 0.6
         machine.note("power failure" if power_fails else "kill")
@@ -174,7 +174,7 @@ def _close_and_start(machine: Machine, expected: dict[TopicPartition, Expected])
 
 
 def _check(machine: Machine, key: TopicPartition, history: History, expected: Expected) -> None:
-    """And the history goes on with what is there."""
+    """Check one log after a stop; its history goes on with what is there."""
     if machine.failed:
         raise Violation(f"offline: {machine.failed}")
     log = machine.log(key)

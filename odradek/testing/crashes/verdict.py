@@ -12,7 +12,7 @@ from odradek.testing.crashes.machine import Violation
 
 
 def require(holds: bool, log: Log, text: str) -> None:
-    """Raises Violation."""
+    """Require that something holds. Raises Violation."""
     if not holds:
         raise Violation(f"{log}: {text}")
 
@@ -33,9 +33,9 @@ def entries_of(log: Log) -> list[Entry]:
 
 
 def check(log: Log, history: History, certain_end: int, start_at_most: int) -> list[Entry]:
-    """`certain_end`: what was on the disk at the stop; `start_at_most`: the log start then. Raises Violation.
+    """Check a log after a stop; return what was written and is left, which compaction may have taken. Raises Violation.
 
-    Gives what was written and is left, which compaction may have taken.
+    `certain_end`: what was on the disk at the stop; `start_at_most`: the log start then.
     """
     found = entries_of(log)
     possible = [history.entries, *history.before]
@@ -158,7 +158,7 @@ def check_producers(log: Log, found: list[Entry], written: Replay, known_from: i
 
 
 def check_transactions(log: Log, found: list[Entry], written: Replay, known_from: int) -> None:
-    """Aborted data is known as such, and nothing else is."""
+    """Require that aborted data is known as such, and nothing else is. Raises Violation."""
     aborted = log.aborted_transactions(0, log.log_end_offset)
     for one in found:
         header = one.header

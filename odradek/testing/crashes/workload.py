@@ -169,7 +169,7 @@ class Workload:
             history.end = taken[-1].last_offset + 1 if taken else end
 
     def _transact(self, key: TopicPartition, log: Log, history: History) -> None:
-        """Some data of a transaction, or its end."""
+        """Write some data of a transaction, or its end."""
         producer = log.producers.producers.get(TRANSACTIONAL)
         if producer is None or producer.transaction_first_offset < 0 or self._random.random() < 0.5:
             batch = self._batch(log, history, transactional=True)
@@ -257,7 +257,7 @@ class Workload:
                 machine.histories[one].certain_start = other.log_start_offset
 
     def _elect(self, key: TopicPartition, log: Log, history: History) -> None:
-        """This broker leads from now on."""
+        """Make this broker the leader from now on."""
         self._epoch = max(self._epoch, log.latest_epoch) + 1
         log.assign_epoch(self._epoch, log.log_end_offset)
 

@@ -165,7 +165,7 @@ def create_topics(address: str, topics: Mapping[str, Mapping[str, str]], partiti
 
 
 def wait_compacted(address: str, topics: Sequence[str]) -> None:
-    """Until a cleaner, whoever's, has left no key twice before the active segments."""
+    """Wait until a cleaner, whoever's, has left no key twice before the active segments."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while waiting := [topic for topic, records in read(address, topics).items() if _has_twice(address, topic, records)]:
         assert time.monotonic() < deadline, f"not compacted: {waiting}"
@@ -192,7 +192,7 @@ class Corpus:
         join_for_long(self.address, "codec-none")
 
     def write(self, count: int = 60) -> None:
-        """Another `count` records to each topic that takes such; then offsets are committed for a group."""
+        """Write another `count` records to each topic that takes such; then commit offsets for a group."""
         records = {topic: self._next(topic, count) for topic in TOPICS if topic != "sequenced"}
         wanted = {topic: (CODEC_TOPICS.get(topic, "none"), of_topic) for topic, of_topic in records.items()}
         produce_in_codecs(self.address, wanted)

@@ -26,9 +26,10 @@ class DownloadFailed(Exception):  # noqa: N818 (a sentence for a person)
 
 
 def fetch(folder: Path, name: str, listing: str, command: Sequence[str]) -> Path:
-    """`folder` with what `command` puts there, when it is run in it beside the file `name` that holds the `listing`.
+    """Return `folder` with what `command` puts there.
 
-    Nothing is done when the folder is of this listing already. Raises DownloadFailed after three attempts.
+    The command is run in it beside the file `name` that holds the `listing`. Nothing is done when the folder is of this
+    listing already. Raises DownloadFailed after three attempts.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:

@@ -36,7 +36,7 @@ class DriverClient(Client):
             )
 
     def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
-        """Raises AssertionError with the program's own words when it failed."""
+        """Ask the program. Raises AssertionError with its own words when it failed."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps({"do": what, **arguments}) + "\n")
         self._process.stdin.flush()

@@ -28,7 +28,7 @@ class Member(ABC):
 
     @abstractmethod
     def received(self) -> list[tuple[int, int]]:
-        """(partition, offset) of all it has got so far, in the order of arrival."""
+        """List (partition, offset) of all it has got so far, in the order of arrival."""
 
     @abstractmethod
     def close(self) -> None:

@@ -58,7 +58,7 @@ class KafkasCorpus:
         create_topics(self.address, TOPICS)
 
     def write_old(self, count: int = 60) -> None:
-        """Once more to each topic that has an old format, or had one."""
+        """Write once more to each topic that has an old format, or had one."""
         wanted = {}
         for topic, (_, codec) in {**OLD_TOPICS, **OLD_COMPACTED, OLD_APPEND_TIME: (1, "lz4")}.items():
             records = make_records(topic, len(self.sent.get(topic, ())), count, headers=False)

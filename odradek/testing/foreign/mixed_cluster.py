@@ -104,7 +104,7 @@ class MixedCluster:
         return self.stages[seen.leader].address
 
     def wait(self, condition: Callable[[dict[str, PartitionSeen]], bool], what: str, *, of: Sequence[int] = ()) -> None:
-        """Until all running brokers, or those `of`, know the cluster's topics and tell this of them."""
+        """Wait until all running brokers, or those `of`, know the cluster's topics and tell this of them."""
 
         def holds(broker: int) -> bool:
             told = self.seen_by(broker)
@@ -121,7 +121,7 @@ class MixedCluster:
         wait_until(lambda: all(self.controller(asked) == broker for asked in self.lives), f"controller {broker}")
 
     def elect_preferred(self) -> None:
-        """Asked of whoever is the controller, and again when that changes or takes its time."""
+        """Have the preferred leaders elected, asking again when the controller changes or takes its time."""
         partitions = [TopicPartition(topic, 0) for topic in self.topics]
 
         def elected() -> bool:
@@ -154,7 +154,7 @@ class MixedCluster:
         return {file.name: file.read_bytes() for file in sorted(self.stages[broker].directory(topic).glob("*.log"))}
 
     def epochs(self, broker: int, topic: str) -> list[list[int]]:
-        """[leader epoch, start offset] of one replica."""
+        """List the [leader epoch, start offset] of one replica."""
         _, _, *lines = (self.stages[broker].directory(topic) / "leader-epoch-checkpoint").read_text().splitlines()
         return [[int(word) for word in line.split()] for line in lines]
 

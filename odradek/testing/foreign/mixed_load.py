@@ -32,7 +32,7 @@ class MixedLoad:
         self.sent = {topic: [] for topic in self.cluster.topics if topic.startswith("by")}
 
     def write(self, *topics: str) -> None:
-        """With acks=all, in another codec each time: to these `by-N`, or everything there is."""
+        """Write with acks=all, in another codec each time: to these `by-N`, or to everything there is."""
         wanted = topics or tuple(self.sent)
         records = {topic: make_records(topic, len(self.sent[topic]), RECORDS) for topic in wanted}
         codec = CODECS[len(self.sent[wanted[0]]) // RECORDS % len(CODECS)]
@@ -66,7 +66,7 @@ class MixedLoad:
         return Consumer({"bootstrap.servers": self.cluster.bootstrap, "group.id": group, "log_level": 2})
 
     def check(self) -> None:
-        """Everything that was acknowledged is there, once and in order; producers are known, and groups' offsets."""
+        """Assert that all that was acknowledged is there, once and in order, with producers and groups' offsets."""
         found = read(self.cluster.bootstrap, self.cluster.topics)
         for topic, sent in self.sent.items():
             assert as_sent(found[topic]) == sent, topic

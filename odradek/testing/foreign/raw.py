@@ -31,7 +31,7 @@ class RawConnection:
         self.close()
 
     def close(self) -> None:
-        """Harmless twice."""
+        """Close the connection. Harmless twice."""
         self._socket.close()
 
     def ask(self, request: Message, version: int) -> Any:
@@ -44,7 +44,7 @@ class RawConnection:
         return response
 
     def send(self, frame: bytes) -> None:
-        """`frame` behind its size."""
+        """Send `frame` behind its size."""
         self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
 
     def read_frame(self) -> bytes:

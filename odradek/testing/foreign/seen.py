@@ -134,7 +134,7 @@ def _record(message: Any) -> SeenRecord:
 def offsets_at(
     connection: RawConnection, times: Mapping[str, int], *, isolation: int = 0
 ) -> dict[str, tuple[int, int]]:
-    """(offset, timestamp) for one time of each topic."""
+    """Ask for the (offset, timestamp) of one time of each topic."""
     wanted = []
     for topic, timestamp_ms in times.items():
         partition = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=timestamp_ms)

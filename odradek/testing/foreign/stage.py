@@ -67,7 +67,7 @@ class Stage:
         """All there were, in order."""
 
     def kafka(self, **settings: str) -> BrokerProcess:
-        """Started. `settings`, with _ for a dot, hold for this life only."""
+        """Start Kafka on this stage. `settings`, with _ for a dot, hold for this life only."""
         return self._start(KafkaBroker(self.jars, *self._life("kafka", settings)))
 
     def odradek(self, **settings: str) -> BrokerProcess:
@@ -88,7 +88,7 @@ class Stage:
         return broker
 
     def _wait_gone(self) -> None:
-        """Until the session of a life that was killed has expired."""
+        """Wait until the session of a life that was killed has expired."""
         host, _, chroot = self.zookeeper.partition("/")
         client = KazooClient(host)
         client.start(PATIENCE_SECONDS)

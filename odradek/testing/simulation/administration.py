@@ -119,7 +119,7 @@ class Administrator:
     # replicas
 
     async def reassign(self) -> None:
-        """Some partitions move to other brokers, or their moves are called off."""
+        """Move some partitions to other brokers, or call their moves off."""
         known = list(assignments(self.cluster))
         chosen = self.random.sample(known, min(len(known), self.random.randint(1, 3)))
         broker_ids = [broker.broker_id for broker in self.cluster.brokers]
@@ -138,7 +138,7 @@ class Administrator:
         await self.ask_controller(AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=ADMIN_TIMEOUT_MS), 0)
 
     async def ask_for_whole_assignments(self) -> bool:
-        """After the faults: every partition is to be on every broker again. Whether that is what ZooKeeper has."""
+        """Ask, after the faults, for every partition on every broker; tell whether that is what ZooKeeper has."""
         broker_ids = [broker.broker_id for broker in self.cluster.brokers]
         asked: dict[tuple[str, int], list[int] | None] = {
             partition: [*held.replicas, *(one for one in broker_ids if one not in held.replicas)]

@@ -103,7 +103,7 @@ class ClientFaults:
     # what befalls them
 
     async def freeze_client(self) -> None:
-        """SIGSTOP, and SIGCONT later: as long garbage collections, or a laptop that sleeps."""
+        """Suspend a client for a while, as SIGSTOP does: like a long garbage collection, or a laptop that sleeps."""
         program = self._pick()
         if program is None:
             return
@@ -130,7 +130,7 @@ class ClientFaults:
         self._work(following)
 
     async def join_group(self) -> None:
-        """Another member joins the group for a while, and leaves it with or without a word."""
+        """Have another member join the group for a while, and leave it with or without a word."""
         self._guests += 1
         program = await self._start(f"guest-{self._guests}", 0)
         member = program.client

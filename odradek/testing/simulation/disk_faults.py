@@ -25,7 +25,7 @@ class DiskFaults:
         }
 
     async def full_disk(self) -> None:
-        """No room in one log directory or in all of them, while its broker lives or dies: other faults may have it."""
+        """Take the room of one log directory or of all, while its broker lives or dies: other faults may have it."""
         broker = self._random.choice(self._others.cluster.brokers)
         if broker.files.fault is not None:
             return

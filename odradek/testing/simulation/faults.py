@@ -128,7 +128,7 @@ class Faults:
             await self._kill(broker)
 
     async def kill_all(self) -> None:
-        """Everybody at once; they come back one after another, in any order."""
+        """Kill all brokers that are free at once; they come back one after another, in any order."""
         free = [one for one in self.cluster.brokers if self._is_free(one)]
         await asyncio.gather(*(self._kill(broker) for broker in free))
 
@@ -136,7 +136,7 @@ class Faults:
         await self.lose_data("power failure", lambda broker: broker.power_failure())
 
     async def lose_data(self, what: str, strike: Callable[[EmbeddedBroker], object]) -> None:
-        """Only while all is well, and alone until all is well again: what it takes away, another replica has."""
+        """Strike only while all is well, and alone until all is well again: what is lost, another replica has."""
         self.exclusive = True
         try:
             if self.busy or not await self._until_well():
@@ -187,7 +187,7 @@ class Faults:
         self.busy.discard(broker.broker_id)
 
     async def suspend(self) -> None:
-        """SIGSTOP, and SIGCONT later; the controller as often as not."""
+        """Suspend a broker for a while, as SIGSTOP does; the controller as often as not."""
         broker = self.pick()
         if broker is not None and self.random.random() < 0.5:
             broker = self._free_controller() or broker
@@ -249,7 +249,7 @@ class Faults:
         await self._cut([(source, target)], f"{source} to {target}")
 
     async def cut_clients(self) -> None:
-        """Some clients from some brokers, in one direction or in both."""
+        """Cut some clients off from some brokers, in one direction or in both."""
         clients = self.random.sample(CLIENTS, self.random.randint(1, 4))
         brokers = self.random.sample(self._hosts(clients=False), self.random.randint(1, 2))
         ways = [(client, broker) for client in clients for broker in brokers]
@@ -304,7 +304,7 @@ class Faults:
             self.cluster.zookeeper.restart()
 
     async def zookeeper_stands(self) -> None:
-        """SIGSTOP for ZooKeeper: it answers nobody, and then some sessions have ended."""
+        """Suspend ZooKeeper as SIGSTOP does: it answers nobody, and then some sessions have ended."""
         if not self.cluster.zookeeper.serving:
             return
         self.history.note("ZooKeeper stands still")

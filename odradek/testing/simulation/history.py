@@ -72,7 +72,7 @@ class History:
             self.violated(f"{member} begins {partition} at {offset}, committed was {committed}")
 
     def at(self, partition: TopicPartition, offset: int, value: bytes, who: str) -> None:
-        """`who` was given `value` at `offset` as committed data."""
+        """Note that `who` was given `value` at `offset` as committed data."""
         known = self.values.setdefault(partition, {})
         before = known.get(offset)
         if before is None:

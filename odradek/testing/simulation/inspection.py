@@ -38,7 +38,7 @@ def _end_of(data: bytes) -> int:
 
 
 def records_of(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(offset, value) of each record."""
+    """Yield (offset, value) of each record."""
     at = 0
     while at < len(data):
         columns = decode_records(data, at)

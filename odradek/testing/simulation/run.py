@@ -188,7 +188,7 @@ class Simulation:
         self.history.on_violation = self._over.set
 
     async def run(self) -> Report:
-        """Raises nothing for what the cluster does wrong: that is in the report."""
+        """Run the simulation. Raises nothing for what the cluster does wrong: that is in the report."""
         DRAWN.set(random.Random(self.plan.seed + 1))
         async with self.cluster:
             story = asyncio.ensure_future(self._story())

@@ -219,7 +219,7 @@ class Transactions:
         return None
 
     def judge(self) -> None:
-        """After rest: compare what was read with what the producers know."""
+        """Compare, after rest, what was read with what the producers know."""
         for producer in self.producers:
             for transaction in producer.transactions:
                 self._judge(producer.name, transaction)
