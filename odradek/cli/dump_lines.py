@@ -55,7 +55,7 @@ def time(timestamp_ms: object) -> str:
 
 
 def lines(rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
-    """A head and a line for each row."""
+    """Yield a head and a line for each row."""
     left = iter(rows)
     first = list(islice(left, 1))
     if not first:
@@ -176,7 +176,7 @@ def _readable(value: bytes) -> str:
 
 
 def _inner(value: object, name: str = "") -> str:
-    """A part of something decoded."""
+    """Return a part of something decoded."""
     if isinstance(value, Mapping):
         return "{" + shown(value) + "}"
     if isinstance(value, list | tuple):

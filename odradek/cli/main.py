@@ -77,7 +77,7 @@ def help_text() -> str:
 
 
 def version() -> str:
-    """The version of this installation."""
+    """Return the version of this installation."""
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed_version
 

@@ -28,7 +28,7 @@ command_config: dict[str, str] = {}
 
 
 def new_app(help_text: str) -> typer.Typer:
-    """A command with subcommands."""
+    """Make a command with subcommands."""
     return typer.Typer(
         help=help_text,
         add_completion=False,
@@ -39,7 +39,7 @@ def new_app(help_text: str) -> typer.Typer:
 
 
 def connect(bootstrap_server: str) -> "KafkaAdminClient":
-    """An administrative client that gives up after half a minute: somebody is waiting."""
+    """Return an administrative client that gives up after half a minute: somebody is waiting."""
     from odradek.client.admin.client import KafkaAdminClient
 
     admin = KafkaAdminClient(

@@ -22,7 +22,7 @@ IDLE_LIMIT_SECONDS = 10.0
 
 @contextlib.contextmanager
 def progress(total: int) -> Iterator[Callable[[int], object]]:
-    """A function to call with how many are done; a bar on a terminal, nothing else."""
+    """Give a function to call with how many are done; show a bar on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return
@@ -35,7 +35,7 @@ def progress(total: int) -> Iterator[Callable[[int], object]]:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value that `share` of the sorted values do not exceed."""
+    """Return the value that `share` of the sorted values do not exceed."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 

@@ -106,7 +106,7 @@ def _print(summary: "Summary", result_topic: str) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The line that matters of what Spark says: the end of a Python traceback, if possible ours, or else its first."""
+    """Pick the line that matters from what Spark says: the end of a Python traceback (ours first) or else its first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     raised = [line for line in lines if RAISED.match(line)]
     ours = [line for line in raised if line.startswith("odradek.")]

@@ -140,7 +140,7 @@ def _secure_files(data: Path, brokers: int) -> "SecureFiles":
 
 
 def run(plan: "ClusterPlan", *, as_json: bool = False) -> int:
-    """The whole life of a cluster; the exit code."""
+    """Run the whole life of a cluster; return the exit code."""
     from odradek.local.report import choose
 
     with choose(as_json=as_json) as report:

@@ -284,7 +284,7 @@ class PartitionState(NamedTuple):
 
 
 def _change(subject: str, before: PartitionState | None, after: PartitionState) -> Happening:
-    """A change in words, without its reason."""
+    """Return a change in words, without its reason."""
     kind, isr = "election", f"ISR {_ids(after.isr)}"
     if before is None:
         kind, many = "topic", "{} partitions are new"

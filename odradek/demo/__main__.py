@@ -40,7 +40,7 @@ FAILURES = (
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m odradek.demo",
         description="A broker is killed under load, others take over; then all is counted.",
@@ -55,7 +55,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit code."""
+    """Run the demonstration; return the exit code."""
     options = parse(arguments)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)

@@ -29,7 +29,7 @@ class ClusterState(NamedTuple):
     partitions: dict[int, PartitionState] = {}
 
     def led_by(self, broker: int) -> list[int]:
-        """The partitions it leads."""
+        """Return the partitions it leads."""
         return [partition for partition, state in self.partitions.items() if state.leader == broker]
 
     @property
@@ -40,7 +40,7 @@ class ClusterState(NamedTuple):
 
 
 def now_ms() -> float:
-    """The clock that the brokers' logs show."""
+    """Return the time by the clock that the brokers' logs show, in ms since 1970."""
     return time.time_ns() / 1e6
 
 

@@ -49,7 +49,7 @@ def archive() -> Path:
 
 
 def read_flights(count: int = FLIGHTS) -> list[Flight]:
-    """The first `count` flights. Every value is another one, so that a record is known by it. Raises FlightsMissing."""
+    """Read the first `count` flights, all different, so that a record is known by its value. Raises FlightsMissing."""
     with zipfile.ZipFile(archive()) as files, files.open(MEMBER) as raw:
         lines = [line.rstrip("\r\n") for line in islice(io.TextIOWrapper(raw, "utf-8", newline=""), count + 1)]
     rows = csv.reader(lines)

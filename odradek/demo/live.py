@@ -56,13 +56,13 @@ def changes(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 
 def progress(snapshot: Snapshot) -> str:
-    """The numbers in one line."""
+    """Return the numbers in one line."""
     done = f"{snapshot.acknowledged:,} of {snapshot.produced:,} records acknowledged ({snapshot.rate:,.0f}/s)"
     return f"{done}, the group has read {snapshot.read:,}"
 
 
 def picture(snapshot: Snapshot) -> RenderableType:
-    """The cluster at one time."""
+    """Draw the cluster at one time."""
     facts = f"acks=all, idempotent, min.insync.replicas={MIN_INSYNC_REPLICAS}"
     return Panel(
         Group(_brokers(snapshot), Text(), _partitions(snapshot), Text(), _progress(snapshot)),
@@ -116,7 +116,7 @@ def _leader(leader: int, dead: frozenset[int]) -> Text:
 
 
 def _in_sync(in_sync: tuple[int, ...], dead: frozenset[int]) -> Text:
-    """A mark for each broker: in sync, in sync by the book but dead, out."""
+    """Return a mark for each broker: in sync, in sync by the book but dead, out."""
     text = Text()
     for broker in range(REPLICAS):
         if broker not in in_sync:
@@ -201,5 +201,5 @@ class Lines:
 
 
 def choose() -> Display:
-    """The form that fits where the output goes."""
+    """Return the form that fits where the output goes."""
     return LivePicture() if sys.stdout.isatty() else Lines()

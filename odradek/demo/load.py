@@ -44,14 +44,14 @@ class Acknowledgements:
         return sum(1 for where, sent, done in columns if where in partitions and 0 < sent <= at_ms < done)
 
     def around(self, partition: int, at_ms: float) -> tuple[float | None, float | None]:
-        """The last acknowledgement in a partition before a time, and the first one after it."""
+        """Return the last acknowledgement in a partition before a time, and the first one after it."""
         columns = zip(self.partitions, self.acknowledged_ms, strict=True)
         times = [done for where, done in columns if where == partition]
         before = max((done for done in times if done <= at_ms), default=None)
         return before, min((done for done in times if done > at_ms), default=None)
 
     def longest_pause_ms(self, partition: int) -> float:
-        """The longest time between two acknowledgements in a partition."""
+        """Return the longest time between two acknowledgements in a partition."""
         columns = zip(self.partitions, self.acknowledged_ms, strict=True)
         times = sorted(done for where, done in columns if where == partition)
         return max((later - earlier for earlier, later in pairwise(times)), default=0.0)

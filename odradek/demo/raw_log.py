@@ -11,7 +11,7 @@ from odradek.world.os_files import OsFiles
 
 
 def segments(directory: Path) -> list[Path]:
-    """The segment files of a partition's directory, oldest first."""
+    """Return the segment files of a partition's directory, oldest first."""
     return sorted(directory.glob(f"*{LOG}"))
 
 

@@ -67,7 +67,7 @@ def _table(title: str) -> Table:
 
 
 def failover_table(moments: Sequence[Moment]) -> RenderableType:
-    """The timeline: when, how long after what it follows from, what."""
+    """Return the timeline: when, how long after what it follows from, what."""
     table = _table("The failover")
     table.add_column("t", justify="right", no_wrap=True)
     table.add_column("took", justify="right", no_wrap=True, style="dim")

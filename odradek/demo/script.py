@@ -92,7 +92,7 @@ class Script:
         return owners.keys() == self._state.partitions.keys() and len(set(owners.values())) == READERS
 
     def _victim(self) -> int:
-        """The broker that leads most partitions; of equals one that is not the controller, with most records."""
+        """Return the broker that leads most partitions; of equals one that is not the controller, with most records."""
         counts = self._load.acknowledged_by_partition
 
         def weight(broker: int) -> tuple[int, bool, int]:

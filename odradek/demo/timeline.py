@@ -146,7 +146,7 @@ def _elections(kill: Kill, found: Iterable[Entry]) -> list[LeadershipChanged]:
 
 
 def _take_overs(kill: Kill, changes: Iterable[LeadershipChanged], later: Iterable[Entry]) -> list[TookOver]:
-    """The first time that each elected leader said that it leads."""
+    """Return the first time that each elected leader said that it leads."""
     wanted = {(change.partition, change.leader) for change in changes}
     first = {(one.partition, one.broker): one for one in reversed(_of(TookOver, later))}
     return [first[place] for place in wanted if place in first]

@@ -22,7 +22,7 @@ class Case:
         return clock(moment_ms, self.facts.now_ms)
 
     def way(self, words: str, command: str = "") -> WayOut:
-        """A way out; `command`: the words after `odradek`."""
+        """Make a way out; `command`: the words after `odradek`."""
         return WayOut(words, self.facts.command(command) if command else "")
 
     def start(self, broker: int) -> WayOut:
@@ -112,7 +112,7 @@ class PartitionCase(Case):
         return "" if self.since_ms is None else f" since {self.time(self.since_ms)}"
 
     def left_isr(self, broker: int) -> Noted | None:
-        """The last change that took a replica out of the ISR."""
+        """Return the last change that took a replica out of the ISR."""
         found = (one for one in reversed(self.changes) if broker in one.isr_before and broker not in one.isr_after)
         return next(found, None)
 
@@ -122,7 +122,7 @@ class PartitionCase(Case):
         return "" if own is None or not leaders else f"it has {size(own)} of the leader's {size(leaders)}"
 
     def throttle(self, broker: int) -> str:
-        """The setting that holds back what a follower copies; empty where none does."""
+        """Return the setting that holds back what a follower copies; empty where none does."""
         leader = self.partition.leader
         for side, of in (("leader", leader), ("follower", broker)):
             named = self.topic.settings.get(f"{side}.replication.throttled.replicas", "")

@@ -165,6 +165,6 @@ class Facts:
         return broker is not None and broker.registered
 
     def command(self, words: str) -> str:
-        """The command line that does it, on this cluster."""
+        """Return the command line with these words for this cluster."""
         at = "" if self.bootstrap == DEFAULT_BOOTSTRAP_SERVER else f" --bootstrap-server {self.bootstrap}"
         return f"odradek {words}{at}"

@@ -315,7 +315,7 @@ class Gathering:
     async def _coordinated(
         self, at: TopicPartition, one: OpenTransaction, transactional_id: str | None
     ) -> OpenTransaction:
-        """The same with what its coordinator says. One that knows nothing of this partition knows nothing of it."""
+        """Add what a transaction's coordinator says of it; the state only if that knows of this partition."""
         if transactional_id is None:
             return one
         question = self._admin.describe_transactions([transactional_id])

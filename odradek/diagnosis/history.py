@@ -78,7 +78,7 @@ class History:
         return found or ()
 
     def last(self, kind: str, subject: str | None = None, change: str | None = None) -> Noted | None:
-        """The last entry of a kind, about a subject, with a change."""
+        """Return the last entry of a kind, about a subject, with a change."""
         found = (one for one in reversed(self.about(kind, subject)) if change in (None, one.change))
         return next(found, None)
 
@@ -88,7 +88,7 @@ class History:
         return [noted] if number is None else self._by_event[(noted.broker, number)]
 
     def taken_offline(self, broker: int) -> Noted | None:
-        """The last change that a controller made because this broker was gone."""
+        """Return the last change that a controller made because this broker was gone."""
         return self._taken_offline.get(str(broker))
 
     def reaches(self, moment_ms: int | None) -> bool:
@@ -104,7 +104,7 @@ class BrokerEnd(NamedTuple):
     controlled: bool
 
     def told(self, now_ms: int) -> str:
-        """A clause: `broker 1's session ended at 12:03:04`."""
+        """Return a clause: `broker 1's session ended at 12:03:04`."""
         when = "" if self.at_ms is None else f" at {clock(self.at_ms, now_ms)}"
         if self.controlled:
             return f"broker {self.broker} was shut down{when}"

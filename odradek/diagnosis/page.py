@@ -37,7 +37,7 @@ MEANINGS = {
 
 
 def current(page: str) -> str:
-    """The page with the table as it is now."""
+    """Return the page with the table as it is now."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{render()}\n{END}{after}"

@@ -127,7 +127,7 @@ def follower_behind(case: PartitionCase) -> Told | None:
 
 
 def _lagging(case: PartitionCase, broker: int) -> tuple[str, tuple[Noted, ...]]:
-    """The leader's own words when it took the replica out of the ISR."""
+    """Return the leader's own words when it took the replica out of the ISR."""
     for noted in reversed(case.history.about("isr", case.name)):
         for one in noted.entry["lagging"]:
             if one["broker"] == broker:

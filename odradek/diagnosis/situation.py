@@ -126,7 +126,7 @@ def numbers(brokers: Iterable[int]) -> str:
 
 
 def braces(brokers: Iterable[int]) -> str:
-    """An ISR as Kafka prints it: `{1,2}`."""
+    """Return an ISR as Kafka prints it: `{1,2}`."""
     return "{" + ",".join(map(str, brokers)) + "}"
 
 

@@ -46,7 +46,7 @@ async def facts(
 
 @asynccontextmanager
 async def admin(settings: Mapping[str, str], bootstrap: str) -> AsyncIterator[Admin]:
-    """An administrative client that gives up soon: somebody is waiting."""
+    """Give an administrative client that gives up soon: somebody is waiting."""
     async with Admin(
         settings,
         bootstrap_servers=bootstrap,
@@ -79,7 +79,7 @@ async def check_may_see(settings: Mapping[str, str], bootstrap: str, name: str) 
 async def _zookeeper(
     client: Admin, address: str, clock: LoopClock, link: Link
 ) -> AsyncIterator[tuple[Store | None, str]]:
-    """A started store, or None and why."""
+    """Give a started store, or None and why."""
     if address == "none":
         yield None, ""
         return
@@ -115,7 +115,7 @@ async def _zookeeper_of_brokers(client: Admin) -> str:
 
 
 async def read_journal(broker: BrokerFacts) -> JournalFacts | str:
-    """The journal of a broker, over HTTP; or why it cannot be read."""
+    """Return the journal of a broker, over HTTP; or why it cannot be read."""
     if not broker.settings:
         return "its settings cannot be read, and they say where its journal is"
     place = metrics_place(broker.settings, broker.address)
@@ -133,7 +133,7 @@ async def read_journal(broker: BrokerFacts) -> JournalFacts | str:
 
 
 async def get_page(host: str, port: int, path: str) -> bytes:
-    """The body of an answer. Raises OSError, ValueError."""
+    """Return the body of an answer. Raises OSError, ValueError."""
     reader, writer = await asyncio.open_connection(host, port, limit=JOURNAL_BYTES_MAX)
     try:
         writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())

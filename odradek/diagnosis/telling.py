@@ -14,7 +14,7 @@ MARKS = {Weight.LOST: "lost", Weight.STOPPED: "stopped", Weight.DEGRADED: "degra
 
 
 def findings_lines(findings: Iterable[Finding]) -> list[str]:
-    """A line for each, the gravest first; those that differ in their subject alone share one."""
+    """Return a line for each, the gravest first; those that differ in their subject alone share one."""
     lines = []
     for alike in merged(findings):
         first, others = alike[0], alike[1:]
@@ -40,7 +40,7 @@ def subject_name(subject: Subject) -> str:
 
 
 def calm(facts: Facts, subject: Subject) -> str:
-    """A sentence for when no situation holds."""
+    """Return a sentence for when no situation holds."""
     if subject.topic is not None:
         chosen = facts.topics[subject.topic].partitions
         some = chosen.values() if subject.partition is None else [chosen[subject.partition]]
@@ -57,7 +57,7 @@ def calm(facts: Facts, subject: Subject) -> str:
 
 
 def event_lines(facts: Facts, subject: Subject, events_max: int) -> list[str]:
-    """The last events that touched a subject: when, on which broker, by which rule, what was written and sent."""
+    """Tell the last events that touched a subject: when, on which broker, by which rule, what was written and sent."""
     history = History(facts.journals)
     touched = [one for one in history.noted if _is_about(one, subject)]
     lines: list[str] = []
@@ -87,7 +87,7 @@ def _is_about(noted: Noted, subject: Subject) -> bool:
 
 
 def _event(facts: Facts, subject: Subject, together: Sequence[Noted]) -> list[str]:
-    """An event of the controller with all that followed from it, or a lonely entry."""
+    """Return an event of the controller with all that followed from it, or a lonely entry."""
     first = together[0]
     head = f"{clock(first.at_ms, facts.now_ms)} broker {first.broker}"
     if not first.event:
@@ -118,7 +118,7 @@ def _touches(noted: Noted, subject: Subject) -> bool:
 
 
 def _words(noted: Noted) -> str:
-    """An entry as a clause."""
+    """Return an entry as a clause."""
     entry = noted.entry
     match noted.kind:
         case "partition":

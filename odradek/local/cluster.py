@@ -286,7 +286,7 @@ class LocalCluster:
         await asyncio.gather(*(self._wait_for_metadata(network, clock, one) for one in self._files.values()))
 
     def _network(self, network: Network, clock: Clock) -> Network:
-        """The way to the brokers, as an administrator where it is not open to everybody."""
+        """Return the way to the brokers, as an administrator where it is not open to everybody."""
         if self.plan.secure is None:
             return network
         from odradek.local.secure import ADMIN, LISTENER

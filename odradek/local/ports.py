@@ -34,7 +34,7 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def free_port_range(count: int, host: str = "127.0.0.1") -> int:
-    """The first of `count` adjacent ports that nobody uses now, below those that outgoing connections are given."""
+    """Find `count` adjacent ports that nobody uses now, below those that outgoing connections get; return the first."""
     first, last = 15_000, 32_000
     base = first + os.getpid() * 16 % (last - first)
     for step in range(0, last - first, count):

@@ -92,13 +92,13 @@ class Child:
             return
 
     def last_line(self) -> str:
-        """The last line of its log that says something."""
+        """Return the last line of the process's log that says something."""
         lines = self.log_file.read_text(errors="replace").splitlines() if self.log_file.exists() else []
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def read_pid(pid_file: Path) -> int | None:
-    """The pid in a file, if there is one and that process lives."""
+    """Return the pid in a file, if there is one and that process lives."""
     try:
         pid = int(pid_file.read_text())
         os.kill(pid, 0)

@@ -22,7 +22,7 @@ def changes(before: Sequence[BrokerStatus], after: Sequence[BrokerStatus]) -> It
 
 
 def sentence(event: dict[str, Any]) -> str:
-    """An event in one line of plain text."""
+    """Return an event in one line of plain text."""
     match event["event"]:
         case "ready":
             clients = f" clients={event['clients']}" if "clients" in event else ""
@@ -101,14 +101,14 @@ class LiveTable:
 
 
 def style_of(state: str) -> str:
-    """A colour: what is as it should be, what is on its way, what somebody may want to look into."""
+    """Return a colour: what is as it should be, what is on its way, what somebody may want to look into."""
     if state.startswith(REGISTERED):
         return "green"
     return "yellow" if state in (STARTING, STOPPING) else "red"
 
 
 def choose(*, as_json: bool) -> Report:
-    """The form that fits where the output goes."""
+    """Return the form that fits where the output goes."""
     if sys.stdout.isatty() and not as_json:
         return LiveTable()
     return Lines(as_json=as_json)

@@ -15,7 +15,7 @@ def write_parquet(rows: DataFrame, directory: str, query: str, batch: int) -> No
 
 
 def read_parquet(spark: SparkSession, directory: str, query: str) -> DataFrame:
-    """The newest totals of a query: per airport and day, the row of the highest micro-batch."""
+    """Return the newest totals of a query: per airport and day, the row of the highest micro-batch."""
     written = spark.read.option("basePath", f"{directory}/query={query}").parquet(f"{directory}/query={query}")
     newest = f.max_by(f.struct(*TOTALS), "batch").alias("newest")
     return written.groupBy("origin", "day").agg(newest).select("origin", "day", "newest.*").orderBy("origin", "day")

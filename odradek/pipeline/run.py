@@ -53,7 +53,7 @@ class Summary:
 
 
 def spark_session(master: str) -> SparkSession:
-    """A session for the pipeline. Everything else is Spark's own business (spark-defaults.conf, environment)."""
+    """Return a session for the pipeline. Everything else is Spark's own business (spark-defaults.conf, environment)."""
     settings = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),

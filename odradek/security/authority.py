@@ -34,7 +34,7 @@ class Authority:
     def issue(
         self, name: str, *, hosts: Sequence[str] = (), organization: str | None = None, days: int = DEFAULT_DAYS
     ) -> KeyPair:
-        """A new key and its certificate, for use as a server under the names and addresses in `hosts`, and a client."""
+        """Make a key and its certificate, for a server under the names and addresses in `hosts`, and for a client."""
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
         if organization is not None:

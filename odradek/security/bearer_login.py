@@ -49,7 +49,7 @@ def bearer_login(look: Look, jaas: JaasEntry | None) -> Login:
 
 
 def unsecured_token(claims: dict[str, Any], lifetime_seconds: int) -> str:
-    """A token that nobody has signed: whoever believes it believes anybody."""
+    """Make a token that nobody has signed: whoever believes it believes anybody."""
     now = time.time()
     body = {"iat": now, "exp": now + lifetime_seconds, **claims}
     return f"{_part({'alg': 'none'})}.{_part(body)}."

@@ -61,7 +61,7 @@ def parse_jaas(text: str, setting: str = SETTING) -> JaasEntry:
 
 
 def _tokens(text: str, setting: str) -> list[tuple[str, bool]]:
-    """The words of a text, and whether each is a mark."""
+    """Return the words of a text, and whether each is a mark."""
     found, at, end = [], 0, len(text.rstrip())
     while at < end:
         match = _TOKEN.match(text, at)

@@ -106,7 +106,7 @@ def _utf16(password: str) -> bytes:
 
 
 def _unprotected(protected: bytes, password: str) -> bytes:
-    """The key in an EncryptedPrivateKeyInfo."""
+    """Return the key in an EncryptedPrivateKeyInfo."""
     content, _ = _element(protected, SEQUENCE)
     algorithm, after = _element(content, SEQUENCE)
     if not algorithm.startswith(SUN_KEY_PROTECTOR):
@@ -124,7 +124,7 @@ def _unprotected(protected: bytes, password: str) -> bytes:
 
 
 def _element(data: bytes, tag: int) -> tuple[bytes, int]:
-    """The content of a DER element, and where it ends."""
+    """Return the content of a DER element, and where it ends."""
     if len(data) < 2 or data[0] != tag:
         raise BadKeyStore("a key that is not DER")
     length, at = data[1], 2

@@ -36,12 +36,12 @@ class KeyPair:
         return f"KeyPair({self.chain[0].subject.rfc4514_string()})"
 
     def key_pem(self, password: bytes | None = None) -> bytes:
-        """The key as PEM (PKCS #8), encrypted where a password is given."""
+        """Return the key as PEM (PKCS #8), encrypted where a password is given."""
         encryption = NoEncryption() if password is None else BestAvailableEncryption(password)
         return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
 
     def chain_pem(self) -> bytes:
-        """The certificates as PEM."""
+        """Return the certificates as PEM."""
         return b"".join(one.public_bytes(Encoding.PEM) for one in self.chain)
 
 
@@ -73,7 +73,7 @@ class StoreSettings:
 
 
 def load_key_pair(store: StoreSettings) -> KeyPair:
-    """The key that a server or a client shows. Raises BadSecuritySetting."""
+    """Read the key that a server or a client shows. Raises BadSecuritySetting."""
     _check(store)
     if store.pem[0] is not None or store.pem[1] is not None:
         key_text, chain_text = store.pem
@@ -93,7 +93,7 @@ def load_key_pair(store: StoreSettings) -> KeyPair:
 
 
 def load_trusted(store: StoreSettings) -> list[x509.Certificate]:
-    """The certificates that are believed. Raises BadSecuritySetting."""
+    """Read the certificates that are believed. Raises BadSecuritySetting."""
     _check(store)
     if store.pem[0] is not None:
         return _pem_certificates(store.name("certificates"), store.pem[0].encode())

@@ -36,7 +36,7 @@ class SaslClient(Protocol):
         """Return what the exchange begins with."""
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """The next message; None when there is none. Raises AuthenticationFailed."""
+        """Return the next message; None when there is none. Raises AuthenticationFailed."""
 
 
 class PlainClient:

@@ -133,7 +133,7 @@ class ScramClient:
         return GS2_HEADER + self._first_bare.encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """The next message; None after the last challenge. Raises AuthenticationFailed."""
+        """Return the next message; None after the last challenge. Raises AuthenticationFailed."""
         if not self._server_signature:
             return self._final(challenge)
         self._check_server(challenge)
@@ -202,7 +202,7 @@ class ScramServer:
         self._first_bare = self._server_first = ""
 
     def evaluate(self, token: bytes) -> bytes:
-        """The answer to a message. Raises AuthenticationFailed, and InvalidCredentials, of which no more is told."""
+        """Answer a message. Raises AuthenticationFailed, and InvalidCredentials, of which no more is told."""
         if self._credential is None:
             return self._first(_text(token))
         return self._final(_text(token), self._credential)

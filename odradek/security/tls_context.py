@@ -76,7 +76,7 @@ class TlsSettings:
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """The context of a listener. Reads files; raises BadSecuritySetting."""
+    """Make the context of a listener. Reads files; raises BadSecuritySetting."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _set_versions(context, settings)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_COMPRESSION
@@ -97,7 +97,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """The context of whoever connects. Reads files; raises BadSecuritySetting."""
+    """Make the context of whoever connects. Reads files; raises BadSecuritySetting."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _set_versions(context, settings)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION

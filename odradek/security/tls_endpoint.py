@@ -258,7 +258,7 @@ class TlsEndpoint:
 
 
 def new_staging() -> memoryview:
-    """A buffer for the endpoints of one loop."""
+    """Make a buffer for the endpoints of one loop."""
     return memoryview(bytearray(STAGING_BYTES))
 
 

@@ -59,7 +59,7 @@ HOSTS: Final[Mapping[str, str]] = {name: f"127.0.0.{10 + at}" for at, name in en
 
 
 def access_lists(administrator: str = ADMIN) -> dict[str, bytes]:
-    """The znodes that give all of them what they may, by path, and everything to whoever comes from that host."""
+    """Return by path the znodes that give all of them what they may, and everything to whoever comes from that host."""
     entries: dict[ResourcePattern, list[AclEntry]] = {}
     admin: list[Line] = [(kind, "*", LITERAL, ALL, ALLOW) for kind in NAMES]
     for host, lines in ((administrator, admin), *((HOSTS[name], lines) for name, lines in PRINCIPALS.items())):
@@ -127,7 +127,7 @@ def _identity(element: Struct, at: int) -> object:
 
 
 def grouped(record: Mapping[str, Mapping[str, list[str]]]) -> dict[str, list[dict[str, list[str]]]]:
-    """The record of all cases, with those principals together who were answered the same."""
+    """Return the record of all cases, with those principals together who were answered the same."""
     table: dict[str, list[dict[str, list[str]]]] = {}
     for case, by_principal in record.items():
         groups: dict[tuple[str, ...], list[str]] = {}

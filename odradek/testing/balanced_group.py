@@ -45,7 +45,7 @@ class BalancedGroup:
         self._thread.stop()
 
     def members(self) -> list[str]:
-        """The ids of those who are registered, sorted. The dead are among them until ZooKeeper has missed them."""
+        """List the ids of registered members, sorted. The dead are among them until ZooKeeper has missed them."""
         return self._thread.run(self._children(consumer_ids_path(self._group)))
 
     def owners(self) -> dict[int, str]:

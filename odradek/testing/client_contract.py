@@ -140,7 +140,7 @@ class ContractWorld:
         return await self._made(SimpleConsumerCore, host, port)
 
     async def topic(self, partitions: int = 1, values: int = 0, suffix: str = "") -> str:
-        """A topic of this name that every broker knows, with values b"0", b"1", … in its partition 0."""
+        """Create a topic that every broker knows, with values b"0", b"1", … in its partition 0; return its name."""
         name = f"{self.name}{suffix}"
         admin = await self.admin()
         await admin.create_topics([NewTopic(name, partitions, 1, configs={"retention.ms": "-1"})])
@@ -175,7 +175,7 @@ class ContractWorld:
 
 
 async def read(consumer: Any, count: int) -> list[bytes]:
-    """The values of the next records."""
+    """Return the values of the next records."""
     found: list[bytes] = []
     for _ in range(200):
         if len(found) >= count:
@@ -619,7 +619,7 @@ async def check_offsets_of_groups(world: ContractWorld) -> None:
 
 
 async def _altered(admin: Any, group: str, offsets: Any) -> bool:
-    """A coordinator may be about to take its first group."""
+    """Alter a group's offsets; False while its coordinator refuses: it may be about to take its first group."""
     try:
         await admin.alter_group_offsets(group, offsets)
     except KafkaError as error:

@@ -88,7 +88,7 @@ class CompactedLog:
         return self.log.append_as_leader(batch, 0).first_offset
 
     def end_transaction(self, producer_id: int, *, committed: bool, epoch: int = 0) -> int:
-        """The marker's offset."""
+        """End the transaction; return the marker's offset."""
         marker = encode_end_txn_marker(EndTxnMarker(committed, 0), self.clock.now_ms(), producer_id, epoch)
         return self.log.append_as_leader(marker, 0, origin=Origin.COORDINATOR).first_offset
 

@@ -53,7 +53,7 @@ class MachineClock(Clock, Protocol):
     wall_offset_ms: int
 
     def beside(self) -> "MachineClock":
-        """A clock of the same loop with a wall clock of its own."""
+        """Return a clock of the same loop with a wall clock of its own."""
 
 
 class Disk(Files, Protocol):

@@ -190,7 +190,7 @@ KINDS = (
 
 
 def schedule_of(seed: int, brokers: int, kinds: Sequence[str] = KINDS) -> tuple[Planned, ...]:
-    """The faults of a seed, of these kinds. Those of one broker never overlap."""
+    """Return the faults of a seed, of these kinds. Those of one broker never overlap."""
     source = random.Random(seed)
     planned, hit = [], set()
     for _ in range(source.randint(1, FAULTS_MAX)):
@@ -246,7 +246,7 @@ def attempt(test: Test, options: Options, seed: int, schedule: tuple[Planned, ..
 
 
 def find(test: Test, options: Options, seeds: range, kinds: Sequence[str] = KINDS) -> Found | None:
-    """The first schedule that the test fails under, shrunk; None when it passes under all."""
+    """Return the first schedule that the test fails under, shrunk; None when it passes under all."""
     for tried, seed in enumerate(seeds, 1):
         schedule = schedule_of(seed, options.brokers, kinds)
         failed = attempt(test, options, seed, schedule)

@@ -45,7 +45,7 @@ class Cluster(Protocol):
 
 
 def ask_again(ask: Callable[[], T]) -> T:
-    """The answer of a single call of librdkafka, when there is one. Raises KafkaException of what does not pass."""
+    """Repeat a single call of librdkafka until it answers. Raises KafkaException of what does not pass."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
@@ -156,7 +156,7 @@ def row_of(message: Message) -> tuple[int, int, str]:
 
 
 def end_of(consumer: Consumer, partition: TopicPartition) -> int:
-    """The high watermark, of whoever leads by then."""
+    """Return the high watermark, of whoever leads by then."""
     watermarks = ask_again(lambda: consumer.get_watermark_offsets(partition, timeout=30))
     assert watermarks is not None, partition
     return int(watermarks[1])
@@ -254,6 +254,6 @@ class Observer:
         return dict(topics[self.topic].partitions)
 
     def busiest(self) -> int:
-        """The broker that leads most partitions."""
+        """Return the broker that leads most partitions."""
         leaders = list(self.leaders().values())
         return max(range(3), key=leaders.count)

@@ -32,7 +32,7 @@ def make_environment(files: Files | None = None, clock: Clock | None = None) -> 
 def open_test_log(
     environment: LogEnvironment, config: LogConfig | None = None, *, recovery_point: int = 0, clean: bool = False
 ) -> Log:
-    """The log of `topic-0` in /data."""
+    """Open the log of `topic-0` in /data."""
     config = config or LogConfig()
     return open_log(environment, DIRECTORY, "topic", 0, config, recovery_point=recovery_point, clean=clean)
 
@@ -49,7 +49,7 @@ def make_batch(
     codec: int = 0,
     transactional: bool = False,
 ) -> bytearray:
-    """A batch without keys; record i has `timestamp_ms + i`."""
+    """Make a batch without keys; record i has `timestamp_ms + i`."""
     count = len(values)
     return encode_batch(
         base_offset,
@@ -66,7 +66,7 @@ def make_batch(
 
 
 def read_batches(log: Log, offset: int | None = None, end_offset: int | None = None) -> list[Columns]:
-    """The records of every batch from `offset` (log start) to `end_offset` (log end), read as a consumer reads.
+    """Read the records of every batch from `offset` (log start) to `end_offset` (log end), as a consumer reads.
 
     Compaction leaves batches without records."""
     position = log.log_start_offset if offset is None else offset

@@ -37,7 +37,7 @@ class MemoryZooKeeper:
         self._child_watches: dict[str, set[int]] = defaultdict(set)
 
     def connect(self, *, session_timeout_ms: int | None = None, clock: Clock | None = None) -> MemoryStore:
-        """A new client; it has no session before its `start()`. `clock`: its own; the server's unless one is given."""
+        """Make a client, without a session before its `start()`. `clock`: its own; the server's unless one is given."""
         client = MemoryStore(self, clock or self.clock, session_timeout_ms or self._session_timeout_ms)
         self._clients.append(client)
         return client

@@ -29,7 +29,7 @@ def time_of(number: int) -> int:
 
 
 def timeless(name: str) -> range:
-    """The offsets of a golden log whose records have no time."""
+    """Return the offsets of a golden log whose records have no time."""
     return {"v0-0": range(65), "v1-0": range(50, 60), "mixed-0": range(15)}[name]
 
 
@@ -41,7 +41,7 @@ def expected(name: str) -> list[OldRecord]:
 
 
 def golden_copy(name: str, directory: Path) -> Path:
-    """A copy that a test may change."""
+    """Make a copy of a golden log that a test may change."""
     return Path(shutil.copytree(GOLDEN / name, directory / name))
 
 
@@ -62,7 +62,7 @@ def stored(log: Log) -> list[OldRecord]:
 
 
 def read_from(log: Log, offset: int, max_bytes: int = 1 << 20) -> list[OldRecord]:
-    """The records of the first slice that a reader gets, those before its offset too."""
+    """Return the records of the first slice that a reader gets, those before its offset too."""
     records = log.read(offset, max_bytes, log.log_end_offset, whole_first_batch=True).records
     data = records if isinstance(records, bytes) else records.read()
     data = b"".join(to_batches(data, compressed=False))

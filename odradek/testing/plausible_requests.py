@@ -77,7 +77,7 @@ class PlausibleRequests:
                     del known[:-LEARNT_MAX]
 
     def message(self, message: type[Message], version: int) -> Any:
-        """A request that the encoder takes."""
+        """Make a request that the encoder takes."""
         return self._struct(message, version)
 
     def _struct(self, struct: type[Struct], version: int) -> Any:
@@ -134,7 +134,7 @@ class PlausibleRequests:
         return max(low, self.random.choice(NUMBERS_BY_NAME.get(line.name, NUMBERS)))
 
     def records(self) -> bytes:
-        """A batch, a message set, or nonsense; now and then with a bit flipped."""
+        """Make a batch, a message set, or nonsense; now and then with a bit flipped."""
         count = self.random.choice([1, 1, 3])
         values = [self.random.choice([b"value", b"", None]) for _ in range(count)]
         keys = [self.random.choice([b"key", None]) for _ in range(count)]

@@ -13,7 +13,7 @@ METRICS_PORT = 7071
 
 
 async def get(cluster: EmbeddedCluster, broker: EmbeddedBroker, target: str, method: str = "GET") -> tuple[str, bytes]:
-    """The status line and the body of an answer."""
+    """Return the status line and the body of an answer."""
     endpoint = await cluster.network.host("prometheus").connect(broker.host, METRICS_PORT)
     received, ended = bytearray(), asyncio.Event()
 
@@ -46,7 +46,7 @@ class Scrape:
                 self.samples.setdefault(sample.name, []).append(sample)
 
     def value(self, name: str, **labels: str) -> float:
-        """The value of the one sample that has these labels."""
+        """Return the value of the one sample that has these labels."""
         (found,) = (one for one in self.samples[name] if labels.items() <= one.labels.items())
         return float(found.value)
 

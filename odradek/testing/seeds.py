@@ -9,7 +9,7 @@ DIRECTORY = Path(__file__).parents[2] / "tests" / "seeds"
 
 
 def corpus(kind: str) -> list[list[str]]:
-    """The words of each line of the file, without remarks."""
+    """Return the words of each line of the file, without remarks."""
     lines = (DIRECTORY / f"{kind}.txt").read_text().splitlines()
     return [words for line in lines if (words := line.partition("#")[0].split())]
 

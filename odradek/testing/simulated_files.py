@@ -217,7 +217,7 @@ class SimulatedFiles:
         return node
 
     def _parent(self, path: str, *, make: bool = False) -> tuple[DirectoryNode, str]:
-        """The directory that has or would have it, and the name in it."""
+        """Return the directory that has or would have it, and the name in it."""
         above, name = posixpath.split(path)
         if make and self._find(above) is None:
             directory, last = self._parent(above, make=True)

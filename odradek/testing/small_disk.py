@@ -16,7 +16,7 @@ class CannotMount(Exception):  # noqa: N818 - a sentence for a person
 
 @contextmanager
 def small_disk(directory: Path, size_bytes: int, *, read_only: bool = False) -> Iterator[Path]:
-    """A file system of that size at `directory`, which is made. Raises CannotMount."""
+    """Mount a file system of that size at `directory`, which is made. Raises CannotMount."""
     directory.mkdir()
     options = f"size={size_bytes}{',ro' if read_only else ''}"
     try:

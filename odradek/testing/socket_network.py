@@ -136,7 +136,7 @@ class SocketNetwork:
         self._healed = asyncio.Event()
 
     def host(self, name: str) -> HostSockets:
-        """The network as that host sees it."""
+        """Return the network as that host sees it."""
         return HostSockets(self, name)
 
     def reserve(self, name: str, port: int = 0) -> tuple[str, int]:
@@ -156,7 +156,7 @@ class SocketNetwork:
         return ADDRESS, port
 
     def owner(self, address: str) -> str:
-        """The host that an address `host:port` belongs to."""
+        """Return the host that an address `host:port` belongs to."""
         return self._owners.get(int(address.rpartition(":")[2]), OUTSIDE)
 
     # what a test does to it

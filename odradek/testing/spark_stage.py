@@ -120,7 +120,7 @@ class Stage:
         return found
 
     def values(self, topic: str = "t", *, committed: bool = True) -> list[str]:
-        """The values, sorted."""
+        """Return the values, sorted."""
         return sorted(record.value.decode() for record in self.records(topic, committed=committed))
 
 

@@ -137,7 +137,7 @@ class VirtualClock(LoopClock):
         return self._loop.time()
 
     def beside(self) -> "VirtualClock":
-        """A clock of the same loop with a wall clock of its own, which shows the same until it is changed."""
+        """Return a clock of the same loop with a wall clock of its own, which shows the same until it is changed."""
         return VirtualClock(self._virtual_loop, self.wall_offset_ms)
 
 

@@ -260,7 +260,7 @@ class VirtualNetwork:
         """Asked for each new connection from `source` to `target`: who is to be shown what is sent that way."""
 
     def host(self, name: str) -> HostNetwork:
-        """The network as that host sees it."""
+        """Return the network as that host sees it."""
         return HostNetwork(self, name)
 
     def draw_latency_ms(self) -> float:
@@ -341,7 +341,7 @@ class VirtualNetwork:
         return name, port or DEFAULT_PORT
 
     def owner(self, address: str) -> str:
-        """The host that an address `host:port` belongs to."""
+        """Return the host that an address `host:port` belongs to."""
         return address.rpartition(":")[0]
 
     # what hosts do

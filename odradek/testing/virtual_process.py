@@ -110,7 +110,7 @@ def belongs_to_dead(context: Any) -> bool:
 
 
 def in_own_context(callback: Callable[..., object]) -> Callable[..., None]:
-    """The callback as somebody else may call it: it runs in the present context, and not after the process's death."""
+    """Wrap a callback so that others may call it: it runs in the present context, and not after the process's death."""
     context = copy_context()
 
     def call(*arguments: Any) -> None:

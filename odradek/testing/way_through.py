@@ -150,7 +150,7 @@ class Client:
         self._answered.set()
 
     async def ask(self, message: Message, version: int, trace: Trace | None = None) -> Message:
-        """The answer, which must come in one piece; `trace` notes the way from the first byte to the last."""
+        """Return the answer, which must come in one piece; `trace` notes the way from the first byte to the last."""
         body = b"".join(encode_request(RequestHeader(message.API_KEY, version, 1, "way"), message))
         frame = struct.pack(">i", len(body)) + body
         self._received = bytearray()  # a former answer may still show parts of the old one
@@ -233,7 +233,7 @@ async def fetch(clock: VirtualClock) -> Way:
 
 
 def tells_the_leader(frame: FrameType) -> bool:
-    """The controller has put a LeaderAndIsr into a broker's queue."""
+    """Tell whether the controller has put a LeaderAndIsr into a broker's queue."""
     return frame.f_code.co_name == "send" and isinstance(frame.f_locals.get("message"), LeaderAndIsrRequest)
 
 
@@ -268,7 +268,7 @@ def client_settings(cluster: EmbeddedCluster, clock: VirtualClock) -> dict[str, 
 
 
 async def send(clock: VirtualClock) -> Way:
-    """A record of a warm producer, from `send` to its delivery report."""
+    """Trace a record of a warm producer, from `send` to its delivery report."""
     async with EmbeddedCluster(clock) as cluster:
         await create_topic(cluster, [0])
         async with Producer(**client_settings(cluster, clock)) as producer:
@@ -281,7 +281,7 @@ async def send(clock: VirtualClock) -> Way:
 
 
 async def poll(clock: VirtualClock) -> Way:
-    """A record of a warm consumer without a group, from `getmany`, which finds nothing yet, to the record."""
+    """Trace a record of a warm consumer without a group, from `getmany`, which finds nothing yet, to the record."""
     async with EmbeddedCluster(clock) as cluster:
         await create_topic(cluster, [0])
         client = await connect(cluster, cluster.brokers[0])
@@ -333,7 +333,7 @@ def purpose_of(file: str) -> str:
 
 
 def shortened(functions: Iterable[str]) -> str:
-    """The first FUNCTIONS_SHOWN names, a class named once for those of its methods that follow one another."""
+    """Return the first FUNCTIONS_SHOWN names, a class named once for those of its methods that follow one another."""
     words, owner = [], ""
     shown = [function for function in functions if "__" not in function]
     for function in shown[:FUNCTIONS_SHOWN]:
@@ -363,7 +363,7 @@ def render(name: str) -> str:
 
 
 def with_ways(page: str, ways: Mapping[str, str]) -> str:
-    """The page with each way between its two marks."""
+    """Return the page with each way between its two marks."""
     for name, text in ways.items():
         begin, end = (f"<!-- {name}: {mark} -->" for mark in ("begin", "end"))
         head, _, rest = page.partition(begin)

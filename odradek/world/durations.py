@@ -36,8 +36,10 @@ class Durations:
             self._before.append(self.buckets.copy())
 
     def quantile_s(self, quantile: float) -> float:
-        """The duration in seconds below which that share of the recent ones lies, interpolated within its bucket; 0.0
-        when there are none."""
+        """Return the duration in seconds below which that share of the recent ones lies; 0.0 when there are none.
+
+        It is interpolated within its bucket.
+        """
         recent = self.buckets
         if self._before:
             recent = [now - before for now, before in zip(recent, self._before[0], strict=True)]

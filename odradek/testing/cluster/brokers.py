@@ -335,7 +335,7 @@ def _named(who: int | str) -> str:
 
 
 def _broker_of(a: int | str, b: int | str) -> int:
-    """The one of the two that is a broker."""
+    """Return the one of the two that is a broker."""
     broker = b if a == ZOOKEEPER else a
     if not isinstance(broker, int):
         raise ClusterError(f"partition of {a!r} and {b!r}: one of them is to be a broker's number")

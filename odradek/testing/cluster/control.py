@@ -30,7 +30,7 @@ class SocketClock(LoopClock):
         return super().now_ms() + self.wall_offset_ms
 
     def beside(self) -> "SocketClock":
-        """A clock of the same loop with a wall clock of its own."""
+        """Return a clock of the same loop with a wall clock of its own."""
         return SocketClock(self._socket_loop)
 
 

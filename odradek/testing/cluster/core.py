@@ -210,7 +210,7 @@ class ClusterCore:
         server.sockets.dispatch = dispatch if self.trace is None else self.trace.around(dispatch, broker.broker_id)
 
     def _told(self, dispatch: Dispatch) -> Dispatch:
-        """The same, and whoever waits for something looks behind each request."""
+        """Return a dispatcher that does the same, and has whoever waits for something look behind each request."""
 
         def handle(frame: memoryview, client: Client) -> Answer:
             self.conditions.changed()
@@ -308,12 +308,12 @@ class ClusterCore:
             peer.close()
 
     async def ask_controller(self, request: Message, version: int) -> Any:
-        """The answer of the active controller, as soon as there is one. Raises ClusterError, BrokerUnreachable."""
+        """Ask the active controller, as soon as there is one. Raises ClusterError, BrokerUnreachable."""
         await self.until(lambda: bool(self.controllers()), "a controller")
         return await self.ask(self.controllers()[0], request, version)
 
     def controllers(self) -> list[EmbeddedBroker]:
-        """The broker that is the active controller, if there is one now."""
+        """Return the broker that is the active controller, if there is one now."""
         return [broker for broker in self.running if broker.server.services.controller.is_active]
 
     async def until(self, condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:

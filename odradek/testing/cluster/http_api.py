@@ -87,7 +87,7 @@ class FaultsApi:
 
 
 def for_json(value: Any) -> Any:
-    """The same in what JSON has: bytes are text where they are UTF-8, else {"base64": …}."""
+    """Return a value in what JSON has: bytes are text where they are UTF-8, else {"base64": …}."""
     if isinstance(value, bytes):
         try:
             return value.decode()

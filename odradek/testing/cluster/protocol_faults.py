@@ -50,7 +50,7 @@ class Fault:
 
 
 def api_key(name: str) -> int:
-    """The key of an API by its name. Raises ClusterError with the nearest name."""
+    """Return the key of an API by its name. Raises ClusterError with the nearest name."""
     served = {API_NAMES[key].lower(): key for key in HANDLERS}
     key = served.get(str(name).lower())
     if key is None:
@@ -59,7 +59,7 @@ def api_key(name: str) -> int:
 
 
 def error_named(name: str | int) -> ErrorCode:
-    """An error by Kafka's name or number. Raises ClusterError with the nearest name."""
+    """Return an error by Kafka's name or number. Raises ClusterError with the nearest name."""
     try:
         return ErrorCode(name) if isinstance(name, int) else ErrorCode[name.upper()]
     except (KeyError, ValueError):
@@ -125,7 +125,7 @@ class ActiveFault:
 
 
 def begun(services: Services, outcome: Reply | Wait | Coroutine[Any, Any, Reply]) -> Coroutine[Any, Any, Reply]:
-    """The answer of an outcome, which begins now: what it needs of the request is not there later."""
+    """Return the answer of an outcome, which begins now: what it needs of the request is not there later."""
     if isinstance(outcome, Wait):
         answered: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
@@ -184,7 +184,7 @@ class Refuse(ActiveFault):
         return reply._replace(response=self._spoiled(cast(MetadataResponse, reply.response)))
 
     def _refuse_fetch(self, services: Services, request: FetchRequest, context: RequestContext) -> Reply:
-        """The partitions of a session are not named in its requests. After this the fetcher begins a new one."""
+        """Refuse all partitions of a session: requests do not name them. After this the fetcher begins a new one."""
         by_id, known = services.metadata.names.names_by_id, services.fetch_sessions.partitions(request.session_id)
         asked = {(one.topic, one.topic_id, one.index) for one in known}
         for topic in request.topics:
@@ -313,7 +313,7 @@ class ProtocolFaults:
             self._active.pop(active.fault.number, None)
 
     def modules(self) -> Mapping[int, ModuleType]:
-        """The handlers by API, with those of faults in their places."""
+        """Return the handlers by API, with those of faults in their places."""
         keys = {active.key for active in self._active.values()}
         return {**HANDLERS, **{key: self._module(HANDLERS[key], key) for key in keys}}
 

@@ -25,7 +25,7 @@ class Aim(NamedTuple):
 
 
 def structs_of(struct: Any, version: int) -> list[Field]:
-    """The fields of a struct that are lists of structs in this version."""
+    """Return the fields of a struct that are lists of structs in this version."""
     return [line for line in struct.FIELDS if version in line.versions and isinstance(element_of(line), type)]
 
 
@@ -46,7 +46,7 @@ def _is_code(line: Field, version: int) -> bool:
 
 
 def refusal(request: Any, response: Any, version: int, code: int, *, deep: bool = False) -> Any:
-    """A response in which the code stands where it is found first, from the top; `deep`: beside each partition."""
+    """Make a response in which the code stands where it is found first, from the top; `deep`: beside each partition."""
     values: dict[str, Any] = {}
     nested = [line for line in structs_of(response, version) if can_refuse(element_of(line), version)]
     own = [line.name for line in response.FIELDS if _is_code(line, version)]
@@ -77,7 +77,7 @@ def _first_name(element: Any, version: int) -> str:
 
 
 def _counterpart(request: Any, line: Field, version: int) -> Iterable[Any]:
-    """The list in the request that one in the answer mirrors: the one of the same name, or else the one most alike."""
+    """Return the list in the request that one in the answer mirrors: of the same name, or else the most alike."""
     assert isinstance(line.wire, Array)
     wanted = {one.name for one in getattr(line.wire.element, "FIELDS", ())}
     lists = [one for one in type(request).FIELDS if version in one.versions and isinstance(one.wire, Array)]
@@ -93,7 +93,7 @@ def _counterpart(request: Any, line: Field, version: int) -> Iterable[Any]:
 
 
 def topics_field(request: type[Struct], version: int) -> Field | None:
-    """The list of topics in the requests of a class, where they have one."""
+    """Return the list of topics in the requests of a class, where they have one."""
     for line in structs_of(request, version):
         names = {one.name for one in element_of(line).FIELDS if version in one.versions}
         if names & {*TOPIC_NAMES, "topic_id"} and "timestamp_type" not in names:
@@ -102,7 +102,7 @@ def topics_field(request: type[Struct], version: int) -> Field | None:
 
 
 def topic_of(entry: Any, names: dict[bytes, str]) -> str | None:
-    """The topic that an entry of a request is about."""
+    """Return the topic that an entry of a request is about."""
     for name in TOPIC_NAMES:
         if getattr(entry, name, None):
             return str(getattr(entry, name))
@@ -111,7 +111,7 @@ def topic_of(entry: Any, names: dict[bytes, str]) -> str | None:
 
 
 def partitions_field(entry: Any, version: int) -> Field | None:
-    """The list of partitions of an entry for a topic, where it has one."""
+    """Return the list of partitions of an entry for a topic, where it has one."""
     for line in type(entry).FIELDS:
         if version in line.versions and isinstance(line.wire, Array) and "partition" in line.name:
             return line  # type: ignore[no-any-return]
@@ -119,14 +119,14 @@ def partitions_field(entry: Any, version: int) -> Field | None:
 
 
 def index_of(partition: Any) -> int | None:
-    """The number of a partition, as it stands in a request."""
+    """Return the number of a partition, as it stands in a request."""
     if isinstance(partition, int):
         return partition
     return next((getattr(partition, name) for name in PARTITION_NAMES if hasattr(partition, name)), None)
 
 
 def split(request: Any, version: int, aim: Aim, names: dict[bytes, str]) -> tuple[Any, Any] | None:
-    """The request in two: what the aim is for, and the rest, either of which may be None; None when nothing is hit."""
+    """Split a request into what the aim is for and the rest, either of which may be None; None when nothing is hit."""
     line = topics_field(type(request), version)
     if line is None or not getattr(request, line.name):
         return (request, None) if aim == Aim() else None
@@ -151,7 +151,7 @@ def _split_entry(entry: Any, version: int, aim: Aim, topic: str | None) -> tuple
 
 
 def _with(struct: Any, line: Field, value: Any) -> Any:
-    """A copy in which one field has another value."""
+    """Return a copy in which one field has another value."""
     values = {one.name: getattr(struct, one.name) for one in struct.FIELDS}
     return type(struct)(**{**values, line.name: value})
 

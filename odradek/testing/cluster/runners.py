@@ -155,7 +155,7 @@ class Process:
         return waiting
 
     def wait(self, timeout_s: float = END_S) -> int:
-        """The child's exit code, when it has ended."""
+        """Wait until the child has ended; return its exit code."""
         assert self._process is not None and self._reader is not None
         code = self._process.wait(timeout_s)
         self._reader.join(timeout_s)

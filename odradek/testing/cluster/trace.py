@@ -63,7 +63,7 @@ class Trace:
         return self._clock.monotonic_ms() - self._begin_ms
 
     def around(self, dispatch: Dispatch, broker: int) -> Dispatch:
-        """The same, noting each request of a client."""
+        """Return a dispatcher that does the same and notes each request of a client."""
 
         def handle(frame: memoryview, client: Client) -> Answer:
             at_ms, size = self.now_ms(), len(frame)

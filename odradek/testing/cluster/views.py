@@ -88,7 +88,7 @@ class Timeline:
         return "\n".join(map(str, self.moments))
 
     def svg(self) -> str:
-        """A drawing with a lane for each who; a mark shows its text when it is pointed at."""
+        """Return a drawing with a lane for each who; a mark shows its text when it is pointed at."""
         from html import escape  # here: it is slow to import, and few draw
 
         lanes = sorted({moment.who for moment in self.moments}, key=lambda who: (who not in COLOURS, who))

@@ -24,7 +24,7 @@ class Report(NamedTuple):
     transcript: list[str]
 
     def text(self, lines: int = 40) -> str:
-        """The end of what happened, and what was wrong."""
+        """Return the end of what happened, and what was wrong."""
         return "\n".join([f"seed {self.seed}:", *self.transcript[-lines:], f"VIOLATION {self.violation}"])
 
 
@@ -40,7 +40,7 @@ def run_case(seed: int) -> Report:
 
 
 def run_fault_case(seed: int) -> Report:
-    """The same workload while one of the two log directories fails: from some call on, once or for good."""
+    """Run the same workload while one of the two log directories fails: from some call on, once or for good."""
     machine = Machine(seed)
     try:
         _live_with_fault(machine)

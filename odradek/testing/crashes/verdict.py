@@ -84,7 +84,7 @@ def _comes_from(found: list[Entry], entries: list[Entry], history: History, star
 
 
 def _why_not(found: list[Entry], history: History, start: int, certain_end: int) -> str:
-    """The first difference."""
+    """Return the first difference."""
     if history.compacts:
         records = {(offset, key, value) for offset, key, value, _ in _records(history.entries)}
         wrong = [one for one in _records(found) if one[:3] not in records]

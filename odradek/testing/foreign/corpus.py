@@ -93,7 +93,7 @@ _HOUR_AGO_MS = int(time.time() * 1000) - 3_600_000
 
 
 def hour_ago_ms() -> int:
-    """The same during one run: times by which nothing expires yet."""
+    """Return a time that is the same during one run, by which nothing expires yet (ms since 1970)."""
     return _HOUR_AGO_MS
 
 

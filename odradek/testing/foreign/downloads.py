@@ -51,9 +51,9 @@ def fetch(folder: Path, name: str, listing: str, command: Sequence[str]) -> Path
 
 
 def compiled(source: Path, folder: Path, class_path: str) -> Path:
-    """The folder in `folder` that holds the classes of a Java program: `java Program.java` would compile at each start.
+    """Return the folder in `folder` that holds the compiled classes of a Java program.
 
-    Raises subprocess.CalledProcessError.
+    They are kept: `java Program.java` would compile at each start. Raises subprocess.CalledProcessError.
     """
     classes = folder / f"{source.stem}-{sha256(source.read_bytes()).hexdigest()[:12]}"
     with (folder / f"{source.stem}.lock").open("w") as lock:

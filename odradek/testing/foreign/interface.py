@@ -24,7 +24,7 @@ class Member(ABC):
 
     @abstractmethod
     def assignment(self) -> set[int]:
-        """The partitions it holds."""
+        """Return the partitions it holds."""
 
     @abstractmethod
     def received(self) -> list[tuple[int, int]]:
@@ -51,11 +51,11 @@ class Client(ABC):
 
     @abstractmethod
     def consume(self, topic: str, count: int) -> list[Record]:
-        """The first `count` records of partition 0, read without a group."""
+        """Return the first `count` records of partition 0, read without a group."""
 
     @abstractmethod
     def join(self, group: str, topic: str, strategy: str | None = None) -> Member:
-        """A new member of a group, which starts at the beginning where nothing is committed. Returns at once.
+        """Return a new member of a group, at once; it starts at the beginning where nothing is committed.
 
         `strategy`: range, roundrobin, sticky or cooperative-sticky, if the client has it; None for its own choice.
         """

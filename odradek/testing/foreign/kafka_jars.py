@@ -59,12 +59,12 @@ class KafkaJars:
         return sorted((self.directory / "jars").glob("*.jar"))
 
     def java(self, main: str, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
-        """The command that runs a main class."""
+        """Return the command that runs a main class."""
         class_path = ":".join(map(str, self._jars))
         return ["java", *JVM_FLAGS, *QUIET_FLAGS, f"-Xmx{HEAP_MB}m", *flags, "-cp", class_path, main, *arguments]
 
     def program(self, source: Path, *arguments: str) -> list[str]:
-        """The command that runs a program of ours with them."""
+        """Return the command that runs a program of ours with them."""
         class_path = ":".join(map(str, self._jars))
         classes = compiled(source, self.directory, class_path)
         return [

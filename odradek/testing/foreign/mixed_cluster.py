@@ -85,7 +85,7 @@ class MixedCluster:
         return self._ask(asked, [])[0]
 
     def seen_by(self, asked: int, topics: Sequence[str] = ()) -> dict[str, PartitionSeen]:
-        """The cluster's own topics when none is named; without those that it does not know."""
+        """Return what a broker tells of topics that it knows: the cluster's own when none is named."""
         return self._ask(asked, topics or self.topics)[1]
 
     def _ask(self, asked: int, topics: Sequence[str]) -> tuple[int, dict[str, PartitionSeen]]:
@@ -160,6 +160,6 @@ class MixedCluster:
 
 
 def thread_states(pid: int) -> list[str]:
-    """The kernel's letter for each thread of a process: T is stopped (proc(5))."""
+    """Return the kernel's letter for each thread of a process: T is stopped (proc(5))."""
     stats = [task.joinpath("stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
     return [stat.rpartition(")")[2].split()[0] for stat in stats]

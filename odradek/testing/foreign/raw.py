@@ -35,7 +35,7 @@ class RawConnection:
         self._socket.close()
 
     def ask(self, request: Message, version: int) -> Any:
-        """The response, whose bytes must end where its fields end."""
+        """Return the response, whose bytes must end where its fields end."""
         number = next(self._numbers)
         parts = encode_request(RequestHeader(request.API_KEY, version, number, "raw"), request)
         self._socket.sendall(b"".join(framed(parts)))
@@ -48,7 +48,7 @@ class RawConnection:
         self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
 
     def read_frame(self) -> bytes:
-        """The next response without its size; EOFError when the broker has closed the connection."""
+        """Read the next response without its size; EOFError when the broker has closed the connection."""
         return self._read(int.from_bytes(self._read(4), "big"))
 
     def _read(self, count: int) -> bytes:

@@ -83,7 +83,7 @@ class Administrator:
         return answer
 
     async def ask_controller(self, request: Message, version: int) -> Any:
-        """The answer of the active controller, or None when it cannot be had."""
+        """Return the answer of the active controller, or None when it cannot be had."""
         active = [b for b in self.cluster.brokers if b.running and b.server.services.controller.is_active]
         return await self.ask(active[0], request, version) if active else None
 

@@ -73,7 +73,7 @@ class Faults:
     # choosing
 
     def pick(self) -> EmbeddedBroker | None:
-        """A running broker that no other fault has."""
+        """Return a running broker that no other fault has."""
         free = [one for one in self.cluster.brokers if self._is_free(one)]
         return self.random.choice(free) if free else None
 

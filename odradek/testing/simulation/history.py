@@ -63,7 +63,7 @@ class History:
         return self.expires and expected < found <= self.log_start_of(partition)
 
     def committed_of(self, partition: TopicPartition) -> int:
-        """The group has certainly committed this."""
+        """Return the offset that the group has certainly committed; 0 when none is known."""
         return self._committed.get(partition, 0)
 
     def begins(self, partition: TopicPartition, offset: int, member: str, committed: int) -> None:

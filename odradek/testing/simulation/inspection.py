@@ -17,7 +17,7 @@ LAST_DELTA = 23
 
 
 def bytes_of(log: Log, begin: int, end: int) -> bytes:
-    """The log's batches from the one with `begin` to `end`."""
+    """Return the log's batches from the one with `begin` to `end`."""
     parts = []
     while begin < end:
         records = log.read(begin, READ_BYTES, end, whole_first_batch=True).records
@@ -29,7 +29,7 @@ def bytes_of(log: Log, begin: int, end: int) -> bytes:
 
 
 def _end_of(data: bytes) -> int:
-    """The offset after the last batch, which may have lost its last records to compaction."""
+    """Return the offset after the last batch, which may have lost its last records to compaction."""
     at = end = 0
     while at < len(data):
         end = int.from_bytes(data[at : at + 8], "big") + int.from_bytes(data[at + LAST_DELTA : at + LAST_DELTA + 4]) + 1
@@ -48,7 +48,7 @@ def records_of(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def newest_of(data: bytes) -> dict[bytes, bytes]:
-    """The last value of each key that has one, of a compacted log without transactions."""
+    """Return the last value of each key that has one, of a compacted log without transactions."""
     found: dict[bytes, bytes | None] = {}
     at = 0
     while at < len(data):

@@ -108,7 +108,7 @@ class RepeatedRequests:
 
 
 def _decode(frame: bytes) -> LeaderAndIsrRequest:
-    """The body of a LeaderAndIsr."""
+    """Decode the body of a LeaderAndIsr."""
     api_key, version, _, client_id_bytes = HEADER.unpack_from(frame, SIZE.size)
     at = SIZE.size + HEADER.size + max(client_id_bytes, 0)
     if request_header_version(api_key, version) == 2:

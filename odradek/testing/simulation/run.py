@@ -104,7 +104,7 @@ class Plan:
 
 
 def varied_plan(seed: int) -> Plan:
-    """A plan of the one or the other shape: short with all kinds of faults, or long with two to five kinds.
+    """Make a plan of the one or the other shape: short with all kinds of faults, or long with two to five kinds.
 
     Some mistakes show only when many things go wrong at once, others only when the same few go wrong again and again.
     In half of them logs are rolled and compacted all the time, in a quarter old records are deleted as well.

@@ -170,7 +170,7 @@ class Safety:
                 self._look_at_watermark(leader, state)
 
     def _leader(self, where: Where, state: PartitionState) -> Partition | None:
-        """The leader as it sees itself, if it knows of this epoch."""
+        """Return the leader as it sees itself, if it knows of this epoch."""
         if not 0 <= state.leader < len(self._cluster.brokers):
             return None
         broker = self._cluster.brokers[state.leader]

@@ -17,8 +17,10 @@ def kind_of(report: Report) -> str:
 
 
 def shrink(plan: Plan, attempt: Attempt, told: Callable[[str], object]) -> Report | None:
-    """The report of the smallest plan that fails as this one does. None when it does not fail, or not again when its
-    faults are played from the list of them."""
+    """Return the report of the smallest plan that fails as this one does.
+
+    None when it does not fail, or not again when its faults are played from the list of them.
+    """
     failed = attempt(plan)
     if failed.violation is None:
         return None

@@ -81,7 +81,7 @@ class TransactionalProducer:
                 await asyncio.sleep(self._random.choice((0.0, 0.05, 0.5)))
 
     async def _successor(self) -> Producer:
-        """The next producer of this id; the former ones live on."""
+        """Return the next producer of this id; the former ones live on."""
         self._producers.append(
             Producer(
                 network=self._cluster.network.host(self.name),
