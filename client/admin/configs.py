@@ -25,6 +25,15 @@ from odradek.protocol.messages.incremental_alter_configs import (
 
 Response = TypeVar("Response", bound=Message)
 
+UNLISTED = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""Settings of a broker that DescribeConfigs shows only while they are set."""
+
 
 class Operation(IntEnum):
     """Operation on a setting (KIP-339)."""
@@ -137,8 +146,19 @@ async def check_known(cluster: Cluster, changes: Mapping[ConfigResource, Sequenc
     for resource, entries in (await describe_configs(cluster, list(changes))).items():
         known = {entry.name for entry in entries}
         for name, _, _ in changes[resource]:
-            if name not in known:
+            if name not in known and not _is_unlisted(resource, name):
                 raise ConfigError(f"{resource} has no setting {name}", setting=name)
+
+
+def _is_unlisted(resource: ConfigResource, name: str) -> bool:
+    """Tell whether brokers would not list the setting even if they have it.
+
+    Of the defaults of all brokers they list what is set, of themselves neither what reassignments set nor what is of
+    one listener.
+    """
+    if resource.type is not ResourceType.BROKER:
+        return False
+    return not resource.name or name in UNLISTED or name.startswith("listener.name.")
 
 
 def _source(number: int) -> ConfigSource:
