@@ -16,6 +16,7 @@ wire (protocol/), the znodes (zk_schema/) and the outside (odradek/world/), on w
 
 import ast
 import asyncio
+import math
 import os
 import struct
 import sys
@@ -185,6 +186,12 @@ async def connect(cluster: EmbeddedCluster, broker: EmbeddedBroker) -> Client:
     return Client(await cluster.network.host("client").connect(broker.host, cluster.port))
 
 
+def measure_nothing(cluster: EmbeddedCluster) -> None:
+    """Have no request's time taken: which are measured goes by the real clock, and a way is to be the same again."""
+    for broker in cluster.brokers:
+        broker.server.sockets.sampling.next_s = math.inf
+
+
 async def create_topic(cluster: EmbeddedCluster, replicas: list[int], partitions: int = 1) -> None:
     """Partitions on these brokers, led by the first."""
     await asyncio.sleep(SETTLED_SECONDS)
@@ -211,6 +218,7 @@ async def produce(clock: VirtualClock) -> Way:
     """Play a Produce with acks=all, at replication 2: leader and follower."""
     async with EmbeddedCluster(clock, brokers=2) as cluster:
         await create_topic(cluster, [1, 0])
+        measure_nothing(cluster)
         client = await connect(cluster, cluster.brokers[1])
         for _ in range(3):
             assert accepted(await client.ask(produce_request(), PRODUCE_VERSION))
@@ -223,6 +231,7 @@ async def fetch(clock: VirtualClock) -> Way:
     """Play a Fetch that finds records."""
     async with EmbeddedCluster(clock) as cluster:
         await create_topic(cluster, [0])
+        measure_nothing(cluster)
         client = await connect(cluster, cluster.brokers[0])
         assert accepted(await client.ask(produce_request(), PRODUCE_VERSION))
         await client.ask(fetch_request(), FETCH_VERSION)
@@ -244,6 +253,7 @@ async def death(clock: VirtualClock) -> Way:
         (controller,) = (b for b in cluster.brokers if b.server.services.controller.is_active)
         leader, follower = (broker for broker in cluster.brokers if broker is not controller)
         await create_topic(cluster, [leader.broker_id, follower.broker_id], partitions=2)
+        measure_nothing(cluster)
         client = await connect(cluster, follower)
         session_id = leader.store.session_id
         leader.kill()
