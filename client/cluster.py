@@ -151,6 +151,7 @@ class Cluster:
             connection = await connect(
                 self._network,
                 self.clock,
+                self.tasks,
                 node.host,
                 node.port,
                 config.client_id,

@@ -20,6 +20,7 @@ from odradek.protocol.primitives import Part
 from odradek.security.errors import BadSecuritySetting
 from odradek.world.clock import Clock, Timer
 from odradek.world.network import Endpoint, Network
+from odradek.world.tasks import Tasks
 
 READ_BYTES = 1 << 18
 SOFTWARE_NAME = "odradek"
@@ -163,19 +164,19 @@ class Connection:
 
 
 async def connect(
-    network: Network, clock: Clock, host: str, port: int, client_id: str, timeout_ms: float
+    network: Network, clock: Clock, tasks: Tasks, host: str, port: int, client_id: str, timeout_ms: float
 ) -> Connection:
     """Open a connection and learn what the broker serves. Raises BrokerUnreachable."""
     address = f"{host}:{port}"
     newest, oldest = API_VERSIONS_TRIED
-    connection = await _opened(network, clock, host, port, client_id, timeout_ms)
+    connection = await _opened(network, clock, tasks, host, port, client_id, timeout_ms)
     try:
         try:
             answer = await _ask_versions(connection, newest, timeout_ms)
         except RequestTimedOut:
             raise
         except BrokerUnreachable:  # it closed the connection: as it may for a version that it does not know
-            connection = await _opened(network, clock, host, port, client_id, timeout_ms)
+            connection = await _opened(network, clock, tasks, host, port, client_id, timeout_ms)
             answer = await _ask_versions(connection, oldest, timeout_ms)
         if answer.error_code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST):
             answer = await _ask_versions(connection, oldest, timeout_ms)
@@ -197,10 +198,10 @@ async def _ask_versions(connection: Connection, version: int, timeout_ms: float)
 
 
 async def _opened(
-    network: Network, clock: Clock, host: str, port: int, client_id: str, timeout_ms: float
+    network: Network, clock: Clock, tasks: Tasks, host: str, port: int, client_id: str, timeout_ms: float
 ) -> Connection:
     address = f"{host}:{port}"
-    attempt = asyncio.ensure_future(network.connect(host, port))
+    attempt = tasks.result_of(f"connect to {address}", lambda: network.connect(host, port))
     timer = clock.call_later(timeout_ms, attempt.cancel)
     try:
         endpoint = await attempt

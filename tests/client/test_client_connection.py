@@ -35,6 +35,7 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
+from odradek.world.tasks import Tasks
 
 
 def cluster_on(network: VirtualNetwork, clock: VirtualClock, **settings: object) -> Cluster:
@@ -47,7 +48,7 @@ def test_versions_are_negotiated_and_the_highest_common_one_is_used(scripted_bro
         network = VirtualNetwork(clock)
         broker = scripted_broker(network)
         broker.highest[MetadataRequest.API_KEY] = 5
-        connection = await connect(network.host("client"), clock, "broker", 9092, "test", 1000)
+        connection = await connect(network.host("client"), clock, Tasks(clock, print), "broker", 9092, "test", 1000)
         await connection.request(MetadataRequest(), MetadataResponse, 1000)
         await connection.request(MetadataRequest(), MetadataResponse, 1000, highest_version=2)
         return [(type(request).__name__, version) for request, version in broker.seen]
@@ -60,7 +61,7 @@ def test_a_broker_that_knows_only_old_versions_is_asked_again_in_version_0(scrip
         network = VirtualNetwork(clock)
         broker = scripted_broker(network)
         broker.highest[ApiVersionsRequest.API_KEY] = 2
-        connection = await connect(network.host("client"), clock, "broker", 9092, "test", 1000)
+        connection = await connect(network.host("client"), clock, Tasks(clock, print), "broker", 9092, "test", 1000)
         assert connection.served[MetadataRequest.API_KEY] == (0, 12)
         return int(broker.seen[-1][1])
 
@@ -72,7 +73,7 @@ def test_what_a_broker_does_not_serve_is_said_with_its_address(scripted_broker: 
         network = VirtualNetwork(clock)
         broker = scripted_broker(network)
         del broker.highest[DeleteGroupsRequest.API_KEY]
-        connection = await connect(network.host("client"), clock, "broker", 9092, "test", 1000)
+        connection = await connect(network.host("client"), clock, Tasks(clock, print), "broker", 9092, "test", 1000)
         with pytest.raises(UnsupportedByBroker, match="broker broker:9092 does not serve DeleteGroups"):
             await connection.request(DeleteGroupsRequest(), DeleteGroupsResponse, 1000)
 
@@ -84,7 +85,7 @@ def test_a_request_without_answer_times_out_and_takes_the_others_with_it(scripte
         network = VirtualNetwork(clock)
         broker = scripted_broker(network)
         broker.handlers[MetadataRequest] = lambda request: None
-        connection = await connect(network.host("client"), clock, "broker", 9092, "test", 1000)
+        connection = await connect(network.host("client"), clock, Tasks(clock, print), "broker", 9092, "test", 1000)
         asked = [connection.request(MetadataRequest(), MetadataResponse, wait) for wait in (700, 5000)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert connection.closed and clock.monotonic_ms() < 1000
@@ -171,7 +172,7 @@ def test_a_broker_that_says_nothing_is_waited_for_once(scripted_broker: Any) -> 
         broker = scripted_broker(network)
         broker.handlers[ApiVersionsRequest] = lambda request: None
         with pytest.raises(RequestTimedOut, match="no answer to ApiVersionsRequest within 1000 ms"):
-            await connect(network.host("client"), clock, "broker", 9092, "test", 1_000)
+            await connect(network.host("client"), clock, Tasks(clock, print), "broker", 9092, "test", 1_000)
         assert clock.monotonic_ms() < 1_100
         return len(broker.connections)
 
