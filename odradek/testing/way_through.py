@@ -16,7 +16,6 @@ wire (protocol/), the znodes (zk_schema/) and the outside (odradek/world/), on w
 
 import ast
 import asyncio
-import math
 import os
 import struct
 import sys
@@ -45,7 +44,8 @@ COUNTED = ("broker/", "controller/", "client/")
 BESIDE = ("broker/metrics/", "client/sensors.py", "client/metrics.py")
 """What is noted of a way, and never decides where it goes: nobody reads it to understand the way."""
 WATCHING = ("broker/monitoring/",)
-"""What timers and the garbage collector run at times of their own, while a way happens to be traced."""
+"""What timers and the garbage collector run at times of their own, while a way happens to be traced: theirs, or those
+of a broker on another thread of the process. What they call is not noted either."""
 OUTSIDE = ("protocol/", "zk_schema/", "odradek/world/")
 CLUSTER = ("broker/", "controller/", *OUTSIDE)
 CLIENT = ("client/",)
@@ -111,14 +111,11 @@ class Trace:
         sys.settrace(None)
 
     def _call(self, frame: FrameType, event: str, _: object) -> Any:
-        path = frame.f_code.co_filename
-        if path not in self._files:
-            file = os.path.relpath(os.path.realpath(path), ROOT)
-            self._files[path] = DOUBLES.get(os.path.basename(file), file)
-        file = self._files[path]
+        file = self._file(frame)
         if (
             not file.startswith(self._noted)
             or file.startswith(WATCHING)
+            or (frame.f_back is not None and self._file(frame.f_back).startswith(WATCHING))
             or (self._done and asyncio.current_task() in self._done)
         ):
             return None
@@ -134,6 +131,13 @@ class Trace:
             return line
 
         return line
+
+    def _file(self, frame: FrameType) -> str:
+        path = frame.f_code.co_filename
+        if path not in self._files:
+            file = os.path.relpath(os.path.realpath(path), ROOT)
+            self._files[path] = DOUBLES.get(os.path.basename(file), file)
+        return self._files[path]
 
 
 class Client:
@@ -186,12 +190,6 @@ async def connect(cluster: EmbeddedCluster, broker: EmbeddedBroker) -> Client:
     return Client(await cluster.network.host("client").connect(broker.host, cluster.port))
 
 
-def measure_nothing(cluster: EmbeddedCluster) -> None:
-    """Have no request's time taken: which are measured goes by the real clock, and a way is to be the same again."""
-    for broker in cluster.brokers:
-        broker.server.sockets.sampling.next_s = math.inf
-
-
 async def create_topic(cluster: EmbeddedCluster, replicas: list[int], partitions: int = 1) -> None:
     """Partitions on these brokers, led by the first."""
     await asyncio.sleep(SETTLED_SECONDS)
@@ -218,7 +216,6 @@ async def produce(clock: VirtualClock) -> Way:
     """Play a Produce with acks=all, at replication 2: leader and follower."""
     async with EmbeddedCluster(clock, brokers=2) as cluster:
         await create_topic(cluster, [1, 0])
-        measure_nothing(cluster)
         client = await connect(cluster, cluster.brokers[1])
         for _ in range(3):
             assert accepted(await client.ask(produce_request(), PRODUCE_VERSION))
@@ -231,7 +228,6 @@ async def fetch(clock: VirtualClock) -> Way:
     """Play a Fetch that finds records."""
     async with EmbeddedCluster(clock) as cluster:
         await create_topic(cluster, [0])
-        measure_nothing(cluster)
         client = await connect(cluster, cluster.brokers[0])
         assert accepted(await client.ask(produce_request(), PRODUCE_VERSION))
         await client.ask(fetch_request(), FETCH_VERSION)
@@ -253,7 +249,6 @@ async def death(clock: VirtualClock) -> Way:
         (controller,) = (b for b in cluster.brokers if b.server.services.controller.is_active)
         leader, follower = (broker for broker in cluster.brokers if broker is not controller)
         await create_topic(cluster, [leader.broker_id, follower.broker_id], partitions=2)
-        measure_nothing(cluster)
         client = await connect(cluster, follower)
         session_id = leader.store.session_id
         leader.kill()

@@ -1,7 +1,12 @@
 """The tracing of the ways: the same each time, and from one end to the other."""
 
+import gc
+
 import pytest
 
+from odradek.broker.monitoring.observed import CollectionWatch
+from odradek.testing.virtual_clock import VirtualClock, VirtualLoop
+from odradek.testing.virtual_network import VirtualNetwork
 from odradek.testing.way_through import WAYS, hops, trace_way
 
 ENDS = {
@@ -20,3 +25,25 @@ def test_a_way_is_traced_from_end_to_end(name: str) -> None:
     files = [stop.file for stop in hops(way)]
     places = [files.index(end) for end in ENDS[name]]
     assert places == sorted(places)
+
+
+def test_a_collection_that_happens_on_the_way_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python calls a broker's watch on whichever thread collects, another broker's too."""
+    undisturbed = trace_way("produce")
+    loop = VirtualLoop()
+    watch = CollectionWatch(VirtualClock(loop))
+    draw = VirtualNetwork.draw_latency_ms
+
+    def draw_after_collection(network: VirtualNetwork) -> float:
+        gc.collect(0)
+        return draw(network)
+
+    monkeypatch.setattr(VirtualNetwork, "draw_latency_ms", draw_after_collection)
+    watch.start()
+    try:
+        disturbed = trace_way("produce")
+    finally:
+        watch.stop()
+        loop.close()
+    assert watch.generations[0].count
+    assert list(disturbed) == list(undisturbed)
