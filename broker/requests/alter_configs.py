@@ -2,24 +2,20 @@
 
 Any broker answers for topics, a broker for itself and, under the name "", for the default of all brokers. The settings
 are checked, written to ZooKeeper, and announced; brokers obey when they hear of it, which may be after the answer.
-Errors as Kafka's: a bad topic setting is INVALID_CONFIG, a bad broker setting INVALID_REQUEST. Not done: settings of
-groups, client metrics and loggers (the last are for IncrementalAlterConfigs, as in Kafka); authorization.
+Errors as Kafka's: a bad topic setting is INVALID_CONFIG, a bad broker setting INVALID_REQUEST. Loggers are for
+IncrementalAlterConfigs alone, settings of groups and client metrics for KRaft, as in Kafka.
 """
 
 from functools import partial
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.config_resources import (
-    ResourceType,
     change_each,
-    check_broker_name,
     check_keys,
-    check_topic_name,
-    refuse,
+    check_resource,
     replace_settings,
 )
 from odradek.broker.services import Services
-from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -36,27 +32,15 @@ def handle(broker: Services, request: AlterConfigsRequest, context: RequestConte
 
 
 async def _alter(broker: Services, request: AlterConfigsRequest) -> Reply:
-    answers = await change_each(request.resources, partial(_replace, broker, request.validate_only))
-    responses = [
-        AlterConfigsResourceResponse(
-            error_code=code,
-            error_message=message,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        for resource, (code, message) in zip(request.resources, answers, strict=True)
-    ]
-    return Reply(AlterConfigsResponse(responses=responses))
+    replace = partial(_replace, broker, request.validate_only)
+    return Reply(
+        AlterConfigsResponse(responses=await change_each(request.resources, replace, AlterConfigsResourceResponse))
+    )
 
 
 async def _replace(broker: Services, validate_only: bool, resource: AlterConfigsResource) -> None:
     kind, name = resource.resource_type, resource.resource_name
     check_keys([one.name for one in resource.configs], (one.name for one in resource.configs if one.value is None))
-    if kind == ResourceType.BROKER:
-        check_broker_name(broker, name)
-    elif kind == ResourceType.TOPIC:
-        check_topic_name(broker, name)
-    else:
-        raise refuse(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+    check_resource(broker, kind, name)
     settings = {one.name: one.value for one in resource.configs if one.value is not None}
     await replace_settings(broker, kind, name, settings, validate_only)

@@ -41,6 +41,7 @@ class Named(Protocol):
 
 
 Resource = TypeVar("Resource", bound=Named)
+Answer = TypeVar("Answer")
 Change = Callable[[Resource], Coroutine[Any, Any, None]]
 OF_A_LISTENER: Final = frozenset(
     {
@@ -60,23 +61,30 @@ def refuse(code: ErrorCode, message: str) -> KafkaError:
     return KafkaError(code, message)
 
 
-async def change_each(resources: Sequence[Resource], change: Change[Resource]) -> list[tuple[ErrorCode, str | None]]:
-    """Error and message of each resource; those that come twice are not changed at all."""
-    keys = [(one.resource_type, one.resource_name) for one in resources]
-    times = Counter(keys)
-    answers: list[tuple[ErrorCode, str | None]] = []
-    for one, key in zip(resources, keys, strict=True):
-        if times[key] > 1:
-            answers.append((ErrorCode.INVALID_REQUEST, ONCE))
-            continue
+async def change_each(
+    resources: Sequence[Resource], change: Change[Resource], answer: Callable[..., Answer]
+) -> list[Answer]:
+    """Change one resource after the other, and make the answer for each; those that come twice are not changed."""
+    times = Counter((one.resource_type, one.resource_name) for one in resources)
+    answers = []
+    for one in resources:
+        code, message = ErrorCode.NONE, None
         try:
+            if times[one.resource_type, one.resource_name] > 1:
+                raise refuse(ErrorCode.INVALID_REQUEST, ONCE)
             await change(one)
         except KafkaError as error:
-            answers.append((error.code, error.message))
+            code, message = error.code, error.message
         except (StoreError, BadZnode) as error:
-            answers.append((ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
-        else:
-            answers.append((ErrorCode.NONE, None))
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
+        answers.append(
+            answer(
+                error_code=code,
+                error_message=message,
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+            )
+        )
     return answers
 
 
@@ -89,8 +97,17 @@ def check_keys(names: Sequence[str], nulls: Iterable[str]) -> None:
         raise refuse(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {missing}")
 
 
-def check_broker_name(broker: Services, name: str) -> None:
-    """Check that a resource is this broker, or "" for all. Raises KafkaError INVALID_REQUEST."""
+def check_resource(broker: Services, kind: int, name: str) -> None:
+    """Check that there is such a topic, or that it is this broker, or "" for all. Raises KafkaError."""
+    if kind == ResourceType.BROKER:
+        _check_broker_name(broker, name)
+    elif kind == ResourceType.TOPIC:
+        _check_topic_name(broker, name)
+    else:
+        raise refuse(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+
+
+def _check_broker_name(broker: Services, name: str) -> None:
     own = broker.identity.broker_id
     if name == "" or name == str(own):
         return
@@ -99,8 +116,7 @@ def check_broker_name(broker: Services, name: str) -> None:
     raise refuse(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own}, but received {name}")
 
 
-def check_topic_name(broker: Services, name: str) -> None:
-    """Check that there is such a topic. Raises KafkaError."""
+def _check_topic_name(broker: Services, name: str) -> None:
     if not name:
         raise refuse(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     if name not in broker.metadata.topics:

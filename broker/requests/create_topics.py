@@ -2,8 +2,7 @@
 
 Each topic is checked and written by itself. From version 5 the answer has all settings of the topic and where each
 comes from. Stricter than Kafka: an assignment with an empty list of replicas, or of the same partition twice, is
-INVALID_REPLICA_ASSIGNMENT; Kafka makes a partition that nobody holds, or takes the last of the two. Not done:
-create.topic.policy.
+INVALID_REPLICA_ASSIGNMENT; Kafka makes a partition that nobody holds, or takes the last of the two.
 """
 
 from collections import Counter

@@ -3,7 +3,7 @@
 Any broker answers for topics; a broker answers for itself and, under the name "", with the dynamic default of all
 brokers. A value counts from the first of: the topic's own, the broker's dynamic, the default's dynamic, the file's, the
 default; with `include_synonyms` all of them are shown. Passwords are null and marked, and so is what nobody knows the
-type of. Version 3 adds types and documentation. Not done: groups, client metrics; authorization.
+type of. Version 3 adds types and documentation. Groups and client metrics are for KRaft, as in Kafka.
 """
 
 from collections.abc import Mapping

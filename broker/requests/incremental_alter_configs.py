@@ -2,7 +2,7 @@
 
 Rules and errors are those of AlterConfigs. A broker's loggers may be changed too, until it stops: they are Python's,
 levels have Kafka's names. Two requests at once for one resource may lose one's change, as in Kafka: the settings are
-read, changed and written whole. Not done: settings of groups and client metrics; authorization.
+read, changed and written whole. Settings of groups and client metrics are for KRaft, as in Kafka.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,8 @@ from odradek.broker.requests import loggers
 from odradek.broker.requests.config_resources import (
     ResourceType,
     change_each,
-    check_broker_name,
     check_keys,
-    check_topic_name,
+    check_resource,
     refuse,
     replace_settings,
     settings_of,
@@ -49,16 +48,8 @@ def handle(broker: Services, request: IncrementalAlterConfigsRequest, context: R
 
 
 async def _alter(broker: Services, request: IncrementalAlterConfigsRequest) -> Reply:
-    answers = await change_each(request.resources, partial(_change, broker, request.validate_only))
-    responses = [
-        AlterConfigsResourceResponse(
-            error_code=code,
-            error_message=message,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        for resource, (code, message) in zip(request.resources, answers, strict=True)
-    ]
+    change = partial(_change, broker, request.validate_only)
+    responses = await change_each(request.resources, change, AlterConfigsResourceResponse)
     return Reply(IncrementalAlterConfigsResponse(responses=responses))
 
 
@@ -72,12 +63,7 @@ async def _change(broker: Services, validate_only: bool, resource: AlterConfigsR
     if kind == ResourceType.BROKER_LOGGER:
         _change_loggers(broker, validate_only, name, changes)
         return
-    if kind == ResourceType.BROKER:
-        check_broker_name(broker, name)
-    elif kind == ResourceType.TOPIC:
-        check_topic_name(broker, name)
-    else:
-        raise refuse(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+    check_resource(broker, kind, name)
     known = TOPIC_SETTINGS if kind == ResourceType.TOPIC else BROKER_SETTINGS
     settings = apply_changes(await settings_of(broker, kind, name), changes, known)
     await replace_settings(broker, kind, name, settings, validate_only)

@@ -6,7 +6,8 @@ partition with a commit under way is UNSTABLE_OFFSET_COMMIT for those who requir
 Version 0 reads ZooKeeper, by any broker, and answers UNKNOWN_TOPIC_OR_PARTITION where nothing is committed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from odradek.broker.groups.group_offsets import NO_OFFSET, FetchedOffset
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
@@ -32,6 +33,7 @@ VERSIONS = (0, 9)
 FIRST_VERSION_WITH_ERROR = 2
 FIRST_VERSION_WITH_GROUPS = 8
 
+Answer = TypeVar("Answer")
 AskedTopics = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None
 Fetched = Mapping[TopicPartition, FetchedOffset]
 
@@ -73,51 +75,29 @@ def _partitions(topics: AskedTopics) -> list[TopicPartition] | None:
     return [(topic.name, index) for topic in topics for index in topic.partition_indexes]
 
 
-def _by_topic(fetched: Fetched) -> dict[str, list[tuple[int, FetchedOffset]]]:
-    topics: dict[str, list[tuple[int, FetchedOffset]]] = {}
+def _by_topic(fetched: Fetched, answer: Callable[..., Answer]) -> dict[str, list[Answer]]:
+    """Make the answer for each partition, by topic."""
+    topics: dict[str, list[Answer]] = {}
     for (topic, index), one in fetched.items():
-        topics.setdefault(topic, []).append((index, one))
+        topics.setdefault(topic, []).append(
+            answer(
+                partition_index=index,
+                committed_offset=one.offset,
+                committed_leader_epoch=one.leader_epoch,
+                metadata=one.metadata,
+                error_code=one.error,
+            )
+        )
     return topics
 
 
 def _topics(fetched: Fetched) -> list[OffsetFetchResponseTopic]:
-    return [
-        OffsetFetchResponseTopic(
-            name=topic,
-            partitions=[
-                OffsetFetchResponsePartition(
-                    partition_index=index,
-                    committed_offset=one.offset,
-                    committed_leader_epoch=one.leader_epoch,
-                    metadata=one.metadata,
-                    error_code=one.error,
-                )
-                for index, one in partitions
-            ],
-        )
-        for topic, partitions in _by_topic(fetched).items()
-    ]
+    by_topic = _by_topic(fetched, OffsetFetchResponsePartition)
+    return [OffsetFetchResponseTopic(name=topic, partitions=partitions) for topic, partitions in by_topic.items()]
 
 
 def _group(broker: GroupServices, group_id: str, topics: AskedTopics, require_stable: bool) -> OffsetFetchResponseGroup:
     error, fetched = _fetch(broker, group_id, topics, require_stable)
-    return OffsetFetchResponseGroup(
-        group_id=group_id,
-        error_code=error,
-        topics=[
-            OffsetFetchResponseTopics(
-                name=topic,
-                partitions=[
-                    OffsetFetchResponsePartitions(
-                        partition_index=index,
-                        committed_offset=one.offset,
-                        committed_leader_epoch=one.leader_epoch,
-                        metadata=one.metadata,
-                        error_code=one.error,
-                    )
-                    for index, one in partitions
-                ],
-            )
-            for topic, partitions in _by_topic(fetched).items()
-        ],
-    )
+    by_topic = _by_topic(fetched, OffsetFetchResponsePartitions)
+    answers = [OffsetFetchResponseTopics(name=topic, partitions=partitions) for topic, partitions in by_topic.items()]
+    return OffsetFetchResponseGroup(group_id=group_id, error_code=error, topics=answers)

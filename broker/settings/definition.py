@@ -14,8 +14,8 @@ what the setting does here, `works` (without an attribute of its own; `works=tls
 `none` or `refused`, with the reason after `|`;
 a topic's may end with the broker's settings that stand for it, `broker=log.roll.ms,log.roll.hours`:
 
-    zookeeper.set.acl boolean false any high read-only refused
-        Whether znodes are created with access lists. | access lists of znodes are not built
+    remote.storage.enable boolean false any medium topic refused
+        Whether old segments move to remote storage. | remote storage is not built
 """
 
 from collections.abc import Sequence
