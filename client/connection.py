@@ -237,7 +237,9 @@ def common_version(message: type[Message], served: Ranges, address: str, highest
     if message.API_KEY not in served:
         raise UnsupportedByBroker(f"broker {address} does not serve {name} (API key {message.API_KEY})")
     lowest, served_highest = served[message.API_KEY]
-    version = min(own_highest, served_highest, own_highest if highest is None else highest)
+    if highest is not None:
+        own_highest = min(own_highest, highest)
+    version = min(own_highest, served_highest)
     if version < max(own_lowest, lowest):
         raise UnsupportedByBroker(
             f"broker {address} serves {name} {lowest}-{served_highest}, this client {own_lowest}-{own_highest}"

@@ -17,7 +17,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from odradek.testing.foreign.downloads import DownloadFailed
-from odradek.testing.foreign.kafka_jars import KafkaJars, kafka_jars
+from odradek.testing.foreign.kafka_jars import KafkaJars, kafka_jars, kraft_jars
 from odradek.testing.needs import CANNOT_BE_HAD, allows_skip, need
 
 TESTS = Path(__file__).parent
@@ -93,6 +93,16 @@ def kafka() -> KafkaJars:
     need("java", "mvn")
     try:
         return kafka_jars(CACHE / "kafka-3.9")
+    except DownloadFailed as failed:
+        pytest.skip(f"{CANNOT_BE_HAD}{failed}")
+
+
+@pytest.fixture(scope="session")
+def kraft() -> KafkaJars:
+    """Apache Kafka 4; the first time it is fetched."""
+    need("java", "mvn")
+    try:
+        return kraft_jars(CACHE / "kafka-4")
     except DownloadFailed as failed:
         pytest.skip(f"{CANNOT_BE_HAD}{failed}")
 

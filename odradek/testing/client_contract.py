@@ -39,7 +39,14 @@ from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.consumer.subscription import RebalanceListener
-from odradek.client.errors import AbortRequired, ClientClosed, ClientError, ClientTimeout, ConfigError
+from odradek.client.errors import (
+    AbortRequired,
+    ClientClosed,
+    ClientError,
+    ClientTimeout,
+    ConfigError,
+    UnsupportedByBroker,
+)
 from odradek.client.metrics import MetricName
 from odradek.client.original import (
     EARLIEST_TIME,
@@ -101,12 +108,16 @@ class Awaited:
 
 
 class ContractWorld:
-    """Makes clients of one cluster, and closes them. `world`: network, clock and random, for the virtual one."""
+    """Makes clients of one cluster, and closes them.
+
+    `kraft`: it is Kafka 4's, which has features and no old versions. `world`: network, clock and random, for the
+    virtual one.
+    """
 
     _numbers = itertools.count()
 
-    def __init__(self, bootstrap: list[str], *, blocking: bool = False, **world: Any) -> None:
-        self.bootstrap, self._blocking, self._world = bootstrap, blocking, world
+    def __init__(self, bootstrap: list[str], *, blocking: bool = False, kraft: bool = False, **world: Any) -> None:
+        self.bootstrap, self.kraft, self._blocking, self._world = bootstrap, kraft, blocking, world
         self._stack = AsyncExitStack()
         self.name = f"contract-{next(self._numbers)}-{'blocking' if blocking else 'aio'}"
 
@@ -702,7 +713,8 @@ async def check_what_brokers_serve(world: ContractWorld) -> None:
     admin = await world.admin()
     (leader,) = (await admin.describe_topics([topic]))[0].partitions[0].replicas
     assert 18 in await admin.api_versions() and (await admin.get_broker_version_data(leader))[1][1] >= 11
-    assert (await admin.describe_features(send_request_to_controller=True)).finalized_features == {}
+    finalized = (await admin.describe_features(send_request_to_controller=True)).finalized_features
+    assert ("metadata.version" in finalized) == world.kraft
     await raises(KafkaError, lambda: admin.update_features({"metadata.version": 1}))
     directories = (await admin.describe_log_dirs([where], [leader]))[leader]
     assert [one.topic_partition for directory in directories for one in directory.replicas] == [where]
@@ -774,6 +786,9 @@ async def check_simple_consumer(world: ContractWorld) -> None:
     assert [one.next_offset for one in good] == [3]
     await raises(KafkaError, lambda: list(bad))
     await raises(ConfigError, lambda: leader.multifetch([FetchRequest(topic, 0, 0), FetchRequest(topic, 0, 1)]))
+    if world.kraft:  # the versions that this consumer and no newer one speaks are gone
+        await raises(UnsupportedByBroker, lambda: leader.get_offsets_before(topic, 0, LATEST_TIME, 5))
+        return
     assert await leader.get_offsets_before(topic, 0, LATEST_TIME, 5) == [3, 0]
     assert await leader.get_offsets_before(topic, 0, EARLIEST_TIME, 5) == [0]
     await raises(KafkaError, lambda: leader.get_offsets_before(f"{topic}-not", 0, LATEST_TIME, 5))

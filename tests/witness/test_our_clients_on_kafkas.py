@@ -1,4 +1,4 @@
-"""The contract of our own clients, asyncio and blocking, on Apache Kafka's broker."""
+"""The contract of our own clients, asyncio and blocking, on Apache Kafka's brokers: of 3.9, and of 4 in KRaft mode."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ import pytest
 
 from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.testing.client_contract import CHECKS, SOCKET_CHECKS, ContractWorld
+from odradek.testing.foreign import kraft as kafka_4
 from odradek.testing.foreign.kafka_jars import KafkaJars
 from odradek.testing.foreign.stage import Stage
 
@@ -25,20 +26,39 @@ def kafka_address(
     stage.close()
 
 
+@pytest.fixture(scope="module")
+def kraft_address(kraft: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One broker for all."""
+    broker = kafka_4.new_broker(kraft, tmp_path_factory.mktemp("kraft"))
+    broker.start()
+    yield broker.address
+    broker.stop()
+
+
+def check(name: str, address: str, *, blocking: bool = False, kraft: bool = False) -> None:
+    async def main() -> None:
+        async with ContractWorld([address], blocking=blocking, kraft=kraft) as world:
+            await (CHECKS | SOCKET_CHECKS)[name](world)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("blocking", [False, True], ids=["asyncio", "blocking"])
 @pytest.mark.parametrize("name", CHECKS)
 def test_on_kafka(kafka_address: str, name: str, blocking: bool) -> None:
-    async def main() -> None:
-        async with ContractWorld([kafka_address], blocking=blocking) as world:
-            await CHECKS[name](world)
-
-    asyncio.run(main())
+    check(name, kafka_address, blocking=blocking)
 
 
 @pytest.mark.parametrize("name", SOCKET_CHECKS)
 def test_blocking_alone_on_kafka(kafka_address: str, name: str) -> None:
-    async def main() -> None:
-        async with ContractWorld([kafka_address]) as world:
-            await SOCKET_CHECKS[name](world)
+    check(name, kafka_address)
 
-    asyncio.run(main())
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_on_kafka_without_zookeeper(kraft_address: str, name: str) -> None:
+    check(name, kraft_address, kraft=True)
+
+
+@pytest.mark.parametrize("name", SOCKET_CHECKS)
+def test_blocking_alone_on_kafka_without_zookeeper(kraft_address: str, name: str) -> None:
+    check(name, kraft_address, kraft=True)

@@ -1,4 +1,4 @@
-"""Apache Kafka 3.9.1 itself, from Maven Central: its broker, its tools, whatever is in its jars."""
+"""Apache Kafka 3.9.1 itself, from Maven Central: its broker, its tools, whatever is in its jars. And the newest one."""
 
 import os
 import shutil
@@ -13,13 +13,16 @@ from odradek.testing.foreign.downloads import COPY_JARS, JVM_FLAGS, compiled, fe
 from odradek.testing.patience import PATIENCE_SECONDS
 
 VERSION = "3.9.1"
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+KRAFT_VERSION = "4.4.0"
+"""The newest of those without ZooKeeper."""
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>odradek</groupId><artifactId>kafka</artifactId><version>1</version>
 <dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>{more}
 <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId><version>1.7.36</version></dependency>
 </dependencies></project>"""
+TOOLS = f"""
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>"""
 """A release of Kafka has its tools beside the broker, and logs through reload4j; the broker's jar asks for neither."""
 
 QUIET_FLAGS = ("-Xlog:disable", "-Xlog:all=error")
@@ -90,7 +93,12 @@ class KafkaJars:
 
 def kafka_jars(directory: Path) -> KafkaJars:
     """Fetches them the first time, which takes a minute. Raises DownloadFailed."""
-    return KafkaJars(fetch(directory, "pom.xml", POM, COPY_JARS))
+    return KafkaJars(fetch(directory, "pom.xml", POM.format(version=VERSION, more=TOOLS), COPY_JARS))
+
+
+def kraft_jars(directory: Path) -> KafkaJars:
+    """Fetches those of Kafka 4 the first time. Raises DownloadFailed."""
+    return KafkaJars(fetch(directory, "pom.xml", POM.format(version=KRAFT_VERSION, more=""), COPY_JARS))
 
 
 class KafkaBroker(BrokerProcess):
@@ -98,14 +106,16 @@ class KafkaBroker(BrokerProcess):
 
     complaint_marks = ("] WARN ", "] ERROR ", "] FATAL ", "Exception")
 
-    def __init__(self, jars: KafkaJars, properties: Path, address: str, log: Path) -> None:
+    def __init__(self, jars: KafkaJars, properties: Path, address: str, log: Path, *, once: bool = False) -> None:
+        """`once`: it is started once only, so that an archive of its classes would cost more than it saves."""
         log4j = properties.with_name("log4j.properties")
         log4j.write_text(LOG4J)
         self._jars = jars
         self._fresh_archive = properties.with_name("broker.jsa")
         known = jars.archive
         archive = f"SharedArchiveFile={known}" if known.exists() else f"ArchiveClassesAtExit={self._fresh_archive}"
-        flags = (f"-XX:{archive}", "-Djava.awt.headless=true", f"-Dlog4j.configuration=file:{log4j}")
+        kept = () if once else (f"-XX:{archive}",)
+        flags = (*kept, "-Djava.awt.headless=true", f"-Dlog4j.configuration=file:{log4j}")
         super().__init__("kafka", jars.java("kafka.Kafka", str(properties), flags=flags), address, log)
 
     def stop(self) -> None:
