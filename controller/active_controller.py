@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
 from odradek.broker.metrics.counters import ControllerCounters
-from odradek.broker.metrics.journal import Journal
+from odradek.broker.metrics.journal import Entry, Journal
+from odradek.broker.metrics.sentences import tell
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller.channel_manager import Channels, RequestBatch
 from odradek.controller.cluster_state import NO_LEADER, Broker, ClusterState, LeaderAndIsr, TopicPartition
@@ -29,13 +30,12 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 state_change = logging.getLogger("state.change.logger")
-"""Logger of changes of partitions' leaders and ISRs, one line for each:
+"""Logger of changes of partitions' leaders and ISRs, one line for each, in the words of `odradek why`:
 
-    1700000000123 controller orders-3 leader 1->2 leader_epoch 4->5 isr 1,2,3->2,3 partition_epoch 9
-        controller_epoch 7 ControlledShutdown                                       (all in one line)
+    1700000000123 controller orders-3 leader 1 → 2, ISR {1,2,3} → {2,3}, leader epoch 4 → 5, partition epoch 9,
+        controller epoch 7: the leader is shutting down and has handed over first (ControlledShutdown)
 
-Time is in milliseconds since 1970, taken after ZooKeeper accepted the change and before any broker hears of it. A
-leader of -1 is none; `unclean` at the end says that the leader was elected outside the ISR.
+Time is in milliseconds since 1970, taken after ZooKeeper accepted the change and before any broker hears of it.
 """
 
 
@@ -165,35 +165,20 @@ class ActiveController:
             self.counters.isr_changes += 1
         elif after.leader != NO_LEADER:
             self.counters.elections += 1
-        self.journal.note(
+        entry = self.journal.note(
             "partition", str(partition), rule=why, unclean=unclean,
             before=None if before is None else _facts(before), after=_facts(after),
         )  # fmt: skip
-        level = logging.WARNING if unclean else logging.INFO
-        if not state_change.isEnabledFor(level):
-            return
-        state_change.log(
-            level,
-            "%d controller %s leader %d->%d leader_epoch %d->%d isr %s->%s partition_epoch %d controller_epoch %d %s%s",
-            self._clock.now_ms(),
-            partition,
-            NO_LEADER if before is None else before.leader,
-            after.leader,
-            -1 if before is None else before.leader_epoch,
-            after.leader_epoch,
-            "" if before is None else _joined(before.isr),
-            _joined(after.isr),
-            after.partition_epoch,
-            after.controller_epoch,
-            why,
-            " unclean" if unclean else "",
-            extra={"fields": {"partition": str(partition), "rule": why, "unclean": unclean, "state": _facts(after)}},
-        )
+        self._log_entry(logging.WARNING if unclean else logging.INFO, entry)
 
     def log_failure(self, partition: TopicPartition, what: str, reason: str) -> None:
         """Say that a partition stays as it was."""
-        self.journal.note("failure", str(partition), rule=what, reason=reason)
-        state_change.error("%d controller %s failed %s: %s", self._clock.now_ms(), partition, what, reason)
+        self._log_entry(logging.ERROR, self.journal.note("failure", str(partition), rule=what, reason=reason))
+
+    def _log_entry(self, level: int, entry: Entry) -> None:
+        """Write an entry of the journal to the state-change log, in the words that `odradek why` has for it."""
+        if state_change.isEnabledFor(level):
+            state_change.log(level, "%d controller %s", self._clock.now_ms(), tell(entry), extra={"fields": entry})
 
 
 class Call(Generic[T]):
@@ -244,7 +229,3 @@ def _facts(state: LeaderAndIsr) -> dict[str, object]:
         "controller_epoch": state.controller_epoch,
         "recovering": state.recovering,
     }
-
-
-def _joined(brokers: tuple[int, ...]) -> str:
-    return ",".join(map(str, brokers))

@@ -36,13 +36,15 @@ class Journal:
         if event:
             self._event_number += 1
 
-    def note(self, kind: str, subject: str, **facts: Any) -> None:
-        """Add an entry about a partition, a broker or a group. `facts` must be what JSON can say."""
+    def note(self, kind: str, subject: str, **facts: Any) -> Entry:
+        """Add an entry about a partition, a broker or a group, and return it. `facts` must be what JSON can say."""
         self._noted += 1
         entry: Entry = {"number": self._noted, "at_ms": self._now_ms(), "kind": kind, "subject": subject}
         if self._event and kind in OF_EVENTS:
             entry["event"], entry["event_number"] = self._event, self._event_number
-        self._entries.append(entry | facts)
+        entry.update(facts)
+        self._entries.append(entry)
+        return entry
 
     @property
     def forgotten(self) -> int:

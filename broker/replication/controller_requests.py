@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.metrics.sentences import braces
 from odradek.broker.replication.partition import NO_LEADER, Partition, PartitionView
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -160,9 +161,9 @@ class ControllerRequests:
             self._replicas.submit_isr(recovered)
         if not was_leader or former_epoch != view.leader_epoch:
             state_change.info(
-                "broker %d leads %s-%d epoch %d from offset %d isr %s",
-                self._replicas.broker_id, partition.topic, partition.index, view.leader_epoch,
-                partition.leader_epoch_start_offset, list(view.isr),
+                "broker %d leads %s-%d from offset %d on, leader epoch %d, ISR %s",
+                self._replicas.broker_id, partition.topic, partition.index, partition.leader_epoch_start_offset,
+                view.leader_epoch, braces(view.isr),
             )  # fmt: skip
             self._coordinators.on_elected(partition.topic, partition.index, view.leader_epoch)
         self._replicas.role_changed(partition)
@@ -174,9 +175,9 @@ class ControllerRequests:
         if same:
             return
         state_change.info(
-            "broker %d follows %d for %s-%d epoch %d from offset %d",
-            self._replicas.broker_id, view.leader, partition.topic, partition.index, view.leader_epoch,
-            partition.log.log_end_offset,
+            "broker %d follows %d for %s-%d from offset %d on, leader epoch %d",
+            self._replicas.broker_id, view.leader, partition.topic, partition.index, partition.log.log_end_offset,
+            view.leader_epoch,
         )  # fmt: skip
         if view.leader == NO_LEADER:
             self._fetchers.leave(partition)

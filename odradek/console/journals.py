@@ -11,7 +11,7 @@ import aiohttp
 from odradek.client.admin.values import ConfigResource, ResourceType
 from odradek.client.aio.admin import Admin
 from odradek.client.metadata import Node
-from odradek.console.sentences import Happening, from_journal
+from odradek.console.happenings import Happening, from_journal
 from odradek.protocol.errors import KafkaError
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from odradek.client.aio.admin import Admin
+from odradek.console.happenings import Happening, observed
 from odradek.console.journals import Journals
-from odradek.console.sentences import Happening, observed
 from odradek.console.snapshot import NO_BROKER, BrokerProcess, Model, Snapshot, cluster_model
 from odradek.console.timeline import Timeline
 from odradek.protocol.errors import KafkaError

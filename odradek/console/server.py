@@ -17,8 +17,8 @@ from aiohttp import web
 
 from odradek.console.actions import SAID, ActionRefusedError, Brokers
 from odradek.console.guard import HEADERS, Guard
+from odradek.console.happenings import PAGE, Happening
 from odradek.console.observer import Observer
-from odradek.console.sentences import PAGE, Happening
 from odradek.console.stream import Stream, Streams
 from odradek.console.views import BadQuestionError, Views
 from odradek.protocol.errors import KafkaError

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
 
-from odradek.console.sentences import OBSERVED, Happening, grouped
+from odradek.console.happenings import OBSERVED, Happening, grouped
 
 HAPPENINGS_MAX: Final = 1_000
 KEYS_MAX: Final = 50_000

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from odradek.broker.metrics.sentences import NO_LEADER
 from odradek.demo.cluster import TOPIC
 
 
@@ -64,6 +65,10 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(one) for one in re.findall(r"\d+", text))
 
 
+def _leader(text: str) -> int:
+    return NO_LEADER if text == "none" else int(text)
+
+
 LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) [A-Z]+ \S+: (.*)$")
 FORMS: Sequence[tuple[re.Pattern[str], Callable[[float, re.Match[str]], Entry]]] = (
     (
@@ -75,8 +80,8 @@ FORMS: Sequence[tuple[re.Pattern[str], Callable[[float, re.Match[str]], Entry]]]
         lambda at, m: ControllerElected(at, int(m[1]), int(m[2])),
     ),
     (
-        re.compile(rf"(\d+) controller {TOPIC}-(\d+) leader (-?\d+)->(-?\d+) \S+ \S+ isr \S*->(\S*) "),
-        lambda _, m: LeadershipChanged(float(m[1]), int(m[2]), int(m[3]), int(m[4]), _numbers(m[5])),
+        re.compile(rf"(\d+) controller {TOPIC}-(\d+) leader (?:(\w+) → )?(\w+), ISR (?:\S+ → )?(\S+), leader epoch"),
+        lambda _, m: LeadershipChanged(float(m[1]), int(m[2]), _leader(m[3] or m[4]), _leader(m[4]), _numbers(m[5])),
     ),
     (
         re.compile(rf"broker (\d+) leads {TOPIC}-(\d+) "),

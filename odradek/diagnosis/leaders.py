@@ -1,9 +1,10 @@
 """Situations of a partition's leader: there is none, it is not the preferred one, it was elected at a price."""
 
+from odradek.broker.metrics.sentences import braces, rule_in_words
 from odradek.diagnosis.cases import PARTITION, PartitionCase
 from odradek.diagnosis.facts import NO_LEADER
 from odradek.diagnosis.history import Noted
-from odradek.diagnosis.situation import Told, WayOut, Weight, braces, numbers
+from odradek.diagnosis.situation import Told, WayOut, Weight, numbers
 
 row = PARTITION.row
 
@@ -77,7 +78,7 @@ def leader_not_preferred(case: PartitionCase) -> Told | None:
     moved = next((one for one in reversed(case.changes) if _leader_left(one) == preferred), None)
     because = f"broker {preferred} is the first of its replicas and in sync"
     if moved is not None:
-        because += f"; it lost the lead at {case.time(moved.at_ms)} ({rule_in_words(moved)})"
+        because += f"; it lost the lead at {case.time(moved.at_ms)} ({rule_in_words(moved.rule)})"
     automatic = any(one.settings.get("auto.leader.rebalance.enable") == "true" for one in case.facts.brokers.values())
     rule = (
         "auto.leader.rebalance.enable would give it back in time"
@@ -93,18 +94,6 @@ def _leader_left(noted: Noted) -> int | None:
     before = noted.entry.get("before")
     left = None if before is None else before["leader"]
     return left if left != noted.entry["after"]["leader"] else None
-
-
-RULES = {
-    "OfflinePartition": "its broker died: OfflinePartition",
-    "ControlledShutdown": "its broker was shut down: ControlledShutdown",
-    "PreferredReplica": "the preferred replica was asked for: PreferredReplica",
-    "ReassignPartition": "its replicas were reassigned: ReassignPartition",
-}
-
-
-def rule_in_words(noted: Noted) -> str:
-    return RULES.get(noted.rule, noted.rule)
 
 
 @row(
@@ -163,5 +152,5 @@ def leader_moved(case: PartitionCase) -> Told | None:
     return Told(
         f"got another leader at {case.time(moved.at_ms)}",
         f"{former}to broker {after['leader']}, leader epoch {after['leader_epoch']}",
-        rule_in_words(moved), (), moved.at_ms, evidence=(moved,),
+        rule_in_words(moved.rule), (), moved.at_ms, evidence=(moved,),
     )  # fmt: skip

@@ -1,9 +1,9 @@
 """Situations of a partition's replicas: which are in sync, and why others are not; moves and deletion."""
 
+from odradek.broker.metrics.sentences import braces, rule_in_words
 from odradek.diagnosis.cases import PARTITION, PartitionCase, duration
 from odradek.diagnosis.history import Noted
-from odradek.diagnosis.leaders import rule_in_words
-from odradek.diagnosis.situation import Told, WayOut, Weight, braces, numbers
+from odradek.diagnosis.situation import Told, WayOut, Weight, numbers
 
 row = PARTITION.row
 
@@ -262,7 +262,7 @@ def isr_shrank_and_grew(case: PartitionCase) -> Told | None:
     if last.rule == "AlterPartition" and rule:
         why += f" ({rule})"
     else:
-        why += f" ({rule_in_words(last)})"
+        why += f" ({rule_in_words(last.rule)})"
     grown = "" if back is None else f" and was back at {case.time(back.at_ms)}"
     times = f"{len(shrinks)} times" if len(shrinks) > 1 else "once"
     noted = (*evidence, last) if back is None else (*evidence, last, back)

@@ -125,11 +125,6 @@ def numbers(brokers: Iterable[int]) -> str:
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}" if texts else "none"
 
 
-def braces(brokers: Iterable[int]) -> str:
-    """Return an ISR as Kafka prints it: `{1,2}`."""
-    return "{" + ",".join(map(str, brokers)) + "}"
-
-
 def plain(finding: Finding) -> dict[str, Any]:
     """Return the finding as JSON can hold it."""
     told = finding.told

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from odradek.broker.metrics.sentences import braces, event_in_words, tell
 from odradek.diagnosis.examination import Subject, merged
 from odradek.diagnosis.facts import Facts
 from odradek.diagnosis.history import History, Noted, clock
-from odradek.diagnosis.situation import Finding, Weight, braces
+from odradek.diagnosis.situation import Finding, Weight
 
 OTHERS_MAX = 8
 """So many subjects that share a finding are named."""
@@ -92,7 +93,7 @@ def _event(facts: Facts, subject: Subject, together: Sequence[Noted]) -> list[st
     head = f"{clock(first.at_ms, facts.now_ms)} broker {first.broker}"
     if not first.event:
         return [f"{head}: {_words(first)}"]
-    lines = [f"{head}: {first.event}"]
+    lines = [f"{head}: {event_in_words(first.event)}"]
     ours = [one for one in together if _is_about(one, subject)]
     causes = [one for one in together if one.kind in ("broker", "controller") and one not in ours]
     lines += [f"  {_words(one)}" for one in [*causes, *ours]]
@@ -118,38 +119,5 @@ def _touches(noted: Noted, subject: Subject) -> bool:
 
 
 def _words(noted: Noted) -> str:
-    """Return an entry as a clause."""
-    entry = noted.entry
-    match noted.kind:
-        case "partition":
-            return _partition_words(noted)
-        case "isr":
-            lagging = ", ".join(f"{one['broker']} ({one['records_behind']} records behind)" for one in entry["lagging"])
-            return f"{noted.subject}: {entry['rule']}={entry['limit_ms']} is over for {lagging}"
-        case "truncation":
-            count = entry["log_end_offset"] - entry["to"]
-            return f"{noted.subject}: cut {count} record(s) from offset {entry['to']} on, following {entry['leader']}"
-        case "failure":
-            return f"{noted.subject}: {entry['rule']}: {entry['reason']}"
-    rest = ", ".join(
-        f"{name.replace('_', ' ')} {value}"
-        for name, value in entry.items()
-        if name not in ("number", "at_ms", "kind", "subject", "event", "event_number", "change")
-        and value not in ("", [])
-    )
-    return f"{noted.kind} {noted.subject} {noted.change}" + (f" ({rest})" if rest else "")
-
-
-def _partition_words(noted: Noted) -> str:
-    before, after = noted.entry.get("before"), noted.entry["after"]
-    if before is None:
-        return f"{noted.subject} {noted.rule}: leader {after['leader']}, ISR {braces(after['isr'])}"
-    changes = []
-    if before["leader"] != after["leader"]:
-        changes.append(f"leader {before['leader']} → {after['leader']}")
-    changes.append(f"leader epoch {before['leader_epoch']} → {after['leader_epoch']}")
-    if before["isr"] != after["isr"]:
-        changes.append(f"ISR {braces(before['isr'])} → {braces(after['isr'])}")
-    changes.append(f"partition epoch {after['partition_epoch']}, controller epoch {after['controller_epoch']}")
-    unclean = ", unclean" if noted.entry.get("unclean") else ""
-    return f"{noted.subject} {noted.rule}{unclean}: {', '.join(changes)}"
+    """Return an entry as a clause; of a kind that this version does not know, its name."""
+    return str(tell(noted.entry) or f"{noted.kind} {noted.subject} {noted.change}")

@@ -32,7 +32,7 @@ def run(cluster: Cluster, capture: Capture, *arguments: str) -> tuple[int, list[
 def test_what_is_well_is_told_so_with_what_the_journals_say(cluster: Cluster, capsys: Capture) -> None:
     code, lines = run(cluster, capsys, "why", "flights-1", *NO_ZOOKEEPER)
     assert code == 0 and lines[0].startswith("flights-1 is well: flights-1 led by ")
-    assert any("flights-1 NewPartition: leader " in line for line in lines)
+    assert any("flights-1 leader none → " in line and "(NewPartition)" in line for line in lines)
     assert any(line.strip().startswith("sent LeaderAndIsr to ") for line in lines)
     assert not any(line.startswith("not known") for line in lines)
     code, lines = run(cluster, capsys, "doctor", "--least", "degraded", *NO_ZOOKEEPER)

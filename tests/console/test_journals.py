@@ -10,7 +10,7 @@ import pytest
 from odradek.client.metadata import Node
 from odradek.console.journals import SKIPPED, Journals
 from odradek.protocol.errors import ErrorCode, KafkaError
-from tests.console.test_sentences import entry
+from tests.console.test_happenings import entry
 
 BROKER = Node(1, "10.0.0.1", 9092)
 
@@ -39,7 +39,7 @@ class Brokers:
 
 
 def session(number: int) -> dict[str, Any]:
-    return entry(number, kind="session", subject="1", change="away")
+    return entry(number, kind="session", subject="1", change="away", session=7)
 
 
 def journal(*entries: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from odradek.client.errors import NoBrokerReachable
+from odradek.console.happenings import PAGE, Happening
 from odradek.console.observer import Observer
-from odradek.console.sentences import PAGE, Happening
 from odradek.console.snapshot import BrokerProcess, Snapshot
 from odradek.world.clock import LoopClock
 from tests.console.test_snapshot import partition, snapshot

@@ -252,9 +252,10 @@ def test_state_changes_are_logged_for_the_timeline(play: Play, caplog: Any) -> N
     made, moved = [record.getMessage() for record in caplog.records if record.name == "state.change.logger"]
     assert made.split(" ", 1)[0].isdigit()
     assert made.split(" ", 1)[1] == (
-        "controller t-0 leader -1->1 leader_epoch -1->0 isr ->1,2 partition_epoch 0 controller_epoch 1 NewPartition"
+        "controller t-0 leader none → 1, ISR {1,2}, leader epoch 0, partition epoch 0, controller epoch 1: "
+        "a new partition is led by its first live replica (NewPartition)"
     )
     assert moved.split(" ", 1)[1] == (
-        "controller t-0 leader 1->2 leader_epoch 0->1 isr 1,2->2 partition_epoch 1 controller_epoch 1"
-        " ControlledShutdown"
+        "controller t-0 leader 1 → 2, ISR {1,2} → {2}, leader epoch 0 → 1, partition epoch 1, controller epoch 1: "
+        "the leader is shutting down and has handed over first (ControlledShutdown)"
     )

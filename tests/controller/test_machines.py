@@ -73,8 +73,8 @@ def test_an_illegal_transition_changes_nothing(play: Play, caplog: Any) -> None:
         record.getMessage().split(" ", 1)[1] for record in caplog.records if record.name == "state.change.logger"
     ]
     assert failures == [
-        "controller t-0 failed NonExistent: it is Online",
-        "controller t-0 failed replica DeletionStarted: the replica on broker 1 is Online",
+        "controller t-0 stays as it was: it is Online (NonExistent)",
+        "controller t-0 stays as it was: the replica on broker 1 is Online (replica DeletionStarted)",
     ]
 
 

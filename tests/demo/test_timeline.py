@@ -29,16 +29,19 @@ AT = datetime.fromisoformat("2025-03-01 13:44:17.383").timestamp() * 1000
         ),
         ("INFO odradek.controller.controller: broker 0 is the controller, epoch 2", ControllerElected(AT, 0, 2)),
         (
-            "INFO state.change.logger: 1795182257383 controller flights-2 leader 1->2 leader_epoch 0->1 isr 1,2,0->2,0"
-            " partition_epoch 1 controller_epoch 1 OfflinePartition",
-            LeadershipChanged(1795182257383.0, 2, 1, 2, (2, 0)),
+            "INFO state.change.logger: 1795182257383 controller flights-2 leader 1 → 2, ISR {0,1,2} → {0,2}, "
+            "leader epoch 0 → 1, partition epoch 1, controller epoch 1: so it is (OfflinePartition)",
+            LeadershipChanged(1795182257383.0, 2, 1, 2, (0, 2)),
         ),
         (
-            "INFO state.change.logger: 1795182257383 controller flights-2 leader -1->1 leader_epoch -1->0 isr ->1,2,0"
-            " partition_epoch 0 controller_epoch 1 NewPartition",
-            LeadershipChanged(1795182257383.0, 2, -1, 1, (1, 2, 0)),
+            "INFO state.change.logger: 1795182257383 controller flights-2 leader none → 1, ISR {0,1,2}, "
+            "leader epoch 0, partition epoch 0, controller epoch 1: so it is (NewPartition)",
+            LeadershipChanged(1795182257383.0, 2, -1, 1, (0, 1, 2)),
         ),
-        ("INFO state.change.logger: broker 2 leads flights-0 epoch 1 from offset 2850 isr [2, 0]", TookOver(AT, 2, 0)),
+        (
+            "INFO state.change.logger: broker 2 leads flights-0 from offset 2850 on, leader epoch 1, ISR {2,0}",
+            TookOver(AT, 2, 0),
+        ),
         ("INFO odradek.broker.cluster.session: broker 1 is registered, epoch 42", Registered(AT, 1)),
         (
             "INFO odradek.broker.replication.fetcher: <flights-3 follower of 0 epoch 1 isr [0, 2]>: our log leaves "
@@ -54,8 +57,8 @@ def test_lines_that_matter(said: str, expected: Entry) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "2025-03-01 13:44:17.383 INFO state.change.logger: broker 2 leads other-0 epoch 1 from offset 0 isr [2]",
-        "2025-03-01 13:44:17.383 INFO state.change.logger: broker 0 follows 2 for flights-0 epoch 1 from offset 2850",
+        "2025-03-01 13:44:17.383 INFO state.change.logger: broker 2 leads other-0 from offset 0 on, leader epoch 1",
+        "2025-03-01 13:44:17.383 INFO state.change.logger: broker 0 follows 2 for flights-0 from offset 2850 on",
         "Traceback (most recent call last):",
         "",
     ],

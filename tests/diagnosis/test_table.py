@@ -69,10 +69,11 @@ def test_an_event_is_told_with_its_rule_its_writes_and_its_requests() -> None:
     )  # fmt: skip
     facts = Facts(AT_MS, journals={0: JournalFacts(0, AT_MS, 0, entries)})
     head, *lines = event_lines(facts, Subject(topic="flights", partition=3), 5)
-    assert re.fullmatch(r"\d\d:\d\d:\d\d broker 0: BrokersChanged", head)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d broker 0: the brokers .* changed \(BrokersChanged\)", head)
     assert lines == [
-        "  broker 1 went (former epoch 45)",
-        "  flights-3 OfflineReplica 1: leader 1 → -1, leader epoch 1 → 2, partition epoch 3, controller epoch 2",
+        "  broker 1 is not registered any more, its broker epoch was 45: its ZooKeeper session has ended",
+        "  flights-3 leader 1 → none, ISR {1}, leader epoch 1 → 2, partition epoch 3, controller epoch 2: "
+        "broker 1 is away and leaves the ISR (OfflineReplica)",
         f"    wrote 1 znode(s), zxid 0x63: {state}",
         "    sent LeaderAndIsr to 0, 2",
     ]

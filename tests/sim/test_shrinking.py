@@ -9,8 +9,8 @@ from odradek.testing.simulation.shrinking import shrink, timeline
 
 LINES = [
     "    1.000 kill broker-1",
-    "    1.500   state.change: controller t-0 leader 1->2",
-    "    1.600   state.change: controller other-1 leader 1->2",
+    "    1.500   state.change: controller t-0 leader 1 → 2",
+    "    1.600   state.change: controller other-1 leader 1 → 2",
     "    2.000 VIOLATION t-0: acknowledged and lost: {5: b'producer-0-4'}",
     "    2.000 VIOLATION t-1: acknowledged and lost: {7: b'producer-1-4'}",
 ]

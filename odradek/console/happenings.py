@@ -1,0 +1,160 @@
+"""Happenings: entries of the time line, from brokers' journals and from what differs between two looks."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.broker.metrics.sentences import TABLE, Sentence, tell, tell_change
+from odradek.client.metadata import PartitionInfo
+from odradek.console.snapshot import NO_BROKER, Snapshot
+
+JOURNAL, OBSERVED, PAGE = "journal", "observed", "page"
+OUTSIDE = "seen from outside, in the metadata: no journal says why"
+SAME_TIME_MS = 1_500
+PARTS_MAX = 40
+"""Partitions of one happening that are named; of the others their number is said."""
+LEFT_OUT = ("group",)
+"""Kinds of sentences that are not on the time line: a group's rebalances stand in its own view."""
+
+
+@dataclass(slots=True)
+class Happening:
+    """An entry of the time line. Several partitions to which the same happened at once are one entry."""
+
+    at_ms: int
+    kind: str
+    """election, isr, truncation, topic, broker, controller, session, failure, action"""
+    title: str
+    reason: str
+    source: str
+    """journal, observed, page"""
+    broker: int | None = None
+    """Whose journal it is from."""
+    many: str = ""
+    """Title with room for a number, where several may be one entry."""
+    count: int = 1
+    parts: list[str] = field(default_factory=list)
+    """The titles of those that are one entry, the first PARTS_MAX of them."""
+    keys: set[tuple[Any, ...]] = field(default_factory=set)
+    """What changed, to recognise it in another source. Stays in the server."""
+
+    def as_model(self, number: int) -> dict[str, Any]:
+        """Return the entry as the page gets it."""
+        names = ("at_ms", "kind", "title", "reason", "source", "broker", "count", "parts")
+        return {"number": number} | {name: getattr(self, name) for name in names}
+
+
+def grouped(happenings: Iterable[Happening]) -> list[Happening]:
+    """Join what happened to several partitions within SAME_TIME_MS for the same reason."""
+    found: list[Happening] = []
+    last: dict[tuple[str, str, str, int | None], Happening] = {}
+    for one in happenings:
+        group = (one.many, one.reason, one.source, one.broker)
+        first = last.get(group)
+        if not one.many or first is None or one.at_ms - first.at_ms > SAME_TIME_MS:
+            found.append(one)
+            last[group] = one
+            continue
+        first.parts = first.parts or [first.title]
+        first.count += one.count
+        first.title = first.many.format(f"{first.count:,}")
+        first.keys |= one.keys
+        if len(first.parts) < PARTS_MAX:
+            first.parts.append(one.title)
+    return found
+
+
+# -- from a journal ----------------------------------------------------------------------------------------------------
+
+
+def from_journal(broker: int, entries: Iterable[Mapping[str, Any]]) -> list[Happening]:
+    """Return what new entries of a broker's journal amount to, in order. Unknown shapes are left out."""
+    return grouped(one for entry in entries if (one := _happening(broker, entry)) is not None)
+
+
+def _happening(broker: int, entry: Mapping[str, Any]) -> Happening | None:
+    told = tell(entry)
+    if told is None or told.kind in LEFT_OUT:
+        return None
+    return _entry(int(entry.get("at_ms", 0)), told, JOURNAL, broker, _keys(entry))
+
+
+def _entry(
+    at_ms: int, told: Sentence, source: str, broker: int | None = None, keys: Collection[tuple[Any, ...]] = ()
+) -> Happening:
+    return Happening(at_ms, told.kind, told.what, told.why, source, broker, told.many, keys=set(keys))
+
+
+def _keys(entry: Mapping[str, Any]) -> set[tuple[Any, ...]]:
+    """Return what an entry says to have changed, as two looks would see it."""
+    match entry["kind"], entry.get("change"):
+        case "partition", _:
+            return {_partition_key(entry["subject"], entry["after"])}
+        case "broker", "came" | "went" | "bounced" as change:
+            return {("broker", int(entry["subject"]), change != "went")}
+        case "controller", "elected":
+            return {("controller", int(entry["subject"]))}
+    return set()
+
+
+def _partition_key(partition: str, state: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Identify a partition's state, whoever tells of it."""
+    return partition, state["leader"], state["leader_epoch"], tuple(sorted(state["isr"]))
+
+
+# -- from two looks ----------------------------------------------------------------------------------------------------
+
+
+def observed(before: Snapshot, after: Snapshot) -> list[Happening]:
+    """Return the differences between two looks, with what can be said of their reasons."""
+    return [*_observed_brokers(before, after), *_observed_topics(before, after), *_observed_partitions(before, after)]
+
+
+def _observed_brokers(before: Snapshot, after: Snapshot) -> Iterator[Happening]:
+    for number in sorted(before.nodes.keys() ^ after.nodes.keys()):
+        here = number in after.nodes
+        title = TABLE["broker came" if here else "broker went"].what.format(subject=number)
+        yield Happening(after.at_ms, "broker", title, OUTSIDE, OBSERVED, keys={("broker", number, here)})
+    controller = after.controller_id
+    if before.controller_id != controller:
+        title = "there is no controller" if controller == NO_BROKER else f"broker {controller} is the controller"
+        yield Happening(after.at_ms, "controller", title, OUTSIDE, OBSERVED, keys={("controller", controller)})
+
+
+def _observed_topics(before: Snapshot, after: Snapshot) -> Iterator[Happening]:
+    for name in sorted(before.topics.keys() - after.topics.keys()):
+        yield Happening(after.at_ms, "topic", f"topic {name} is gone", OUTSIDE, OBSERVED)
+    for name in sorted(after.topics.keys() - before.topics.keys()):
+        partitions = after.topics[name].partitions
+        keys = {_partition_key(f"{name}-{one.partition}", _state(one)) for one in partitions}
+        count = "1 partition" if len(partitions) == 1 else f"{len(partitions):,} partitions"
+        yield Happening(after.at_ms, "topic", f"topic {name} with {count}", OUTSIDE, OBSERVED, keys=keys)
+
+
+def _observed_partitions(before: Snapshot, after: Snapshot) -> Iterator[Happening]:
+    for name, topic in after.topics.items():
+        known = before.topics.get(name)
+        if known is None or known is topic or known.topic_id != topic.topic_id:
+            continue
+        for old, new in zip(known.partitions, topic.partitions, strict=False):
+            was, now = _state(old), _state(new)
+            subject = f"{name}-{new.partition}"
+            if _partition_key(subject, was) != _partition_key(subject, now):
+                told = tell_change(subject, was, now)
+                told = told._replace(why=_seen_reason(told.kind, old, new, before.nodes.keys() - after.nodes.keys()))
+                yield _entry(after.at_ms, told, OBSERVED, keys=[_partition_key(subject, now)])
+
+
+def _state(partition: PartitionInfo) -> dict[str, Any]:
+    """Return a partition's state as journals have it."""
+    return {"leader": partition.leader, "leader_epoch": partition.leader_epoch, "isr": partition.isr}
+
+
+def _seen_reason(kind: str, old: PartitionInfo, new: PartitionInfo, gone: Collection[int]) -> str:
+    if kind == "isr":
+        return "a follower has caught up" if len(new.isr) > len(old.isr) else "a follower has not kept up, or is away"
+    if old.leader in gone:
+        return f"broker {old.leader}, which led, is not registered any more"
+    if new.replicas and new.leader == new.replicas[0] != old.leader:
+        return "the preferred replica leads again"
+    return OUTSIDE
