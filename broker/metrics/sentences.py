@@ -98,7 +98,7 @@ RULES: Final[Mapping[str, str]] = {
     "ReassignPartition": "its replicas are being reassigned",
     "PreferredReplica": "the first replica of its assignment is in sync and leads again",
     "ControlledShutdown": "the leader is shutting down and has handed over first",
-    "OfflineReplica": "broker {} is away and leaves the ISR",
+    "OfflineReplica": "broker {} is away",
 }
 """Why a partition changed, by the name of the rule (Kafka's PartitionLeaderElectionStrategy, and others)."""
 

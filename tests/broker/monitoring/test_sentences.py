@@ -122,7 +122,7 @@ TOLD: dict[str, tuple[dict[str, Any], str]] = {
     "without leader": (
         change(state(1, [1], 3), state(-1, [1], 4), "OfflineReplica 1"),
         "t-0 leader 1 → none, ISR {1}, leader epoch 3 → 4, partition epoch 7, controller epoch 1: "
-        "broker 1 is away and leaves the ISR (OfflineReplica)",
+        "broker 1 is away (OfflineReplica)",
     ),
     "moved": (
         change(THREE, state(2, [0, 2], 4)) | {"unclean": True},
