@@ -35,6 +35,8 @@ PROGRAMS: Mapping[str, tuple[str, Callable[[], bool]]] = {
     "npm": ("the package npm", _command("npm")),
     "kcat": ("the package kcat", _command("kcat")),
     "chromium": ("the package chromium", _command("chromium")),
+    "prometheus": ("the package prometheus", _command("prometheus")),
+    "promtool": ("the package prometheus", _command("promtool")),
     "docker": ("a Docker engine that answers, with Compose v2", _docker_answers),
 }
 """By name: how one gets it, and whether it is here."""

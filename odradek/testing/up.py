@@ -28,12 +28,13 @@ class UpCluster:
         *,
         secure: bool = False,
         console: bool = False,
+        metrics: bool = False,
     ) -> None:
         self.directory, self.brokers = directory, brokers
-        self.port = free_port_range(brokers + 1)
+        self.port = free_port_range(brokers + 1 + brokers * metrics)
         self.zookeeper_port = self.port + brokers
         self._overrides = overrides
-        self._secure, self._console = secure, console
+        self._secure, self._console, self._metrics = secure, console, metrics
         self.console = ""
         """The address of its page, with the token."""
         self._up: subprocess.Popen[str] | None = None
@@ -47,11 +48,17 @@ class UpCluster:
     def zookeeper(self) -> str:
         return f"127.0.0.1:{self.zookeeper_port}"
 
+    def metrics(self, broker: int) -> str:
+        """Return where a broker tells its metrics, on a cluster that was made with `metrics`."""
+        assert self._metrics
+        return f"127.0.0.1:{self.zookeeper_port + 1 + broker}"
+
     def __enter__(self) -> "UpCluster":
         command = [sys.executable, "-m", "odradek", "up", "--brokers", str(self.brokers), "--port", str(self.port)]
         command += ["--zookeeper-port", str(self.zookeeper_port), "--data", str(self.directory)]
         command += ["--secure"] * self._secure
         command += ["--console", "--console-port=0"] * self._console
+        command += ["--metrics-port", str(self.zookeeper_port + 1)] * self._metrics
         for override in self._overrides:
             command += ["--override", override]
         # In sessions of their own: Ctrl-C in the terminal is for whoever uses this, who then stops them in order.
