@@ -1,7 +1,7 @@
 """Whether the broker of this container is at work: it answers Metadata, and finds itself in the answer.
 
-It is in the answer when it is registered in ZooKeeper and a controller has told it so. Exit code 0, or 1 with the
-reason, which `docker inspect` shows.
+It is in the answer when it is registered in ZooKeeper and a controller has told it so. Where listeners want TLS or a
+login, `/ready` at `metrics.port` is asked instead. Exit code 0, or 1 with the reason, which `docker inspect` shows.
 """
 
 import logging
@@ -36,6 +36,8 @@ def what_is_wrong(config: BrokerConfig) -> str:
     """In a few words; "" when nothing is. Raises OSError when there is no answer."""
     name = config.inter_broker_listener_name
     [bound] = [listener for listener in config.listeners if listener.name == name]
+    if bound.protocol != "PLAINTEXT":
+        return ask_readiness(config.metrics_host, config.metrics_port)
     [advertised] = [listener for listener in config.advertised_listeners if listener.name == name]
     host = "127.0.0.1" if bound.host in EVERY_INTERFACE else bound.host
     answer = ask_metadata(host, bound.port)
@@ -44,6 +46,17 @@ def what_is_wrong(config: BrokerConfig) -> str:
     if (advertised.host, advertised.port) not in {(broker.host, broker.port) for broker in answer.brokers}:
         return "not registered"
     return ""
+
+
+def ask_readiness(host: str, port: int) -> str:
+    """What the broker itself says is wrong; "" when nothing is. Raises OSError."""
+    if not port:
+        return "metrics.port is not set: where listeners are not PLAINTEXT there is nothing else to ask"
+    with socket.create_connection((host or "127.0.0.1", port), TIMEOUT_SECONDS) as connection:
+        connection.sendall(b"GET /ready HTTP/1.0\r\n\r\n")
+        with connection.makefile("rb") as received:
+            head, _, reason = received.read().partition(b"\r\n\r\n")
+    return "" if head.split()[1:2] == [b"200"] else reason.decode(errors="replace").strip() or "not ready"
 
 
 def ask_metadata(host: str, port: int) -> MetadataResponse:

@@ -28,7 +28,8 @@ USUAL_PORT, USUAL_METRICS_PORT = 9092, 7071
 READY = re.compile(r'^(ready |{"event": *"ready")', re.MULTILINE)
 """Begins what a cluster says when it is ready, as text and as JSON."""
 LOOK_SECONDS = 0.05
-HOST, ADMIN = "127.0.0.1", "admin"
+CHANGED_USER = "ZooKeeper does not have user {0} with the password of users.json: {0}.properties will not log in"
+HOST, SUPER_USER = "127.0.0.1", "broker"
 
 
 def up(
@@ -216,6 +217,8 @@ class _Up:
         ready: dict[str, Any] = {"event": "ready", "bootstrap": plan.bootstrap, "zookeeper": plan.zookeeper_connect}
         if plan.secure is not None:
             ready["clients"] = str(plan.secure.directory)
+            for user in self._cluster.changed_users:
+                print(f"odradek up: warning: {CHANGED_USER.format(user)}", file=sys.stderr)
         if plan.console_port is not None:
             self._console = await self._open_console(plan.console_port)
             ready["console"] = self._console.url
@@ -228,7 +231,7 @@ class _Up:
         from odradek.world.clock import LoopClock
 
         secure = self._plan.secure
-        settings = {} if secure is None else secure.client_settings(ADMIN)
+        settings = {} if secure is None else secure.client_settings(SUPER_USER)
         plan = ConsolePlan(self._plan.bootstrap, settings, HOST, port)
         console = RunningConsole(plan, LoopClock(asyncio.get_running_loop()), BrokersInHand(self._cluster))
         return await console.start()

@@ -130,6 +130,8 @@ class LocalCluster:
         self.view = ClusterView({})
         self.zookeeper: EmbeddedZooKeeper | None = None
         self.ready = False
+        self.changed_users: tuple[str, ...] = ()
+        """Users of a secure cluster whose passwords are no longer those in the files that `up` has made."""
         self._stopping = False
         self.relays: dict[int, Relay] = {}
         """Each broker's way to ZooKeeper, where it can be cut."""
@@ -191,7 +193,8 @@ class LocalCluster:
 
     async def _write_users(self) -> None:
         if self.plan.secure is not None:
-            await self.plan.secure.write_to(self._store, LoopClock(asyncio.get_running_loop()))
+            clock = LoopClock(asyncio.get_running_loop())
+            self.changed_users = await self.plan.secure.write_to(self._store, clock)
 
     async def _launch_brokers(self) -> None:
         if self.plan.console_port is not None and self.plan.zookeeper is None:
@@ -289,10 +292,10 @@ class LocalCluster:
         """Return the way to the brokers, as an administrator where it is not open to everybody."""
         if self.plan.secure is None:
             return network
-        from odradek.local.secure import ADMIN, LISTENER
+        from odradek.local.secure import BROKER, LISTENER
         from odradek.security.secure_network import ClientSecurity, SecureNetwork
 
-        settings = {**self.plan.secure.client_settings(ADMIN), "ssl.endpoint.identification.algorithm": "https"}
+        settings = {**self.plan.secure.client_settings(BROKER), "ssl.endpoint.identification.algorithm": "https"}
         return SecureNetwork(network, clock, ClientSecurity.read(LISTENER, settings.get))
 
     def _all_registered(self) -> bool:

@@ -17,9 +17,16 @@ from odradek.broker.security.acls import CLUSTER_NAME, Acl, AclOperation, AclPer
 from odradek.local.broker_files import HOST
 from odradek.security.authority import Authority
 from odradek.security.key_stores import KeyPair, StoreSettings, load_key_pair
-from odradek.security.scram import LEAST_ITERATIONS, MECHANISMS, SALT_BYTES, encode_credential, new_credential
+from odradek.security.scram import (
+    LEAST_ITERATIONS,
+    MECHANISMS,
+    SALT_BYTES,
+    decode_credential,
+    encode_credential,
+    new_credential,
+)
 from odradek.world.clock import Clock
-from odradek.zk_schema.entity_settings import change_entity
+from odradek.zk_schema.entity_settings import change_entity, stored_settings
 from odradek.zk_schema.store import Store
 from odradek.zk_schema.znodes.acls import ResourcePattern, ResourceType
 from odradek.zk_schema.znodes.configs import USERS, sanitize
@@ -98,21 +105,46 @@ class SecureFiles:
             "ssl.truststore.location": str(self.directory / "ca.pem"),
         }
 
-    async def write_to(self, store: Store, clock: Clock) -> None:
-        """Users and access lists into ZooKeeper, before a broker starts."""
-        for user, password in self.passwords.items():
-            settings = {
-                mechanism: encode_credential(
-                    new_credential(mechanism, password, secrets.token_bytes(SALT_BYTES), LEAST_ITERATIONS)
-                )
-                for mechanism in MECHANISMS
-            }
-            await change_entity(store, f"{USERS}/{sanitize(user)}", settings)
-        acls = AclStore(store, clock)
-        await acls.create_paths()
-        for pattern, operations in CLIENTS_RIGHTS.items():
-            lines = {Acl(f"User:{CLIENT}", "*", one, AclPermission.ALLOW) for one in operations}
-            await acls.update(pattern, lambda found, lines=lines: found | lines)  # type: ignore[misc]
+    async def write_to(self, store: Store, clock: Clock) -> tuple[str, ...]:
+        """Write users and access lists into a ZooKeeper that has none of them yet, before a broker starts.
+
+        Later only the password of `broker` is put right, without which no broker could log in: whoever was deleted,
+        given another password or other rights since then stays so, and settings of users are kept, quotas say.
+        Returns the users whose passwords in ZooKeeper are no longer those in users.json. Raises StoreError.
+        """
+        is_new = not (await self._credentials(store, BROKER)).keys() & set(MECHANISMS)
+        if is_new:
+            for user in (ADMIN, CLIENT):
+                await self._write_credentials(store, user)
+            acls = AclStore(store, clock)
+            await acls.create_paths()
+            for pattern, operations in CLIENTS_RIGHTS.items():
+                lines = {Acl(f"User:{CLIENT}", "*", one, AclPermission.ALLOW) for one in operations}
+                await acls.update(pattern, lambda found, lines=lines: found | lines)  # type: ignore[misc]
+        if not await self._fits(store, BROKER):
+            await self._write_credentials(store, BROKER)  # the last: once it is there, everything is
+        return tuple([user for user in (ADMIN, CLIENT) if not await self._fits(store, user)])
+
+    async def _credentials(self, store: Store, user: str) -> dict[str, str]:
+        return await stored_settings(store, f"{USERS}/{sanitize(user)}")
+
+    async def _write_credentials(self, store: Store, user: str) -> None:
+        settings = {
+            mechanism: encode_credential(
+                new_credential(mechanism, self.passwords[user], secrets.token_bytes(SALT_BYTES), LEAST_ITERATIONS)
+            )
+            for mechanism in MECHANISMS
+        }
+        found = await self._credentials(store, user)
+        await change_entity(store, f"{USERS}/{sanitize(user)}", {**found, **settings})
+
+    async def _fits(self, store: Store, user: str) -> bool:
+        """Tell whether the password in users.json is the one that ZooKeeper has, by the mechanism of the files."""
+        try:
+            found = decode_credential((await self._credentials(store, user)).get(MECHANISM, ""))
+        except ValueError:
+            return False
+        return found == new_credential(MECHANISM, self.passwords[user], found.salt, found.iterations)
 
     def _jaas(self, user: str) -> str:
         return f'{LOGIN_MODULE} required username="{user}" password="{self.passwords[user]}";'

@@ -35,7 +35,8 @@ async def make(zookeeper: str) -> None:
     store = KazooStore(zookeeper, clock, session_timeout_ms=CONNECT_MS)
     await store.start(CONNECT_MS)
     try:
-        await files.write_to(store, clock)
+        for user in await files.write_to(store, clock):
+            print(f"{user} has been changed: {user}.properties will not log in")
     finally:
         await store.close()
 

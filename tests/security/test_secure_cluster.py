@@ -1,4 +1,7 @@
-"""`odradek up --secure`, and who gets in: foreign clients and ours, as the files say that it makes for them."""
+"""`odradek up --secure`, and who gets in: our clients and commands, as the files say that it makes for them.
+
+Foreign clients: test_foreign_clients.py.
+"""
 
 import json
 import runpy
@@ -9,15 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import aiokafka
-import confluent_kafka
-import kafka
 import pytest
-from aiokafka.helpers import create_ssl_context
 
 import odradek
 from odradek.cli import main as command_line
-from odradek.testing import needs
 from odradek.testing.foreign.kafka_jars import KafkaJars
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
@@ -27,17 +25,13 @@ PLAIN = (
     "listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
     'user_client="plain-secret";'
 )
-UNSECURED = (
-    "listener.name.sasl_ssl.oauthbearer.sasl.server.callback.handler.class="
-    "x.OAuthBearerUnsecuredValidatorCallbackHandler"
-)
 TOKENS, TOPICS = "org.apache.kafka.tools.DelegationTokenCommand", "org.apache.kafka.tools.TopicCommand"
-MECHANISMS = "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN,OAUTHBEARER"
+MECHANISMS = "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
-    overrides = (MECHANISMS, PLAIN, UNSECURED, "num.partitions=1")
+    overrides = (MECHANISMS, PLAIN, "num.partitions=1")
     with UpCluster(tmp_path_factory.mktemp("secure"), 1, overrides, secure=True) as running:
         yield running
 
@@ -45,11 +39,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
 def settings(cluster: UpCluster, user: str = "client") -> dict[str, Any]:
     found: dict[str, Any] = runpy.run_path(str(cluster.directory / "security" / f"{user}.py"))["settings"]
     return {"bootstrap_servers": cluster.bootstrap, **found}
-
-
-def librdkafka(cluster: UpCluster) -> dict[str, str]:
-    text = (cluster.directory / "security" / "client.librdkafka").read_text()
-    return {"bootstrap.servers": cluster.bootstrap, **dict(line.split("=", 1) for line in text.splitlines())}
 
 
 def odradek_command(cluster: UpCluster, user: str, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -76,27 +65,6 @@ def test_what_is_secret_is_for_its_owner_alone(cluster: UpCluster) -> None:
         assert not [one for one in (*passwords, "plain-secret", "PRIVATE KEY") if one in said], log
 
 
-def consume_one(consumer: Any) -> bytes:
-    for record in consumer:
-        value: bytes = record.value
-        return value
-    raise AssertionError("nothing came")
-
-
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"])
-def test_kafka_python(cluster: UpCluster, mechanism: str) -> None:
-    look = {**settings(cluster), "sasl_mechanism": mechanism}
-    if mechanism == "PLAIN":
-        look["sasl_plain_password"] = "plain-secret"
-    topic = f"kafka-python-{mechanism}"
-    producer = kafka.KafkaProducer(**look)
-    producer.send(topic, b"hello").get(timeout=PATIENCE_SECONDS)
-    producer.close()
-    consumer = kafka.KafkaConsumer(topic, auto_offset_reset="earliest", group_id="kp", **look)
-    assert consume_one(consumer) == b"hello"
-    consumer.close()
-
-
 def test_our_clients(cluster: UpCluster) -> None:
     with odradek.KafkaProducer(**settings(cluster)) as producer:
         for number in range(100):
@@ -104,58 +72,6 @@ def test_our_clients(cluster: UpCluster) -> None:
     with odradek.KafkaConsumer("ours", group_id="o", auto_offset_reset="earliest", **settings(cluster)) as consumer:
         found = [next(consumer).value for _ in range(100)]
     assert [one[50_000:] for one in found] == [str(number).encode() for number in range(100)]
-
-
-def test_confluent_kafka(cluster: UpCluster) -> None:
-    failed: list[Any] = []
-    producer = confluent_kafka.Producer(librdkafka(cluster))
-    producer.produce("confluent", b"hello", on_delivery=lambda error, message: failed.append(error) if error else None)
-    assert producer.flush(PATIENCE_SECONDS) == 0 and not failed
-    consumer = confluent_kafka.Consumer({**librdkafka(cluster), "group.id": "c", "auto.offset.reset": "earliest"})
-    consumer.subscribe(["confluent"])
-    message = consumer.poll(PATIENCE_SECONDS)
-    assert message is not None and message.error() is None and message.value() == b"hello"
-    consumer.close()
-
-
-def test_confluent_kafka_with_a_token(cluster: UpCluster) -> None:
-    look = {
-        **{name: text for name, text in librdkafka(cluster).items() if not name.startswith("sasl.")},
-        "sasl.mechanism": "OAUTHBEARER",
-        "enable.sasl.oauthbearer.unsecure.jwt": "true",
-        "sasl.oauthbearer.config": "principal=client",
-    }
-    failed: list[Any] = []
-    producer = confluent_kafka.Producer(look)
-    producer.produce("tokens", b"hello", on_delivery=lambda error, message: failed.append(error) if error else None)
-    assert producer.flush(PATIENCE_SECONDS) == 0 and not failed
-
-
-def test_aiokafka(cluster: UpCluster) -> None:
-    import asyncio
-
-    look = settings(cluster)
-    context = create_ssl_context(cafile=look.pop("ssl_cafile"))
-
-    async def main() -> bytes:
-        async with aiokafka.AIOKafkaProducer(ssl_context=context, **look) as producer:
-            await producer.send_and_wait("aio", b"hello")
-        consumer = aiokafka.AIOKafkaConsumer("aio", ssl_context=context, auto_offset_reset="earliest", **look)
-        async with consumer:
-            value: bytes = (await consumer.getone()).value
-            return value
-
-    assert asyncio.run(asyncio.wait_for(main(), PATIENCE_SECONDS)) == b"hello"
-
-
-def test_kcat(cluster: UpCluster) -> None:
-    if needs.lacking("kcat"):
-        pytest.skip(needs.NOT_REQUIRED)
-    config = str(cluster.directory / "security" / "client.librdkafka")
-    command = ["kcat", "-F", config, "-b", cluster.bootstrap, "-t", "kcat"]
-    subprocess.run([*command, "-P"], input=b"hello\n", timeout=PATIENCE_SECONDS, check=True)
-    found = subprocess.run([*command, "-C", "-c", "1"], capture_output=True, timeout=PATIENCE_SECONDS, check=True)
-    assert found.stdout == b"hello\n"
 
 
 def test_the_command_line_as_an_administrator_and_as_nobody(cluster: UpCluster) -> None:

@@ -8,13 +8,18 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from odradek.aio import Admin, Consumer, Producer
 from odradek.broker.config import Given, read_config
+from odradek.broker.security.acl_store import AclStore
 from odradek.broker.security.listener_security import BrokerSecurity
 from odradek.client.admin.values import NewTopic
 from odradek.client.errors import NoBrokerReachable
-from odradek.local.secure import BROKER, CLIENT, SecureFiles
+from odradek.local.secure import ADMIN, BROKER, CLIENT, SecureFiles
 from odradek.security.authority import Authority
+from odradek.security.scram import encode_credential, new_credential
 from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.zk_schema.entity_settings import change_entity, stored_settings
+from odradek.zk_schema.znodes.acls import ResourcePattern, ResourceType
 
 AUTHORITY = Authority("Test CA")
 CA = AUTHORITY.certificate.public_bytes(Encoding.PEM).decode()
@@ -72,6 +77,38 @@ def test_records_are_replicated_and_read_over_sasl_ssl(tmp_path: Path) -> None:
             with pytest.raises(NoBrokerReachable, match="due to invalid credentials"):
                 async with Admin(**{**as_client, "sasl_plain_password": "wrong"}) as admin:
                     await admin.describe_cluster()
+
+    run_virtual(main)
+
+
+def test_what_was_changed_after_the_first_start_stays(tmp_path: Path) -> None:
+    files = SecureFiles.make(tmp_path / "security", 0)
+
+    async def main(clock: VirtualClock) -> None:
+        store = MemoryZooKeeper(clock).connect()
+        await store.start(1000)
+        assert await files.write_to(store, clock) == ()
+        first = {user: await stored_settings(store, f"users/{user}") for user in files.passwords}
+        assert {one for settings in first.values() for one in settings} == {"SCRAM-SHA-256", "SCRAM-SHA-512"}
+        assert await files.write_to(store, clock) == ()
+        assert {user: await stored_settings(store, f"users/{user}") for user in files.passwords} == first
+        slow = {**first[CLIENT], "producer_byte_rate": "1000"}
+        await change_entity(store, f"users/{CLIENT}", slow)
+        rights, topics = AclStore(store, clock), ResourcePattern(ResourceType.TOPIC, "*")
+        assert (await rights.read(topics)).acls
+        await rights.update(topics, lambda found: frozenset())
+        await change_entity(store, f"users/{ADMIN}", {})
+        wrong = encode_credential(new_credential("SCRAM-SHA-512", "another", b"salt", 4096))
+        await change_entity(
+            store, f"users/{BROKER}", {**first[BROKER], "SCRAM-SHA-512": wrong, "request_percentage": "9"}
+        )
+        assert await files.write_to(store, clock) == (ADMIN,), "a user who was deleted is not made again, but named"
+        assert await stored_settings(store, f"users/{ADMIN}") == {}
+        assert await stored_settings(store, f"users/{CLIENT}") == slow
+        assert not (await rights.read(topics)).acls
+        brokers = await stored_settings(store, f"users/{BROKER}")
+        assert brokers["SCRAM-SHA-512"] != wrong and brokers["request_percentage"] == "9", "or no broker could log in"
+        await store.close()
 
     run_virtual(main)
 

@@ -35,7 +35,15 @@ async function plugCodecs () {
 }
 
 const quiet = () => ({ log }) => process.stderr.write(JSON.stringify(log) + '\n')
-const kafka = new Kafka({ clientId: 'kafkajs', brokers: bootstrap.split(','), logLevel: logLevel.WARN, logCreator: quiet })
+const kafkaWith = (security) => new Kafka({ clientId: 'kafkajs', brokers: bootstrap.split(','), logLevel: logLevel.WARN, logCreator: quiet, ...security })
+let kafka = kafkaWith({})
+
+// From now on with TLS and a login; a token is wanted as a function.
+async function secure ({ ssl, sasl: { token, ...sasl } }) {
+  if (token) sasl.oauthBearerProvider = async () => ({ value: token })
+  kafka = kafkaWith({ ssl, sasl })
+  return {}
+}
 
 const pack = (data) => (data === null || data === undefined ? null : Buffer.from(data).toString('base64'))
 const unpack = (text) => (text === null ? null : Buffer.from(text, 'base64'))
@@ -156,7 +164,7 @@ async function admin ({ topic, group }) {
   return found
 }
 
-const ACTIONS = { produce, consume, join, look, leave, create, admin }
+const ACTIONS = { secure, produce, consume, join, look, leave, create, admin }
 
 async function main () {
   await plugCodecs()
