@@ -149,7 +149,7 @@ def kill_and_bring_back(page: Page) -> None:
     assert buttons.bounding_box() == where, "a button that moves is pressed for another"
     expect(page.locator("h1")).to_contain_text("lack a replica; all of them are led")
     expect(page.locator(".recent")).to_contain_text("broker 1 was killed (SIGKILL)")
-    expect(page.locator(".recent")).to_contain_text("is not there: its replica leaves the ISR")
+    expect(page.locator(".recent")).to_contain_text("broker 1 is away (OfflineReplica)")
     titles = partition.evaluate_all("rows => rows.map((row) => row.title)")
     assert titles and not [title for title in titles if "leader 1" in title or "no leader" in title]
     page.locator("[data-broker='1'] [data-action=start]").click()
@@ -160,7 +160,9 @@ def kill_and_bring_back(page: Page) -> None:
 
 def look_at_every_view(page: Page) -> None:
     page.keyboard.press("5")
-    expect(page.locator(".happenings")).to_contain_text("the leader was gone: the first live replica of the ISR leads")
+    expect(page.locator(".happenings")).to_contain_text(
+        "the leader was gone, so the first live replica of the ISR leads"
+    )
     expect(page.locator(".figures")).to_contain_text("From the journals of 3 brokers")
     page.keyboard.press("4")
     expect(page.locator("tbody")).to_contain_text("bills")

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from odradek.aio import Admin
+from odradek.broker.requests.registry import SERVED
 from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.testing.client_contract import CHECKS, SOCKET_CHECKS, ContractWorld
 from odradek.testing.foreign import kraft as kafka_4
@@ -62,3 +64,13 @@ def test_on_kafka_without_zookeeper(kraft_address: str, name: str) -> None:
 @pytest.mark.parametrize("name", SOCKET_CHECKS)
 def test_blocking_alone_on_kafka_without_zookeeper(kraft_address: str, name: str) -> None:
     check(name, kraft_address, kraft=True)
+
+
+def test_a_broker_of_kafka_with_zookeeper_advertises_what_ours_do(kafka_address: str) -> None:
+    """Neither takes what clients measure (KIP-714): Kafka has these two APIs in KRaft alone."""
+
+    async def advertised() -> dict[int, tuple[int, int]]:
+        async with Admin(bootstrap_servers=kafka_address) as admin:
+            return await admin.api_versions()
+
+    assert asyncio.run(advertised()) == SERVED
