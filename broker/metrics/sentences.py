@@ -68,7 +68,7 @@ TABLE: Final[Mapping[str, Sentence]] = {
         "leader epoch {leader_epoch}", "{} partitions are cut to follow another leader",
     ),
     "directory failed": Sentence("failure", "log directory {subject} has failed", "{reason}"),
-    "fetcher unreachable": Sentence("failure", "broker {subject} cannot be reached by a follower of its partitions", "{reason}"),
+    "fetcher unreachable": Sentence("failure", "a follower cannot reach broker {subject}", "{reason}"),
     "group rebalancing": Sentence("group", "group {subject} rebalances", "{reason}", "generation {generation}"),
     "group generation": Sentence("group", "group {subject} has generation {generation}", "", "{members} member(s)"),
     "group stable": Sentence("group", "group {subject} is stable", "", "generation {generation}, {members} member(s)"),

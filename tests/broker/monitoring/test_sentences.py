@@ -87,7 +87,7 @@ TOLD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "fetcher unreachable": (
         {"kind": "fetcher", "subject": "2", "change": "unreachable", "reason": "refused"},
-        "broker 2 cannot be reached by a follower of its partitions: refused",
+        "a follower cannot reach broker 2: refused",
     ),
     "group rebalancing": (
         GROUP | {"change": "rebalancing", "reason": "member m-1 left", "generation": 3},
