@@ -22,7 +22,6 @@ from odradek.world.clock import Clock, Timer
 from odradek.world.network import Endpoint, Network
 from odradek.world.tasks import Tasks
 
-READ_BYTES = 1 << 18
 SOFTWARE_NAME = "odradek"
 SOFTWARE_VERSION = "0.1.0"
 UNSENT_BYTES_LIMIT = 512 * 1024 * 1024
@@ -46,7 +45,6 @@ class Connection:
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
         self._writing = False
-        self._buffer = memoryview(bytearray(READ_BYTES))
         endpoint.on_readable(self._readable)
 
     @property
@@ -126,7 +124,7 @@ class Connection:
 
     def _readable(self) -> None:
         try:
-            count = self._endpoint.receive_into(self._buffer)
+            count = self._endpoint.receive_into(self._protocol.room())
         except BlockingIOError:
             return
         except OSError as error:
@@ -136,7 +134,7 @@ class Connection:
             self._break(BrokerUnreachable(self.address, "the broker closed the connection"))
             return
         try:
-            received = self._protocol.received(self._buffer[:count])
+            received = self._protocol.filled(count)
         except MalformedMessage as error:
             self._break(BrokerUnreachable(self.address, f"sent something that is not Kafka's protocol: {error}"))
             return

@@ -22,6 +22,7 @@ from odradek.protocol.headers import (
 from odradek.protocol.primitives import Buffer, Part
 
 SIZE_BYTES = 4
+READ_BYTES = 1 << 18
 DEFAULT_MAX_RESPONSE_BYTES = 128 * 1024 * 1024
 """A response that claims more than this is taken for nonsense."""
 DEFAULT_MAX_IN_FLIGHT = 1000
@@ -34,37 +35,57 @@ def framed(parts: list[Part]) -> list[Part]:
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames: four bytes of size, then that many bytes."""
+    """Cuts a stream of bytes into frames: four bytes of size, then that many bytes.
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    Receive into `room()`, then tell `filled` how much came. A frame that does not come whole gets a buffer of its own,
+    where the rest of it is received: a large one is not copied.
+    """
+
+    def __init__(self, max_frame_bytes: int, read_bytes: int = READ_BYTES) -> None:
+        """At most `read_bytes` are received at once while no frame has begun."""
         self.max_frame_bytes = max_frame_bytes
-        self._buffer = bytearray()
+        self._head = memoryview(bytearray(read_bytes))
+        self._head_end = 0
+        self._body: memoryview | None = None
+        """A frame that has begun, of which `_body_end` bytes are there."""
+        self._body_end = 0
 
-    def received(self, data: Buffer) -> list[bytes]:
-        """Return the frames that `data` completes, without their sizes. Raises MalformedMessage for a bad size."""
-        self._buffer += data
-        frames = []
-        at = 0
-        while (size := self._size_at(at)) is not None and len(self._buffer) - at - SIZE_BYTES >= size:
-            start = at + SIZE_BYTES
-            at = start + size
-            frames.append(bytes(memoryview(self._buffer)[start:at]))
-        if at:
-            del self._buffer[:at]
+    def room(self) -> memoryview:
+        """Return where to receive next; of a frame that has begun no more than it lacks."""
+        return self._head[self._head_end :] if self._body is None else self._body[self._body_end :]
+
+    def filled(self, count: int) -> list[Buffer]:
+        """Return the frames that `count` more bytes complete, without their sizes.
+
+        Raises MalformedMessage for a bad size.
+        """
+        if self._body is None:
+            self._head_end += count
+            return self._cut()
+        self._body_end += count
+        if self._body_end < len(self._body):
+            return []
+        frame, self._body = self._body, None
+        return [frame]
+
+    def _cut(self) -> list[Buffer]:
+        """Take the whole frames out of the buffer that is used again; move a begun one to its own."""
+        frames: list[Buffer] = []
+        head, at, end = self._head, 0, self._head_end
+        while end - at >= SIZE_BYTES and self._body is None:
+            size = int.from_bytes(head[at : at + SIZE_BYTES], "big", signed=True)
+            if not 0 <= size <= self.max_frame_bytes:
+                raise MalformedMessage(f"a frame of {size} bytes; the limit is {self.max_frame_bytes}")
+            start, after = at + SIZE_BYTES, at + SIZE_BYTES + size
+            at = min(after, end)
+            if after <= end:
+                frames.append(bytes(head[start:after]))
+            else:
+                self._body, self._body_end = memoryview(bytearray(size)), end - start
+                self._body[: self._body_end] = head[start:end]
+        self._head_end = end - at
+        head[: self._head_end] = head[at:end]
         return frames
-
-    def missing_bytes(self) -> int:
-        """Number of bytes that the frame that has begun still lacks: what is read at least."""
-        size = self._size_at(0)
-        return SIZE_BYTES - len(self._buffer) if size is None else size + SIZE_BYTES - len(self._buffer)
-
-    def _size_at(self, at: int) -> int | None:
-        if len(self._buffer) - at < SIZE_BYTES:
-            return None
-        size = int.from_bytes(self._buffer[at : at + SIZE_BYTES], "big", signed=True)
-        if not 0 <= size <= self.max_frame_bytes:
-            raise MalformedMessage(f"a frame of {size} bytes; the limit is {self.max_frame_bytes}")
-        return size
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +140,18 @@ class ClientConnection:
     def may_send(self) -> bool:
         return len(self.in_flight) < self.max_in_flight
 
-    def received(self, data: Buffer) -> list[Received]:
-        """Return the responses that `data` completes, in the order of their requests. Raises MalformedMessage."""
-        return [self._response(frame) for frame in self._frames.received(data)]
+    def room(self) -> memoryview:
+        """Return where to receive next."""
+        return self._frames.room()
 
-    def missing_bytes(self) -> int:
-        """Number of bytes to read at least before `received` can return anything new."""
-        return self._frames.missing_bytes()
+    def filled(self, count: int) -> list[Received]:
+        """Return the responses that `count` more bytes complete, in the order of their requests.
 
-    def _response(self, frame: bytes) -> Received:
+        Raises MalformedMessage.
+        """
+        return [self._response(frame) for frame in self._frames.filled(count)]
+
+    def _response(self, frame: Buffer) -> Received:
         if not self.in_flight:
             raise MalformedMessage(f"a response of {len(frame)} bytes to no request")
         sent = self.in_flight.popleft()

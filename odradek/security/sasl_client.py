@@ -138,8 +138,7 @@ class _Exchange:
     def __init__(self, endpoint: Endpoint, client_id: str) -> None:
         self._endpoint = endpoint
         self._client_id = client_id
-        self._frames = FrameReader(ANSWER_BYTES_MAX)
-        self._buffer = memoryview(bytearray(CHUNK_BYTES))
+        self._frames = FrameReader(ANSWER_BYTES_MAX, CHUNK_BYTES)
         self._next = 0
 
     async def ask(self, message: Message, version: int) -> Message:
@@ -161,14 +160,14 @@ class _Exchange:
                 await come.wait()
                 come.clear()
                 try:
-                    size = self._endpoint.receive_into(self._buffer)
+                    size = self._endpoint.receive_into(self._frames.room())
                 except BlockingIOError:
                     continue
                 if not size:
                     raise AuthenticationFailed("the broker closed the connection while it was authenticated")
-                frames = self._frames.received(self._buffer[:size])
+                frames = self._frames.filled(size)
                 if frames:
-                    return frames[0]
+                    return bytes(frames[0])
         finally:
             self._endpoint.on_readable(None)
 

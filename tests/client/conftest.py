@@ -72,12 +72,11 @@ class ScriptedBroker:
 
     def accept(self, endpoint: Any) -> None:
         frames = FrameReader(1 << 24)
-        buffer = memoryview(bytearray(1 << 16))
         self.connections.append(endpoint)
 
         def readable() -> None:
             try:
-                count = endpoint.receive_into(buffer)
+                count = endpoint.receive_into(frames.room())
             except BlockingIOError:
                 return
             except OSError:
@@ -85,8 +84,8 @@ class ScriptedBroker:
             if not count:
                 endpoint.close()
                 return
-            for frame in frames.received(buffer[:count]):
-                self.answer(endpoint, frame)
+            for frame in frames.filled(count):
+                self.answer(endpoint, bytes(frame))
 
         endpoint.on_readable(readable)
 

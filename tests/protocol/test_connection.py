@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from odradek.protocol.codec import encode
@@ -14,6 +16,16 @@ def answer(
     correlation_id: int, version: int, message: MetadataResponse | HeartbeatResponse | ApiVersionsResponse
 ) -> bytes:
     return b"".join(framed(encode_response(correlation_id, version, message)))
+
+
+def received(reader: ClientConnection | FrameReader, data: bytes | memoryview) -> list[Any]:
+    """What is made of `data` when as much comes at once as there is room for."""
+    found: list[Any] = []
+    while data:
+        size = min(len(data), len(room := reader.room()))
+        room[:size], data = data[:size], data[size:]
+        found += reader.filled(size)
+    return found
 
 
 def test_a_request_is_framed_and_numbered() -> None:
@@ -36,60 +48,61 @@ def test_responses_in_pieces_of_any_size(chunk: int) -> None:
     connection.request(MetadataRequest(), 12)
     connection.request(HeartbeatRequest(), 4)
     data = answer(0, 12, MetadataResponse(controller_id=2)) + answer(1, 4, HeartbeatResponse(error_code=27))
-    received = []
+    found = []
     for at in range(0, len(data), chunk):
-        assert connection.missing_bytes() > 0
-        received += connection.received(memoryview(data)[at : at + chunk])
-    assert received == [Received(0, MetadataResponse(controller_id=2)), Received(1, HeartbeatResponse(error_code=27))]
+        found += received(connection, memoryview(data)[at : at + chunk])
+    assert found == [Received(0, MetadataResponse(controller_id=2)), Received(1, HeartbeatResponse(error_code=27))]
     assert not connection.in_flight
-    assert connection.missing_bytes() == 4
 
 
-def test_missing_bytes_is_exact() -> None:
-    connection = ClientConnection("me")
-    connection.request(HeartbeatRequest(), 0)
-    data = answer(0, 0, HeartbeatResponse())
-    assert connection.received(data[:2]) == []
-    assert connection.missing_bytes() == 2
-    assert connection.received(data[2:5]) == []
-    assert connection.missing_bytes() == len(data) - 5
+def test_a_frame_that_has_begun_is_received_where_it_stays() -> None:
+    reader = FrameReader(1000, read_bytes=16)
+    frame = bytes(range(200))
+    assert received(reader, bytes.fromhex("00000001 aa") + framed([frame])[0] + frame[:3]) == [b"\xaa"]
+    room = reader.room()
+    assert len(room) == 197, "no byte of the next frame comes with it"
+    room[:] = frame[3:]
+    (found,) = reader.filled(197)
+    assert found == frame
+    assert found.obj is room.obj
+    assert len(reader.room()) == 16
 
 
 def test_a_produce_without_acks_waits_for_no_answer() -> None:
     connection = ClientConnection("me")
     connection.request(ProduceRequest(acks=0), 9, answered=False)
     connection.request(HeartbeatRequest(), 0)
-    assert connection.received(answer(1, 0, HeartbeatResponse())) == [Received(1, HeartbeatResponse())]
+    assert received(connection, answer(1, 0, HeartbeatResponse())) == [Received(1, HeartbeatResponse())]
 
 
 def test_a_refused_api_versions_request() -> None:
     connection = ClientConnection("me")
     connection.request(ApiVersionsRequest(), 4)
     refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    assert connection.received(answer(0, 0, refusal)) == [Received(0, refusal)]
+    assert received(connection, answer(0, 0, refusal)) == [Received(0, refusal)]
 
 
 def test_answers_that_nobody_asked_for() -> None:
     with pytest.raises(MalformedMessage, match="to no request"):
-        ClientConnection("me").received(answer(0, 0, HeartbeatResponse()))
+        received(ClientConnection("me"), answer(0, 0, HeartbeatResponse()))
     connection = ClientConnection("me")
     connection.request(HeartbeatRequest(), 0)
     with pytest.raises(MalformedMessage, match=r"correlation id 5 where 0 \(Heartbeat\)"):
-        connection.received(answer(5, 0, HeartbeatResponse()))
+        received(connection, answer(5, 0, HeartbeatResponse()))
 
 
 @pytest.mark.parametrize("size", ["ffffffff", "00000065", "48545450"])
 def test_sizes_that_make_no_sense(size: str) -> None:
     connection = ClientConnection("me", max_response_bytes=100)
     with pytest.raises(MalformedMessage, match="the limit is 100"):
-        connection.received(bytes.fromhex(size))
+        received(connection, bytes.fromhex(size))
 
 
 def test_a_response_too_short_for_its_header() -> None:
     connection = ClientConnection("me")
     connection.request(HeartbeatRequest(), 0)
     with pytest.raises(MalformedMessage):
-        connection.received(bytes.fromhex("00000002 0000"))
+        received(connection, bytes.fromhex("00000002 0000"))
 
 
 def test_requests_in_flight_are_limited() -> None:
@@ -111,7 +124,7 @@ def test_correlation_ids_start_over() -> None:
 
 def test_frames() -> None:
     reader = FrameReader(10)
-    assert reader.received(b"") == []
-    assert reader.received(bytes.fromhex("00000000 00000002 aabb 00000001")) == [b"", b"\xaa\xbb"]
-    assert reader.received(b"c") == [b"c"]
+    assert received(reader, b"") == []
+    assert received(reader, bytes.fromhex("00000000 00000002 aabb 00000001")) == [b"", b"\xaa\xbb"]
+    assert received(reader, b"c") == [b"c"]
     assert framed([encode(HeartbeatResponse(), 0), b"xyz"])[0] == bytes.fromhex("00000005")
