@@ -312,8 +312,8 @@ def read_wide(data: bytes, at: int, first: int) -> tuple[int, int]:
 def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: int) -> Columns:
     """`count` uncompressed records, which must fill `data`. Raises IndexError or MalformedMessage when they do not.
 
-    Varints of one byte are read in place, and those of two bytes where they are usual: the lengths of a record and of
-    its value. A call for each number would take longer than all the rest.
+    Varints of one byte are read in place, and those of two bytes where they are usual: an offset, the lengths of a
+    record and of its value. A call for each number would take longer than all the rest.
     """
     offsets: list[int] = []
     timestamps: list[int] = []
@@ -322,57 +322,71 @@ def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: in
     raw_headers: list[bytes] | None = None
     at = 0
     for index in range(count):
-        number = data[at]
-        if number < 0x80:
+        first = data[at]
+        if first < 0x80:
             at += 1
-            end = at + SIGNED[number]
-        elif (second := data[at + 1]) < 0x80 and not number & 1:
+            end = at + SIGNED[first]
+        elif (second := data[at + 1]) < 0x80 and not first & 1:
             at += 2
-            end = at + ((number & 0x7E) >> 1 | second << 6)
+            end = at + (first >> 1 & 0x3F | second << 6)
         else:
-            number, at = read_wide(data, at, number)
-            end = at + number
-        number = data[at + 1]  # behind the attributes
-        number, at = (SIGNED[number], at + 2) if number < 0x80 else read_wide(data, at + 1, number)
-        timestamps.append(base_timestamp + number)
-        number = data[at]
-        number, at = (SIGNED[number], at + 1) if number < 0x80 else read_wide(data, at, number)
-        offsets.append(base_offset + number)
-        number = data[at]
-        number, at = (SIGNED[number], at + 1) if number < 0x80 else read_wide(data, at, number)
-        if number >= 0:
-            keys.append(data[at : at + number])
-            at += number
+            first, at = read_wide(data, at, first)
+            end = at + first
+        first = data[at + 1]  # behind the attributes
+        if first < 0x80:
+            at += 2
+            timestamps.append(base_timestamp + SIGNED[first])
+        else:
+            first, at = read_wide(data, at + 1, first)
+            timestamps.append(base_timestamp + first)
+        first = data[at]
+        if first < 0x80:
+            at += 1
+            offsets.append(base_offset + SIGNED[first])
+        elif (second := data[at + 1]) < 0x80 and not first & 1:
+            at += 2
+            offsets.append(base_offset + (first >> 1 & 0x3F | second << 6))
+        else:
+            first, at = read_wide(data, at, first)
+            if first > MAX_INT32:
+                raise MalformedMessage("an offset delta is more than 32 bits")
+            offsets.append(base_offset + first)
+        first = data[at]
+        if first < 0x80:
+            first = SIGNED[first]
+            at += 1
+        else:
+            first, at = read_wide(data, at, first)
+        if first >= 0:
+            keys.append(data[at : at + first])
+            at += first
         else:
             keys.append(None)
-        number = data[at]
-        if number < 0x80:
-            number = SIGNED[number]
+        first = data[at]
+        if first < 0x80:
+            first = SIGNED[first]
             at += 1
-        elif (second := data[at + 1]) < 0x80 and not number & 1:
-            number = (number & 0x7E) >> 1 | second << 6
+        elif (second := data[at + 1]) < 0x80 and not first & 1:
             at += 2
+            first = first >> 1 & 0x3F | second << 6
         else:
-            number, at = read_wide(data, at, number)
-        if number >= 0:
-            values.append(data[at : at + number])
-            at += number
+            first, at = read_wide(data, at, first)
+        if first >= 0:
+            values.append(data[at : at + first])
+            at += first
         else:
             values.append(None)
         if end <= at:
             raise MalformedMessage(f"record {index} is longer than it says")
         if data[at] != 0 or raw_headers is not None:
-            raw_headers = raw_headers or [NO_HEADERS] * index
+            if raw_headers is None:
+                raw_headers = [NO_HEADERS] * index
             raw_headers.append(data[at:end])
-            at = end
-        else:
-            at += 1
-        if at != end:
+        elif at + 1 != end:
             raise MalformedMessage(f"record {index} is not as long as it says")
+        at = end
     if at != len(data):
         raise MalformedMessage(f"{count} records do not fill {len(data)} bytes")
-    if count > 0 and max(offsets) - base_offset > MAX_INT32:
-        raise MalformedMessage("an offset delta is more than 32 bits")
     if count > 0 and (max(timestamps) > MAX_INT64 or min(timestamps) < -MAX_INT64):
         timestamps = [wrap_int64(timestamp) for timestamp in timestamps]
     return Columns(offsets, timestamps, keys, values, raw_headers)

@@ -14,7 +14,7 @@ from odradek.client.records import ConsumerRecord, TopicPartition
 from odradek.protocol.conversion import to_batches
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.record_batch import MAGIC_V2, BatchHeader, CorruptBatch, check_crc, entries, read_header
-from odradek.protocol.records import Columns, decode_records
+from odradek.protocol.records import Columns, decode_headers, decode_records
 
 CHUNKS_PER_PARTITION = 2
 """How many answers of one partition are kept: the one being read, and one ahead."""
@@ -102,10 +102,10 @@ class Chunk:
                     aborted_producers.add(waiting.pop(0)[0])
                 if header.is_control:
                     self._control(position, header, aborted_producers)
+                    continue
             except MalformedMessage as error:
                 raise self.damaged(header, error) from error
-            aborted = header.is_transactional and header.producer_id in aborted_producers
-            if not header.is_control and not aborted:
+            if not (aborted_producers and header.is_transactional and header.producer_id in aborted_producers):
                 yield position, header
 
     def _check_offsets(self, position: int, header: BatchHeader, least: int) -> None:
@@ -170,7 +170,7 @@ class Reader:
 
     def _take(self, taken: list[ConsumerRecord], position: int, limit: int) -> None:
         while len(taken) < limit:
-            if self._columns is None or self._index >= len(self._columns):
+            if self._columns is None or self._index >= len(self._columns.offsets):
                 following = next(self._batches, None)
                 if following is None:
                     self.finished = True
@@ -184,15 +184,15 @@ class Reader:
         header, columns, where = self._header, self._columns, self.chunk.topic_partition
         assert header is not None and columns is not None
         start = bisect_left(columns.offsets, position, self._index)
-        end = min(len(columns), start + limit - len(taken))
+        end = min(len(columns.offsets), start + limit - len(taken))
         failure = None
-        try:
-            headers = [columns.headers(index) for index in range(start, end)]
-        except MalformedMessage as error:
-            raise self.chunk.damaged(header, error) from error
-        keys: list[Any] = columns.keys[start:end]
-        values: list[Any] = columns.values[start:end]
-        offsets = columns.offsets[start:end]
+        offsets, keys, values = columns.offsets[start:end], columns.keys[start:end], columns.values[start:end]
+        headers: list[Any] = [[] for _ in offsets]  # a list for each: it is the application's
+        if columns.raw_headers is not None:
+            try:
+                headers = [decode_headers(section) for section in columns.raw_headers[start:end]]
+            except MalformedMessage as error:
+                raise self.chunk.damaged(header, error) from error
         if self._key is not None or self._value is not None:
             keys, values, failure = self._deserialized(offsets, headers, keys, values)
         self._index = start + len(keys)
