@@ -33,7 +33,8 @@ COMMANDS: dict[str, str] = {
     "pipeline": "Count flight delays with Spark: topic, Parquet, chart",
     "dump-log": "Print what is in a log segment or index file, and check it",
     "perf": "Measure produce, consume and latency",
-    "zk": "Look into the cluster's ZooKeeper",
+    "storage": "Log directories without a broker: format, info, check",
+    "zk": "Look into the cluster's ZooKeeper; export and import its znodes",
 }
 COMMAND_CONFIG = "--command-config"
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130

@@ -1,4 +1,4 @@
-"""`odradek zk ls PATH` and `odradek zk get PATH`: a look into the cluster's ZooKeeper."""
+"""`odradek zk`: a look into the cluster's ZooKeeper (`ls`, `get`), and its znodes as a file (`export`, `import`)."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
 CONNECT_TIMEOUT_MS = 10_000
 SESSION_TIMEOUT_MS = 10_000
 
-zk = new_app("Look into the cluster's ZooKeeper.")
+zk = new_app("Look into the cluster's ZooKeeper; take its znodes away and bring them back.")
 ZooKeeper = Annotated[str, typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT")]
 
 
@@ -67,6 +67,58 @@ def get(
     raise typer.Exit(_with_store(zookeeper, zk_tls_config_file, read))
 
 
+@zk.command("export")
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="to be written")],
+    zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER,
+    zk_tls_config_file: ZooKeeperFile = None,
+) -> None:
+    """Write a cluster's znodes to a file: topics, leaders, settings, users, access lists, offsets of old consumers.
+
+    The file holds secrets and is for its owner alone. It is exact when all brokers have stopped.
+    """
+    from odradek.zk_schema.backup import encode, read_znodes
+
+    async def read(store: "Store") -> None:
+        znodes = await read_znodes(store)
+        text = "".join(f"{line}\n" for line in encode(znodes))
+        unfinished = file.with_name(f"{file.name}.part")
+        unfinished.touch(0o600)
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.rename(file)
+        print(f"{len(znodes)} znode(s) to {file}")
+
+    raise typer.Exit(_with_store(zookeeper, zk_tls_config_file, read))
+
+
+@zk.command("import")
+def import_znodes(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="of `odradek zk export`")],
+    zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER,
+    zk_tls_config_file: ZooKeeperFile = None,
+) -> None:
+    """Bring the znodes of a file back, into a ZooKeeper, or below a path of one, where there is no cluster.
+
+    Before any broker starts. With zookeeper.set.acl=true in --zk-tls-config-file they get the access lists of brokers.
+    """
+    from odradek.zk_schema.backup import NotABackup, NotEmpty, decode, write_znodes
+
+    try:
+        with file.open(encoding="utf-8") as lines:
+            znodes = decode(lines)
+    except (NotABackup, UnicodeDecodeError) as error:
+        raise typer.Exit(_complain(f"{file}: {error}")) from None
+
+    async def write(store: "Store") -> None:
+        try:
+            await write_znodes(store, znodes)
+        except NotEmpty as error:
+            raise OSError(f"{zookeeper}: {error}: nothing was written") from None
+        print(f"{len(znodes)} znode(s) from {file}")
+
+    raise typer.Exit(_with_store(zookeeper, zk_tls_config_file, write, make_chroot=True))
+
+
 def decoded(data: bytes) -> Any:
     """JSON as its value, other text as text, bytes that are neither as their repr."""
     try:
@@ -99,8 +151,10 @@ def _moment(moment_ms: int) -> str:
     return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def _with_store(connect: str, file: Path | None, read: Callable[["Store"], Awaitable[None]]) -> int:
-    """Connect, read, disconnect; the exit code."""
+def _with_store(
+    connect: str, file: Path | None, work: Callable[["Store"], Awaitable[None]], *, make_chroot: bool = False
+) -> int:
+    """Connect, work, disconnect; the exit code."""
     from odradek.world.clock import LoopClock
     from odradek.zk_schema.kazoo_store import KazooStore
     from odradek.zk_schema.store import ConnectionLost, StoreError
@@ -108,14 +162,14 @@ def _with_store(connect: str, file: Path | None, read: Callable[["Store"], Await
     async def run() -> int:
         clock = LoopClock(asyncio.get_running_loop())
         store = KazooStore(
-            connect, clock, session_timeout_ms=SESSION_TIMEOUT_MS, make_chroot=False, link=zookeeper_link(file)
+            connect, clock, session_timeout_ms=SESSION_TIMEOUT_MS, make_chroot=make_chroot, link=zookeeper_link(file)
         )
         try:
             await store.start(CONNECT_TIMEOUT_MS)
         except ConnectionLost:
             return _complain(f"no ZooKeeper answers at {connect}")
         try:
-            await read(store)
+            await work(store)
         except StoreError as error:
             return _complain(str(error))
         finally:
