@@ -7,14 +7,23 @@ notifications, which say only that something else has changed: their counters be
 import asyncio
 import base64
 import json
+import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from odradek.zk_schema.store import NoNode, Store
 from odradek.zk_schema.znodes.acls import ACL_CHANGES_PATH, EXTENDED_ACL_CHANGES_PATH
 from odradek.zk_schema.znodes.brokers import BROKER_SEQUENCE_ID_PATH
+from odradek.zk_schema.znodes.cluster import PRODUCER_ID_BLOCK_PATH, ProducerIdBlock
+from odradek.zk_schema.znodes.controller import (
+    CONTROLLER_EPOCH_PATH,
+    decode_controller_epoch,
+    encode_controller_epoch,
+)
 from odradek.zk_schema.znodes.notifications import CONFIG_CHANGES_PATH, ISR_CHANGE_PATH, LOG_DIR_EVENT_PATH
 from odradek.zk_schema.znodes.tokens import TOKEN_CHANGES_PATH
+from odradek.zk_schema.znodes.topics import PartitionState
 
 FORMAT, VERSION = "odradek znodes", 1
 AT_ONCE = 200
@@ -33,6 +42,10 @@ NOTIFICATIONS = frozenset(
 )
 COUNTED = BROKER_SEQUENCE_ID_PATH
 """Znode whose version is what it is for: as many broker ids were given out."""
+STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
+EPOCHS_AHEAD = 10_000
+"""More elections than there are between a backup and the moment that it is needed."""
+PRODUCER_IDS_AHEAD = 1_000_000_000
 T = TypeVar("T")
 
 
@@ -79,6 +92,28 @@ async def write_znodes(store: Store, znodes: Iterable[Znode]) -> None:
         by_depth.setdefault(znode.path.count("/"), []).append(znode)
     for depth in sorted(by_depth):
         await _each(by_depth[depth], lambda znode: _write(store, znode))
+
+
+def ahead(znodes: Iterable[Znode]) -> list[Znode]:
+    """Return znodes whose epochs and producer ids are well above those that were given out after they were read.
+
+    For logs that are newer than they: a leader epoch that comes twice would have followers keep what they must cut off,
+    a producer id that comes twice would have new records taken for repeated ones. Raises BadZnode.
+    """
+    return [znode._replace(data=_ahead(znode)) for znode in znodes]
+
+
+def _ahead(znode: Znode) -> bytes:
+    path, data = znode.path, znode.data
+    if path == CONTROLLER_EPOCH_PATH:
+        return encode_controller_epoch(decode_controller_epoch(data) + EPOCHS_AHEAD)
+    if path == PRODUCER_ID_BLOCK_PATH and (block := ProducerIdBlock.decode(data)) is not None:
+        moved = replace(block, first=block.first + PRODUCER_IDS_AHEAD, last=block.last + PRODUCER_IDS_AHEAD)
+        return moved.encode()
+    if state := STATE.fullmatch(path):
+        known = PartitionState.decode(state[1], int(state[2]), data)
+        return replace(known, leader_epoch=known.leader_epoch + EPOCHS_AHEAD).encode()
+    return data
 
 
 def encode(znodes: Sequence[Znode]) -> Iterator[str]:

@@ -94,6 +94,9 @@ def export(
 @zk.command("import")
 def import_znodes(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="of `odradek zk export`")],
+    newer_logs: Annotated[
+        bool, typer.Option("--newer-logs", help="the brokers' logs are newer than the file: begin with higher epochs")
+    ] = False,
     zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER,
     zk_tls_config_file: ZooKeeperFile = None,
 ) -> None:
@@ -101,12 +104,15 @@ def import_znodes(
 
     Before any broker starts. With zookeeper.set.acl=true in --zk-tls-config-file they get the access lists of brokers.
     """
-    from odradek.zk_schema.backup import NotABackup, NotEmpty, decode, write_znodes
+    from odradek.zk_schema.backup import NotABackup, NotEmpty, ahead, decode, write_znodes
+    from odradek.zk_schema.znodes.json_data import BadZnode
 
     try:
         with file.open(encoding="utf-8") as lines:
             znodes = decode(lines)
-    except (NotABackup, UnicodeDecodeError) as error:
+        if newer_logs:
+            znodes = ahead(znodes)
+    except (NotABackup, BadZnode, UnicodeDecodeError) as error:
         raise typer.Exit(_complain(f"{file}: {error}")) from None
 
     async def write(store: "Store") -> None:

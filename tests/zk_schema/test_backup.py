@@ -1,14 +1,28 @@
 """A cluster's znodes as a file: what comes back, what is left out, and what is refused."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.backup import NotABackup, NotEmpty, Znode, decode, encode, read_znodes, write_znodes
+from odradek.zk_schema.backup import (
+    EPOCHS_AHEAD,
+    NotABackup,
+    NotEmpty,
+    Znode,
+    ahead,
+    decode,
+    encode,
+    read_znodes,
+    write_znodes,
+)
 from odradek.zk_schema.startup import generate_broker_id
 from odradek.zk_schema.store import Store
+from odradek.zk_schema.znodes.cluster import ProducerIdBlock
+from odradek.zk_schema.znodes.controller import decode_controller_epoch, encode_controller_epoch
+from odradek.zk_schema.znodes.topics import PartitionState, state_path
 
 KEPT = {
     "/brokers": b"",
@@ -82,6 +96,23 @@ def test_a_topic_that_is_deleted_meanwhile_is_left_out() -> None:
         assert "/brokers/topics" in paths and "/brokers/topics/flights" not in paths
 
     run_virtual(main)
+
+
+def test_epochs_and_producer_ids_go_on_above_what_newer_logs_may_have() -> None:
+    state = PartitionState(1, 7, (1, 2), 5)
+    block = ProducerIdBlock(1, 4000, 4999)
+    znodes = [
+        Znode("/controller_epoch", encode_controller_epoch(5)),
+        Znode("/latest_producer_id_block", block.encode()),
+        Znode(state_path("flights", 3), state.encode()),
+        Znode("/brokers/topics/flights", b"as it was"),
+    ]
+    epoch, producers, partition, topic = ahead(znodes)
+    assert decode_controller_epoch(epoch.data) == 5 + EPOCHS_AHEAD
+    moved = ProducerIdBlock.decode(producers.data)
+    assert moved is not None and moved.first > 1_000_000 and moved.last - moved.first == block.last - block.first
+    found = PartitionState.decode("flights", 3, partition.data)
+    assert found == replace(state, leader_epoch=7 + EPOCHS_AHEAD) and topic == znodes[3]
 
 
 @pytest.mark.parametrize(
