@@ -37,6 +37,7 @@ PROGRAMS: Mapping[str, tuple[str, Callable[[], bool]]] = {
     "chromium": ("the package chromium", _command("chromium")),
     "prometheus": ("the package prometheus", _command("prometheus")),
     "promtool": ("the package prometheus", _command("promtool")),
+    "systemd-analyze": ("the package systemd", _command("systemd-analyze")),
     "docker": ("a Docker engine that answers, with Compose v2", _docker_answers),
 }
 """By name: how one gets it, and whether it is here."""
