@@ -1,6 +1,6 @@
 """`make bench`: the broker beside a bare loop, in one run, as ratios of medians.
 
-    python bench/run.py [--rounds 3] [--quick] [--only ROW] [--no-cluster] [--beside TREE]
+    python bench/run.py [--rounds 3] [--quick] [--only ROW] [--no-cluster] [--beside TREE | --watched]
 
 A machine's speed drifts, so both brokers run at the same time and each row asks the one and the other in turn; the
 ratio of the medians is what counts. Rows: produce and fetch in big and in small batches (librdkafka), one-record
@@ -8,6 +8,10 @@ produce requests, and the synchronous round trip. Then three brokers, replicatio
 
 With `--beside TREE` the other broker is that of another checkout, say of the commit before, in place of the bare loop,
 and each row has one goal: no worse than 0.97 of it.
+
+With `--watched` the other broker counts and notes nothing (bench/unmeasured), while ours has a `metrics.port`. The
+figure of a row is the processor time of the broker's loop, which says the same on a busy machine; the goal: at most
+1.02. What it takes to be asked for metrics and journal is a figure of its own: it does not depend on the load.
 """
 
 import argparse
@@ -21,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +35,12 @@ PARTITIONS = 6
 TOPIC = "t"
 NO_WORSE = 0.97
 """The least ratio to another checkout's broker."""
+WATCHING_COSTS = 1.02
+"""The largest ratio of processor time to a broker that counts and notes nothing."""
+SCRAPES = 20
+SCRAPED_S = 10.0
+"""How often deploy/prometheus asks."""
+PROCESSOR = "processor ms"
 
 
 class Row(NamedTuple):
@@ -94,12 +105,21 @@ def bare_loop(directory: Path) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def cluster(directory: Path, brokers: int, replication: int, tree: Path = HERE.parent) -> Iterator[int]:
-    """`odradek up` of the checkout `tree` with topic t; the port of its first broker."""
+def cluster(
+    directory: Path,
+    brokers: int,
+    replication: int,
+    tree: Path = HERE.parent,
+    *,
+    options: tuple[str, ...] = (),
+    before: str = "",
+) -> Iterator[int]:
+    """`odradek up` of the checkout `tree` with topic t; the port of its first broker. `before`: goes before it on
+    PYTHONPATH."""
     port = free_port()
     command = [sys.executable, "-m", "odradek", "up", "--brokers", str(brokers), "--port", str(port)]
-    command += ["--zookeeper-port", str(free_port()), "--data", str(directory)]
-    environment = os.environ | {"PYTHONPATH": str(tree)}
+    command += ["--zookeeper-port", str(free_port()), "--data", str(directory), *options]
+    environment = os.environ | {"PYTHONPATH": f"{before}:{tree}" if before else str(tree)}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=tree, env=environment
     ) as process:
@@ -157,6 +177,52 @@ def report(row: Row, ours: list[dict[str, float]], others: list[dict[str, float]
     return met
 
 
+def processor_ms(directory: Path) -> float:
+    """Return the processor time that the loop, the first thread, of the broker in `directory` has taken so far."""
+    process = (directory / "run" / "broker-0.pid").read_text().strip()
+    return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1e6
+
+
+def scrape_ms(metrics_port: int, directory: Path) -> float:
+    """Return the processor time that one answer with the metrics and one with the journal take the broker."""
+    before_ms = processor_ms(directory)
+    for page in ("metrics", "journal") * SCRAPES:
+        urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/{page}", timeout=30).read()
+    return (processor_ms(directory) - before_ms) / SCRAPES
+
+
+def watched(chosen: list[Row], rounds: int, directory: Path) -> bool:
+    """Print what metrics and journal cost in each row: the median of the ratios of `rounds` pairs, run by turns."""
+    metrics_port, met = free_port(), True
+    here, plain = directory / "watched", directory / "unmeasured"
+    print(f"{'':14} {'':13} {'odradek':>12} {'unmeasured':>12}   {'ratio':>6}   (medians of {rounds})", flush=True)
+    with (
+        cluster(plain, 1, 1, before=str(HERE / "unmeasured")) as plain_port,
+        cluster(here, 1, 1, options=("--metrics-port", str(metrics_port))) as port,
+    ):
+        brokers = ((here, port), (plain, plain_port))
+        for row in chosen:
+            taken: dict[Path, list[float]] = {here: [], plain: []}
+            for turn in range(rounds + 1):
+                for where, at in brokers if turn % 2 else brokers[::-1]:
+                    before_ms = processor_ms(where)
+                    measure(row, at, [])
+                    if turn:  # the first is for warming up
+                        taken[where].append(processor_ms(where) - before_ms)
+            ratio = statistics.median(ours / theirs for ours, theirs in zip(*taken.values(), strict=True))
+            ours, theirs = (statistics.median(one) for one in taken.values())
+            verdict = f"goal <= {WATCHING_COSTS}  {'met' if ratio <= WATCHING_COSTS else 'MISSED'}"
+            print(f"{row.name:14} {PROCESSOR:13} {ours:12,.0f} {theirs:12,.0f}   {ratio:6.3f}   {verdict}", flush=True)
+            met = met and ratio <= WATCHING_COSTS
+        asked_ms = scrape_ms(metrics_port, here)
+        share = asked_ms / (SCRAPED_S * 1000)
+        print(
+            f"{'asked':14} {PROCESSOR:13} {asked_ms:12,.1f}   every {SCRAPED_S:.0f} s: {share:.3%} of a core",
+            flush=True,
+        )
+    return met
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     arguments.add_argument("--rounds", type=int, default=3)
@@ -164,12 +230,15 @@ def main() -> int:
     arguments.add_argument("--only", help="one row by name")
     arguments.add_argument("--no-cluster", action="store_true", help="leave out replication 3")
     arguments.add_argument("--beside", type=Path, metavar="TREE", help="a checkout whose broker replaces the bare loop")
+    arguments.add_argument("--watched", action="store_true", help="what metrics and journal cost")
     options = arguments.parse_args()
     chosen = [row for row in rows(0.1 if options.quick else 1.0) if options.only in (None, row.name)]
     os.environ["PYTHONUNBUFFERED"] = "1"
     met = True
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
         directory = Path(folder)
+        if options.watched:
+            return 0 if watched(chosen, options.rounds, directory) else 1
         if options.beside:
             title, other = "the other", cluster(directory / "other", 1, 1, options.beside.resolve())
         else:

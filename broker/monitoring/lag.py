@@ -1,17 +1,21 @@
-"""Consumer lag, in records and in seconds, of the groups that this broker coordinates.
+"""Consumer lag, in records and in seconds, of the groups that this broker coordinates; at the controller also of those
+that keep their offsets in ZooKeeper.
 
 Collected at the group's coordinator, because it alone knows what a group has committed, at the moment it does, and each
 group has just one: no broker reads a foreign log, no series comes twice, and no exporter beside the cluster is needed.
 Ends of partitions that another broker leads are asked of their leaders, one ListOffsets each, every LOOK_MS, and only
-while `metrics.port` is set.
+while `metrics.port` is set. Offsets under /consumers, of the consumer of Kafka 0.8, have no coordinator: the controller
+reads them, every ZOOKEEPER_LOOKS looks. A group that commits to both places (`dual.commit.enabled`) is told by both.
 
 Seconds: when the record that a group reads next was the end of the partition. Ends are remembered with their times, and
 interpolated between two looks. A group that is behind all that is remembered is behind at least that long.
 """
 
+import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Final, NamedTuple
 
 from odradek.broker.cluster.broker_client import BrokerClient
@@ -28,8 +32,23 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.protocol.primitives import TopicPartition
 from odradek.world.clock import sleep
 from odradek.world.time_slices import TimeSlice
+from odradek.zk_schema.store import NoNode, Store, StoreError
+from odradek.zk_schema.znodes.consumers import (
+    CONSUMERS_PATH,
+    consumer_ids_path,
+    decode_offset,
+    group_path,
+    offset_path,
+    offsets_path,
+)
+from odradek.zk_schema.znodes.json_data import BadZnode
+
+log = logging.getLogger(__name__)
 
 LOOK_MS: Final = 5_000.0
+ZOOKEEPER_LOOKS: Final = 3
+ZOOKEEPER_OFFSETS_MAX: Final = 10_000
+"""Offsets in ZooKeeper that are told; those of groups behind them in the alphabet are not."""
 REMEMBERED: Final = 720
 """Ends of a partition: an hour of them."""
 ANSWER_MS: Final = 5_000.0
@@ -84,16 +103,21 @@ class ConsumerLag:
     def __init__(self, services: Services, client: BrokerClient) -> None:
         self._services, self._client = services, client
         self._ends: dict[TopicPartition, PartitionEnds] = {}
+        self._in_zookeeper = ZooKeeperOffsets(services.zookeeper)
 
     async def run(self) -> None:
         """Look every LOOK_MS, for ever."""
-        while True:
+        for number in count():
+            if not self._services.controller.is_active:
+                self._in_zookeeper.forget()
+            elif number % ZOOKEEPER_LOOKS == 0:
+                await self._in_zookeeper.look()
             await self.look()
             await sleep(self._services.clock, LOOK_MS)
 
     async def look(self) -> None:
         """Learn the ends of all partitions that groups here have committed, and forget those of others."""
-        wanted: set[TopicPartition] = set()
+        wanted: set[TopicPartition] = {(topic, index) for _, topic, index in self._in_zookeeper.offsets}
         turn = TimeSlice(self._services.clock)
         for group in self._groups():
             wanted.update(partition for partition, _ in group.offsets.items())
@@ -145,6 +169,8 @@ class ConsumerLag:
         for group in self._groups():
             for (topic, index), committed in list(group.offsets.items()):
                 yield (group.metadata.group_id, topic, str(index)), committed.offset
+        for (group_id, topic, index), offset in list(self._in_zookeeper.offsets.items()):
+            yield (group_id, topic, str(index)), offset
 
     def records(self) -> Samples:
         """Records between what is committed and the high watermark, where that is known."""
@@ -165,3 +191,58 @@ class ConsumerLag:
         """Members, by group."""
         for group in self._groups():
             yield (group.metadata.group_id,), len(group.metadata.members)
+        for group_id, members in self._in_zookeeper.members.items():
+            yield (group_id,), members
+
+
+class ZooKeeperOffsets:
+    """Offsets and members of the groups under /consumers, as of the last look."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.offsets: dict[tuple[str, str, int], int] = {}
+        """By group, topic and partition."""
+        self.members: dict[str, int] = {}
+        """Numbers of members by group, of groups that have offsets."""
+
+    def forget(self) -> None:
+        """Know nothing any more: another broker tells of them."""
+        self.offsets, self.members = {}, {}
+
+    async def look(self) -> None:
+        """Read them all; what was known stays while ZooKeeper does not answer."""
+        offsets: dict[tuple[str, str, int], int] = {}
+        members: dict[str, int] = {}
+        try:
+            for group in await self._children(CONSUMERS_PATH):
+                for topic in await self._children(f"{group_path(group)}/offsets"):
+                    room = ZOOKEEPER_OFFSETS_MAX - len(offsets)
+                    there = await self._children(offsets_path(group, topic))
+                    indexes = [one for one in there if one.isdecimal()][:room]
+                    found = await asyncio.gather(*(self._offset(group, topic, int(one)) for one in indexes))
+                    offsets |= {
+                        (group, topic, int(index)): offset
+                        for index, offset in zip(indexes, found, strict=True)
+                        if offset is not None
+                    }
+                    members[group] = 0
+                if group in members:
+                    members[group] = len(await self._children(consumer_ids_path(group)))
+        except StoreError as error:
+            log.debug("the offsets in ZooKeeper cannot be read: %s", error)
+            return
+        self.offsets, self.members = offsets, members
+
+    async def _children(self, path: str) -> list[str]:
+        try:
+            return sorted(await self._store.children(path))
+        except NoNode:
+            return []
+
+    async def _offset(self, group: str, topic: str, index: int) -> int | None:
+        """Return a committed offset; None where somebody has just deleted it, or it is no number."""
+        try:
+            data, _ = await self._store.get(offset_path(group, topic, index))
+            return decode_offset(group, topic, index, data)
+        except (NoNode, BadZnode):
+            return None

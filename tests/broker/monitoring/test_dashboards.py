@@ -20,6 +20,8 @@ from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.scraping import METRICS_PORT, Scrape, scrape
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.way_through import PRODUCE_VERSION, TOPIC, accepted, connect, create_topic, produce_request
+from odradek.zk_schema.store import create_parents
+from odradek.zk_schema.znodes.consumers import consumer_id_path, encode_offset, offset_path
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 OF_THE_MACHINE = frozenset(
@@ -65,10 +67,24 @@ async def lagging_group(cluster: EmbeddedCluster) -> None:
         await asyncio.sleep(60)
 
 
+async def group_of_kafka_0_8(cluster: EmbeddedCluster) -> None:
+    """Commits offset 1 to ZooKeeper, by hand, and has a member there."""
+    store = cluster.brokers[0].store
+    for path, data in (
+        (offset_path("old", TOPIC, 0), encode_offset(1)),
+        (offset_path("old", TOPIC, 1), b"no number"),
+        (consumer_id_path("old", "old_host-1"), b"{}"),
+    ):
+        await create_parents(store, path)
+        await store.create(path, data)
+    await asyncio.sleep(40)
+
+
 def scraped() -> tuple[set[str], list[Scrape]]:
     async def main(clock: VirtualClock) -> tuple[set[str], list[Scrape]]:
         async with EmbeddedCluster(clock, 2, {"metrics.port": str(METRICS_PORT)}) as cluster:
             await lagging_group(cluster)
+            await group_of_kafka_0_8(cluster)
             gc.collect()
             scrapes = [await scrape(cluster, broker) for broker in cluster.brokers]
             return {name for one in scrapes for name in one.samples}, scrapes
@@ -90,7 +106,7 @@ def test_every_query_of_ours_names_metrics_that_a_live_cluster_tells() -> None:
 
 def test_the_coordinator_tells_how_far_a_group_is_behind() -> None:
     _, scrapes = scraped()
-    (coordinator,) = (one for one in scrapes if "kafka_consumergroup_lag" in one.samples)
+    (coordinator,) = (one for one in scrapes if "behind" in _groups(one))
     labels = {"consumergroup": "behind", "topic": TOPIC, "partition": "0"}
     (end,) = {
         one.value("kafka_topic_partition_current_offset", topic=TOPIC)
@@ -100,7 +116,22 @@ def test_the_coordinator_tells_how_far_a_group_is_behind() -> None:
     assert coordinator.value("kafka_consumergroup_lag", **labels) == end - 1 > 0
     assert coordinator.value("kafka_consumergroup_current_offset", **labels) == 1
     assert coordinator.value("kafka_consumergroup_members", consumergroup="behind") == 0
-    assert 55 < coordinator.value("kafka_consumergroup_lag_seconds", **labels) < 130
+    assert 95 < coordinator.value("kafka_consumergroup_lag_seconds", **labels) < 170
+
+
+def test_the_controller_tells_how_far_a_group_is_behind_whose_offsets_are_in_zookeeper() -> None:
+    _, scrapes = scraped()
+    (controller,) = (one for one in scrapes if "old" in _groups(one))
+    assert controller.value("kafka_controller_kafkacontroller_activecontrollercount") == 1
+    labels = {"consumergroup": "old", "topic": TOPIC, "partition": "0"}
+    assert controller.value("kafka_consumergroup_current_offset", **labels) == 1
+    assert controller.value("kafka_consumergroup_lag", **labels) > 0
+    assert controller.value("kafka_consumergroup_lag_seconds", **labels) > 20
+    assert controller.value("kafka_consumergroup_members", consumergroup="old") == 1
+
+
+def _groups(scrape: Scrape) -> set[str]:
+    return {sample.labels["consumergroup"] for sample in scrape.samples.get("kafka_consumergroup_lag", ())}
 
 
 @pytest.mark.parametrize("title", DASHBOARDS.BOARDS)
