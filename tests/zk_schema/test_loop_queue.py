@@ -4,8 +4,10 @@ import asyncio
 import socket
 import threading
 
+import pytest
+
 from odradek.zk_schema.kazoo_store.handler import DRAIN_MAX, LoopHandler, LoopQueue, SetWatches
-from odradek.zk_schema.kazoo_store.values import SET_WATCHES_PATHS_MAX, Watched, split_connect
+from odradek.zk_schema.kazoo_store.values import SET_WATCHES_PATHS_MAX, BadAddress, Watched, split_connect
 from odradek.zk_schema.store import WatchKind
 
 
@@ -107,3 +109,10 @@ def test_connect_strings() -> None:
     assert split_connect("a:1,b:2") == ("a:1,b:2", "")
     assert split_connect("a:1,b:2/") == ("a:1,b:2", "")
     assert split_connect("a:1/kafka/one/") == ("a:1", "/kafka/one")
+    assert split_connect("a, [::1]:2181/k") == ("a, [::1]:2181", "/k")
+
+
+@pytest.mark.parametrize("address", ["nonsense::", "a:b", "", "a:1,,b:2", "a b:1", "a:123456"])
+def test_an_address_that_cannot_be_one_is_refused_in_a_line(address: str) -> None:
+    with pytest.raises(BadAddress, match="is not host:port"):
+        split_connect(address)

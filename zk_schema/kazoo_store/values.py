@@ -1,5 +1,6 @@
 """Translation of kazoo's values into the store's: errors, stats, events, results of a multi. And the watches set."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -56,9 +57,20 @@ NOT_THE_CAUSE = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
 """Answers of ZooKeeper for the operations of a multi that failed only because another one did."""
 
 
+HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+)(:\d{1,5})?")
+"""Pattern of one server: a name, an IPv4 address or an IPv6 address in brackets, and perhaps a port."""
+
+
+class BadAddress(OSError):  # noqa: N818 (it is the address that is bad)
+    """Address of a ZooKeeper that cannot be one."""
+
+
 def split_connect(connect: str) -> tuple[str, str]:
-    """Hosts and chroot ("" for none) of `host:port,host:port/chroot`, as in `zookeeper.connect`."""
+    """Hosts and chroot ("" for none) of `host:port,host:port/chroot`, as in `zookeeper.connect`. Raises BadAddress."""
     hosts, slash, chroot = connect.partition("/")
+    for host in hosts.split(","):
+        if HOST.fullmatch(host.strip()) is None:
+            raise BadAddress(f"ZooKeeper at {connect!r}: {host!r} is not host:port (host:port,host:port/chroot)")
     return hosts, (slash + chroot).rstrip("/")
 
 
