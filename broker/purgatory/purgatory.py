@@ -7,7 +7,7 @@ once for all of them.
 """
 
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
@@ -56,7 +56,7 @@ class Purgatory:
         self._timers = timers
         self._watches: dict[Hashable, dict[_Watch, None]] = {}
         self._listeners: dict[Hashable, dict[Callable[[], None], None]] = {}
-        self._touched: deque[Hashable] = deque()
+        self._touched: list[Hashable] = []
         self._busy = False
         self._unfinished = 0
 
@@ -161,7 +161,7 @@ class Purgatory:
                 del self._watches[key]
 
     def _take_up_touches(self) -> None:
-        """Try what waits for the touched keys, and for the keys that are touched meanwhile.
+        """Try what waits for the touched keys, and for the keys that are touched meanwhile: once for all keys of a round.
 
         An operation that raises is a bug of ours: it is logged and dropped, and whoever touched, another connection
         perhaps, is none the wiser.
@@ -169,9 +169,10 @@ class Purgatory:
         self._busy = True
         try:
             while self._touched:
-                watches = self._watches.get(self._touched.popleft())
-                for watch in tuple(watches) if watches else ():
-                    self._try(watch)
+                keys, self._touched = self._touched, []
+                for watch in dict.fromkeys(watch for key in keys for watch in self._watches.get(key, ())):
+                    if watch.keys is not None:
+                        self._try(watch)
         finally:
             self._busy = False
 

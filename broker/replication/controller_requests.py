@@ -166,7 +166,9 @@ class ControllerRequests:
                 view.leader_epoch, braces(view.isr),
             )  # fmt: skip
             self._coordinators.on_elected(partition.topic, partition.index, view.leader_epoch)
-        self._replicas.role_changed(partition)
+            self._replicas.role_changed(partition)
+        else:
+            self._replicas.members_changed(partition)
 
     def _follow(self, partition: Partition, view: PartitionView) -> None:
         was_leader = partition.is_leader

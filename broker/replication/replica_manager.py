@@ -233,6 +233,14 @@ class ReplicaManager:
         for key in (partition.appended, partition.advanced, partition.low_watermark_moved):
             self.purgatory.touch(key)
 
+    def members_changed(self, partition: Partition) -> None:
+        """Wake those that wait for followers of a partition, which goes on under the same leader epoch.
+
+        Followers' fetches sleep on: each looks at all of its partitions when it is woken.
+        """
+        for key in (partition.advanced, partition.low_watermark_moved):
+            self.purgatory.touch(key)
+
     # ---- in-sync replicas
 
     def check_in_sync_replicas(self) -> None:

@@ -12,6 +12,9 @@ A replica that follows serves consumers up to the high watermark it knows (versi
 of replica id -2, up to the end of its log.
 
 With `replica.selector.class` the leader sends a consumer that names its rack to the replica there.
+
+The first fetch of a follower's session is answered at once: it names thousands of partitions, and would look at all of
+them whenever one of them changes. Those that follow look at what has changed.
 """
 
 from collections.abc import Callable, Iterable
@@ -61,7 +64,8 @@ def handle(
         parameters = parameters._replace(rack=request.rack_id, listener=context.listener)
     read = read_partitions(broker.replicas, opened, parameters, may_read, arrived=True)
     nothing_asked = not read.answers and not opened.incremental
-    enough = read.urgent or read.total_bytes >= parameters.min_bytes or nothing_asked
+    begins = parameters.as_follower and opened.session is not None and not opened.incremental
+    enough = read.urgent or read.total_bytes >= parameters.min_bytes or nothing_asked or begins
     if enough or parameters.max_wait_ms <= 0:
         return Reply(_response(broker, opened, parameters, read, context))
 

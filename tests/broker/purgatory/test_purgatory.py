@@ -71,6 +71,18 @@ def test_held_touches_are_taken_up_together() -> None:
     assert operation.tried == 2
 
 
+def test_what_waits_for_many_keys_is_tried_once_for_all_that_were_touched() -> None:
+    """A follower's fetch waits for thousands of partitions, and looks at all of them each time."""
+    world = World()
+    operation = Operation()
+    world.purgatory.watch(operation, ["a", "b", "c"], 100)
+    world.purgatory.hold_touches()
+    for key in ("a", "b", "c"):
+        world.purgatory.touch(key)
+    world.purgatory.release_touches()
+    assert operation.tried == 2
+
+
 def test_what_was_tried_before_it_is_watched_misses_no_touch() -> None:
     world = World()
     operation = Operation()

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.replication.controller_requests import StoppedReplica
@@ -58,6 +59,24 @@ def test_a_log_that_cannot_be_deleted_is_a_storage_error_however_often_it_is_ask
         answers = [services.controller_requests.stop(deletion) for _ in range(3)]
         assert answers == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
         assert not services.controller_requests.stop(StoppedReplica("unknown", 0, -2, delete=True))
+
+    with_broker(scenario)
+
+
+def test_a_new_isr_under_the_same_leader_epoch_wakes_no_fetch_of_a_follower() -> None:
+    """A follower's fetch looks at thousands of partitions whenever it is woken, and was for each of them."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        partition = services.replicas.partitions["t", 0]
+        heard: list[str] = []
+        for name in ("appended", "advanced", "low_watermark_moved"):
+            services.replicas.purgatory.listen(getattr(partition, name), partial(heard.append, name))
+        for leader_epoch, wakes in ((0, 2), (1, 3)):
+            state = LeaderAndIsrPartitionState(
+                partition_index=0, leader=0, leader_epoch=leader_epoch, isr=[0], partition_epoch=1, replicas=[0, 1]
+            )
+            assert services.controller_requests.apply("t", partition.topic_id, state) is ErrorCode.NONE
+            assert len(set(heard)) == wakes and ("appended" in heard) == (wakes == 3), heard
 
     with_broker(scenario)
 
