@@ -45,6 +45,9 @@ from odradek.zk_schema.znodes.notifications import (
 
 log = logging.getLogger(__name__)
 
+LOG_CONFIGS_MAX = 1000
+"""Different settings of logs that are kept ready."""
+
 
 class DynamicConfig:
     """The settings as they are now. Loop-thread only.
@@ -77,6 +80,9 @@ class DynamicConfig:
         self._topics: dict[str, dict[str, str]] = {}
         self._in_force: dict[str, dict[str, str]] = {}
         """The part of `_topics` that counts: without the values that cannot be read."""
+        self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
+        """Made of `config` and the settings of a topic. Thousands of logs have the same ones, and to make them takes
+        longer than to open a log. Threads that open logs fill it too: it is exchanged after `config` is."""
         self._changes = ChangeNodes(store, clock, CONFIG_CHANGES_PATH)
         self._follower = ChangeFollower(
             store, tasks, (CONFIG_CHANGES_PATH,), self._load, self._read_changed, "dynamic settings"
@@ -91,7 +97,14 @@ class DynamicConfig:
 
         Nothing is deleted or compacted of a topic whose znode could never be understood.
         """
-        return log_config(self.config, self._in_force.get(topic, {}))
+        known, in_force = self._log_configs, self._in_force.get(topic, {})
+        key = frozenset(in_force.items())
+        made = known.get(key)
+        if made is None:
+            if len(known) >= LOG_CONFIGS_MAX:
+                known.clear()
+            made = known[key] = log_config(self.config, in_force)
+        return made
 
     async def learn(self, topics: Iterable[str]) -> None:
         """Read the settings of topics that this broker hears of for the first time; without ZooKeeper they wait."""
@@ -155,7 +168,7 @@ class DynamicConfig:
             layers.dynamic_broker if own is None else own,
         )
         if changed != self.config:
-            self.config = changed
+            self.config, self._log_configs = changed, {}
             log.info("dynamic settings: %s, of this broker: %s", *self._names())
             self._broker_changed(changed)
 

@@ -82,6 +82,18 @@ def test_what_is_set_before_the_start_counts_at_once() -> None:
     play(story)
 
 
+def test_topics_with_the_same_settings_share_them_until_the_brokers_change() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.change("topics/t", segment_bytes="1000")
+        await cluster.dynamic.start()
+        before = cluster.dynamic.log_config("u")
+        assert cluster.dynamic.log_config("v") is before is not cluster.dynamic.log_config("t")
+        await cluster.change("brokers/<default>", log_retention_ms="7")
+        assert cluster.dynamic.log_config("v").retention_ms == 7 != before.retention_ms
+
+    play(story)
+
+
 def test_a_connection_that_is_lost_amid_the_start_is_waited_for() -> None:
     """The broker ended, though a moment before or after it would have waited."""
 
