@@ -33,8 +33,9 @@ INITIAL_EPOCH = 0
 NO_SESSION = 0
 EPOCH_MAX = 0x7FFFFFFF
 MIN_EVICTION_MS = 120_000
-LOOK_AT_ALL_MS = 1000
-"""Time after which all partitions of a session are dirty: some changes (retention moves a log's start) wake nobody."""
+LOOK_AT_ALL_MS = 30_000
+"""Time in which each partition of a session is dirty once, some at each fetch: some changes (retention moves a log's
+start) wake nobody, and to look at thousands at once holds the loop."""
 
 SessionKey = tuple[str | bytes, int]
 
@@ -88,7 +89,7 @@ class FetchSession:
     """Partitions that one fetcher reads. Their order is the order of service; who got data goes to the end."""
 
     __slots__ = (
-        "by_topic_id", "dirty", "epoch", "id", "last_used_ms", "look_at_all_ms", "partitions", "purgatory",
+        "by_topic_id", "dirty", "epoch", "id", "last_used_ms", "looks_due", "not_looked_at", "partitions", "purgatory",
         "replica_id", "told_watermarks",
     )  # fmt: skip
 
@@ -111,7 +112,9 @@ class FetchSession:
         self.epoch, self.told_watermarks = 1, told_watermarks
         self.partitions: dict[SessionKey, CachedPartition] = {}
         self.dirty: dict[CachedPartition, None] = {}
-        self.look_at_all_ms = now_ms + LOOK_AT_ALL_MS
+        self.not_looked_at: list[CachedPartition] = []
+        self.looks_due = 0.0
+        """Partitions that should have become dirty by now, only because time has passed."""
 
     def add(self, wanted: CachedPartition) -> None:
         """Add a partition that the fetcher asks for."""
@@ -127,10 +130,14 @@ class FetchSession:
 
     def fetches(self, now_ms: float) -> None:
         """Note that the next request has come."""
+        self.looks_due += len(self.partitions) * min((now_ms - self.last_used_ms) / LOOK_AT_ALL_MS, 1.0)
         self.last_used_ms = now_ms
-        if now_ms >= self.look_at_all_ms:
-            self.look_at_all_ms = now_ms + LOOK_AT_ALL_MS
-            for wanted in self.partitions.values():
+        while self.looks_due >= 1.0:
+            self.looks_due -= 1.0
+            if not self.not_looked_at:
+                self.not_looked_at = list(self.partitions.values())
+            wanted = self.not_looked_at.pop()
+            if self.holds(wanted):
                 self.dirty.setdefault(wanted)
 
     def holds(self, wanted: CachedPartition) -> bool:

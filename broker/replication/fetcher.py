@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 FETCH_VERSION = 17
 FETCH_VERSION_BY_NAME = 12
 """The last one that names topics: asked with while a topic has no id, as those of an upgraded cluster may have none."""
-LOOK_AT_ALL_MS = 1000
+LOOK_AT_ALL_MS = 30_000
 """Time after which all partitions are looked at: the start of our own log may move without a fetch."""
 LEADER_NOT_READY_BACKOFF_MS = 50.0
 """The new leader may hear of its election, or of the topic and its id, a moment after us."""
