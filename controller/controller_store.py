@@ -42,7 +42,6 @@ from odradek.zk_schema.znodes.topics import (
     PartitionReplicas,
     PartitionState,
     TopicAssignment,
-    partition_path,
     partitions_path,
     state_path,
     topic_path,
@@ -55,6 +54,7 @@ T = TypeVar("T")
 OPERATIONS_PER_MULTI = 100
 """A state is some 150 bytes and ZooKeeper's limit for a transaction is 1 MB; more gains little and delays others."""
 CALLS_IN_FLIGHT = 256
+READS_PER_CALL = 100
 DELETE_ATTEMPTS_MAX = 10
 
 
@@ -200,7 +200,7 @@ class ControllerStore:
     ) -> dict[TopicPartition, LeaderAndIsr | StoreError]:
         """Compare-and-set on each partition epoch; answers with the version written, or what prevented it."""
         operations = [
-            SetData(state_path(*partition), _state_data(wanted), wanted.partition_epoch)
+            SetData(state_path(*partition), state_data(wanted), wanted.partition_epoch)
             for partition, wanted in chosen.items()
         ]
         written: dict[TopicPartition, LeaderAndIsr | StoreError] = {}
@@ -212,30 +212,6 @@ class ControllerStore:
                 assert isinstance(result, StoreError), result
                 written[partition] = result
         return written
-
-    async def create_leader_and_isr(
-        self, chosen: Mapping[TopicPartition, LeaderAndIsr]
-    ) -> dict[TopicPartition, LeaderAndIsr | StoreError]:
-        """Create the first states of new partitions, with the znodes above. ConnectionLost: perhaps it was written."""
-        for path_of in (
-            lambda partition: partitions_path(partition.topic),
-            lambda partition: partition_path(*partition),
-        ):
-            await self._create_missing(list(dict.fromkeys(map(path_of, chosen))))
-        operations = [Create(state_path(*partition), _state_data(wanted)) for partition, wanted in chosen.items()]
-        results = await self.write_each(operations)
-        return {
-            partition: result if isinstance(result, StoreError) else wanted
-            for (partition, wanted), result in zip(chosen.items(), results, strict=True)
-        }
-
-    async def _create_missing(self, paths: Sequence[str]) -> None:
-        lost = True
-        while lost:
-            found = await self.get_all(paths)
-            missing = [path for path, znode in zip(paths, found, strict=True) if znode is None]
-            results = await self.write_each([Create(path) for path in missing])
-            lost = any(isinstance(result, ConnectionLost) for result in results)
 
     # Deletion.
 
@@ -293,11 +269,18 @@ class ControllerStore:
             return None
 
     async def get_all(self, paths: Sequence[str], *, watch: bool = False) -> list[tuple[bytes, Stat] | None]:
-        """Pipelined, in the order of `paths`."""
+        """Read data and stats, pipelined, in the order of `paths`; without watches many in one request."""
         found: list[tuple[bytes, Stat] | None] = []
         for some in slices(paths, CALLS_IN_FLIGHT):
-            found += await asyncio.gather(*(self.get(path, watch=watch) for path in some))
+            if watch:
+                found += await asyncio.gather(*(self.get(path, watch=True) for path in some))
+            else:
+                for part in await asyncio.gather(*(self._get_each(part) for part in slices(some, READS_PER_CALL))):
+                    found += part
         return found
+
+    async def _get_each(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        return await self._answered(lambda: self._store.get_each(paths))
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
         """Read the names below; none when there is no such znode, and then no watch is left."""
@@ -426,7 +409,8 @@ def _leader_and_isr(partition: TopicPartition, data: bytes, stat: Stat) -> Leade
     )
 
 
-def _state_data(wanted: LeaderAndIsr) -> bytes:
+def state_data(wanted: LeaderAndIsr) -> bytes:
+    """Return the content of a partition's state znode."""
     return PartitionState(
         leader=wanted.leader,
         leader_epoch=wanted.leader_epoch,

@@ -20,6 +20,7 @@ from odradek.controller.cluster_state import (
     TopicPartition,
 )
 from odradek.controller.controller_store import lost_race, slices
+from odradek.controller.first_states import create_first_states
 from odradek.zk_schema.store import ConnectionLost, NodeExists
 
 log = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ async def _create_states(
         else:
             chosen[partition] = first
     while chosen:
-        results = await active.store.create_leader_and_isr(chosen)
+        results = await create_first_states(active.store, chosen)
         chosen = {partition: chosen[partition] for partition, r in results.items() if isinstance(r, ConnectionLost)}
         for partition, result in results.items():
             if isinstance(result, LeaderAndIsr):

@@ -5,7 +5,7 @@ Kafka's processTopicChange and processPartitionModifications.
 
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from odradek.controller import partition_machine, replica_machine
 from odradek.controller.active_controller import ActiveController
@@ -17,6 +17,9 @@ from odradek.controller.topic_admin import new_topic_id
 
 log = logging.getLogger(__name__)
 
+CREATED_AT_ONCE = 500
+"""Partitions whose replicas are told together; brokers make their logs while the next ones are written."""
+
 
 async def take_up_topics(active: ActiveController, randomness: random.Random) -> None:
     """Elect the first leaders of new topics; forget topics that have vanished without the controller."""
@@ -25,8 +28,7 @@ async def take_up_topics(active: ActiveController, randomness: random.Random) ->
     for topic in state.topics - topics:
         log.warning("topic %s was removed from ZooKeeper", topic)
         state.remove_topic(topic)
-    for topic, found in (await active.store.assignments(topics - state.topics)).items():
-        await _take_up(active, topic, found, randomness)
+    await _take_up(active, await active.store.assignments(topics - state.topics), randomness)
 
 
 async def take_up_partitions(active: ActiveController, topic: str, randomness: random.Random) -> None:
@@ -40,7 +42,7 @@ async def take_up_partitions(active: ActiveController, topic: str, randomness: r
     if found is None:
         return
     if topic not in state.topics:  # it could not be read before
-        await _take_up(active, topic, found, randomness)
+        await _take_up(active, {topic: found}, randomness)
         return
     known = state.assignments[topic]
     added = {index: assignment for index, assignment in found.partitions.items() if index not in known}
@@ -78,10 +80,19 @@ async def add_topic(active: ActiveController, topic: str, found: Topic, randomne
     return True
 
 
-async def _take_up(active: ActiveController, topic: str, found: Topic, randomness: random.Random) -> None:
-    if await add_topic(active, topic, found, randomness):
-        await _create(active, active.state.partitions_of(topic))
-        # It may have been marked for deletion while it was unknown here.
+async def _take_up(active: ActiveController, topics: Mapping[str, Topic], randomness: random.Random) -> None:
+    """Create topics that are not known yet, many small ones together: each time all brokers are told."""
+    new: list[TopicPartition] = []
+    for topic, found in topics.items():
+        if await add_topic(active, topic, found, randomness):
+            new += active.state.partitions_of(topic)
+        if len(new) >= CREATED_AT_ONCE:
+            await _create(active, new)
+            new = []
+    if new:
+        await _create(active, new)
+    if topics:
+        # Some may have been marked for deletion while they were unknown here.
         active.soon(DeletionsChanged())
 
 

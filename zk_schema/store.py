@@ -69,6 +69,12 @@ class NoChildrenForEphemerals(StoreError):
     reason = "an ephemeral znode cannot have children"
 
 
+class Unsupported(StoreError):  # noqa: N818
+    """The server does not know such a request."""
+
+    reason = "not supported by the server"
+
+
 class NotAuthorized(StoreError):
     """ZooKeeper's access list for the znode forbids it."""
 
@@ -208,6 +214,9 @@ class Store(Protocol):
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
         """Data (b"" for none). Raises NoNode, and then leaves no watch."""
+
+    async def get_each(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """Data and stat of each, None where there is no such znode; in one request, so not for large ones."""
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         """Read the stat, None when the znode does not exist; a watch then waits for its creation."""

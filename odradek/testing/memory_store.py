@@ -177,6 +177,16 @@ class MemoryStore:
         session_id = self._session_id
         return await self._call(path, ask)
 
+    async def get_each(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        if not paths:
+            return []
+        tree, kept = self._server.tree, list(paths)
+
+        def ask() -> list[tuple[bytes, Stat] | None]:
+            return [None if node is None else (node.data, node.stat()) for node in map(tree.get, kept)]
+
+        return await self._call(kept[0], ask)
+
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         def ask() -> Stat | None:
             node = self._server.tree.get(path)

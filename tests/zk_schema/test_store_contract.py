@@ -66,6 +66,18 @@ def test_a_znode_is_made_read_changed_and_deleted(run: Run) -> None:
     run(scenario)
 
 
+def test_many_are_read_at_once(run: Run) -> None:
+    async def scenario(world: Any) -> None:
+        store = await world.connect()
+        await store.create("/a", b"one")
+        await store.create("/empty")
+        one, none, empty = await store.get_each(["/a", "/none", "/empty"])
+        assert (one, none, empty) == (await store.get("/a"), None, await store.get("/empty"))
+        assert await store.get_each([]) == []
+
+    run(scenario)
+
+
 def test_refusals_name_the_path(run: Run) -> None:
     async def scenario(world: Any) -> None:
         store = await world.connect()

@@ -26,6 +26,7 @@ from odradek.world.durations import Durations
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.kazoo_store.client import SessionTimeout, acl_of, new_client
 from odradek.zk_schema.kazoo_store.handler import LoopHandler, LoopQueue
+from odradek.zk_schema.kazoo_store.multi_read import MultiRead
 from odradek.zk_schema.kazoo_store.values import (
     KINDS,
     Watched,
@@ -52,6 +53,7 @@ from odradek.zk_schema.store import (
     Stat,
     StoreEvent,
     Suspended,
+    Unsupported,
     WatchFired,
     create_parents,
     wake,
@@ -95,6 +97,8 @@ class KazooStore:
         """Password of the session that was announced last."""
         self._connected = False
         self._chroot_exists = not self._chroot or not make_chroot
+        self._reads_many = True
+        """The server is not known to be older than 3.6."""
         self._closing = False
         self._listeners: list[Callable[[StoreEvent], None]] = []
         self._waiting: list[asyncio.Future[int]] = []
@@ -188,6 +192,27 @@ class KazooStore:
         noted = partial(self._watched.existing, full) if watch else None
         data, stat = await self._ask(path, ask, noted)
         return data or b"", stat_of(stat)
+
+    async def get_each(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        if self._reads_many and paths:
+            try:
+                found = await self._ask(paths[0], partial(self._read_many, [self._full(path) for path in paths]))
+            except Unsupported:
+                self._reads_many = False
+            else:
+                return [None if one is None else (one[0], stat_of(one[1])) for one in found]
+        return await asyncio.gather(*(self._get_or_none(path) for path in paths))
+
+    def _read_many(self, paths: list[str]) -> Any:
+        answer = self._client.handler.async_result()
+        self._client._call(MultiRead(paths), answer)
+        return answer
+
+    async def _get_or_none(self, path: str) -> tuple[bytes, Stat] | None:
+        try:
+            return await self.get(path)
+        except NoNode:
+            return None
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         full = self._full(path)

@@ -23,6 +23,7 @@ from odradek.zk_schema.store import (
     SetData,
     Stat,
     StoreError,
+    Unsupported,
     WatchKind,
     parent,
 )
@@ -51,6 +52,7 @@ ERRORS: dict[type[Exception], type[StoreError]] = {
     exceptions.OperationTimeoutError: ConnectionLost,
     exceptions.SessionMovedError: ConnectionLost,
     exceptions.ConnectionClosedError: ConnectionLost,
+    exceptions.UnimplementedError: Unsupported,
 }
 
 NOT_THE_CAUSE = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
