@@ -69,7 +69,7 @@ class NoChildrenForEphemerals(StoreError):
     reason = "an ephemeral znode cannot have children"
 
 
-class Unsupported(StoreError):  # noqa: N818
+class Unsupported(StoreError):
     """The server does not know such a request."""
 
     reason = "not supported by the server"

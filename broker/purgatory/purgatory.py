@@ -161,7 +161,7 @@ class Purgatory:
                 del self._watches[key]
 
     def _take_up_touches(self) -> None:
-        """Try what waits for the touched keys, and for the keys that are touched meanwhile: once for all keys of a round.
+        """Try what waits for the touched keys, once for all of them, then for those that were touched meanwhile.
 
         An operation that raises is a bug of ours: it is logged and dropped, and whoever touched, another connection
         perhaps, is none the wiser.

@@ -35,7 +35,8 @@ class MultiRead:
         data = bytearray()
         for path in self.paths:
             data += multiheader_struct.pack(GetData.type, False, -1) + write_string(path) + b"\0"
-        return data + multiheader_struct.pack(-1, True, -1)
+        data += multiheader_struct.pack(-1, True, -1)
+        return data
 
     @classmethod
     def deserialize(cls, data: bytes, offset: int) -> list[tuple[bytes, Any] | None]:
