@@ -155,7 +155,9 @@ def test_every_alert_compares_something_and_none_fires(scraped: Scraped) -> None
 
 @pytest.mark.cluster
 def test_a_broker_that_is_gone_is_noticed(scraped: Scraped) -> None:
-    scraped.cluster.kill(2)
+    admin = AdminClient({**QUIET, "bootstrap.servers": scraped.cluster.bootstrap})
+    controller = int(admin.list_topics(timeout=PATIENCE_SECONDS).controller_id)
+    scraped.cluster.kill((controller + 1) % scraped.cluster.brokers)  # the controller has something to do then
     noticed = {"BrokerDown", "UnderReplicated"}
     wait_until(
         lambda: all(scraped.prometheus.state(alert) != "inactive" for alert in noticed),

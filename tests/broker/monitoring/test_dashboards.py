@@ -6,10 +6,15 @@ import importlib.util
 import json
 import random
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from odradek.aio import Admin
 from odradek.broker.monitoring.catalog import CATALOG
@@ -140,6 +145,31 @@ def test_a_dashboard_is_what_the_table_says(title: str) -> None:
     assert text == DASHBOARDS.render(title), "run: python deploy/grafana/dashboards.py"
     panels = json.loads(text)["panels"]
     assert len({panel["title"] for panel in panels}) == len(panels)
+
+
+def lost(given: Any, kept: Any, path: str = "") -> Iterator[str]:
+    """Yield the places of what is in one document, and not, or otherwise, in another one."""
+    if isinstance(given, dict):
+        for name, value in given.items():
+            if name in kept:
+                yield from lost(value, kept[name], f"{path}/{name}")
+            else:
+                yield f"{path}/{name}"
+    elif isinstance(given, list):
+        assert len(given) == len(kept), path
+        for number, (one, other) in enumerate(zip(given, kept, strict=True)):
+            yield from lost(one, other, f"{path}/{number}")
+    elif given != kept:
+        yield f"{path}: {given!r} became {kept!r}"
+
+
+@pytest.mark.parametrize("title", DASHBOARDS.BOARDS)
+def test_grafanas_own_model_of_a_dashboard_knows_all_of_it(title: str) -> None:
+    register_default_plugins()
+    board = DASHBOARDS.dashboard(title)
+    assert list(lost(board, json.loads(JSONEncoder().encode(Dashboard.from_json(board))))) == []
+    misspelt = board | {"templatin": {}}
+    assert list(lost(misspelt, json.loads(JSONEncoder().encode(Dashboard.from_json(misspelt))))) == ["/templatin"]
 
 
 def test_lag_in_time_is_that_of_the_record_read_next() -> None:
