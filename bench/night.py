@@ -1,10 +1,10 @@
-"""Looks for what nobody has seen: the simulator, crashes, mutated requests, chaos of brokers and of consumers.
+"""Looks for what nobody has seen: the simulator, crashes, mutated requests, chaos of brokers and of consumers, fuzzing.
 
     python bench/night.py [--minutes 30] [--first SEED]
 
-Each of the five gets so many minutes, from fresh seeds. A seed that fails is printed with what went wrong, and kept in
-`tests/seeds/`: `make test` replays it from then on, but for chaos, which is of real processes and does not repeat
-itself. Exit code 1 when one has failed.
+Each of the six gets so many minutes; the first five go from fresh seeds. A seed that fails is printed with what went
+wrong, and kept in `tests/seeds/`: `make test` replays it from then on, but for chaos, which is of real processes and
+does not repeat itself. The sixth is bench/fuzz_sasl.py, where atheris is installed. Exit code 1 when one has failed.
 """
 
 import argparse
@@ -26,6 +26,9 @@ from odradek.testing.simulation.run import simulate, varied_plan
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CHAOS = Path(__file__).with_name("chaos.py")
+FUZZ = Path(__file__).with_name("fuzz_sasl.py")
+FUZZ_LACKING = 2
+"""Exit code of the fuzzing where atheris is not installed; it has said so."""
 CHAOS_SECONDS = 120
 CONNECTOR_ROUNDS = 12
 LINES = 60
@@ -110,13 +113,20 @@ def spend(kind: Kind, first: int, minutes: float) -> int:
     return failed
 
 
+def fuzz(minutes: float) -> bool:
+    """Whether nothing was found; it prints what it finds, and keeps it beside the inputs that have reached most."""
+    corpus = REPOSITORY / ".cache" / "fuzz-sasl"
+    command = [sys.executable, str(FUZZ), "--minutes", str(minutes), "--corpus", str(corpus)]
+    return subprocess.run(command, cwd=REPOSITORY, check=False).returncode in (0, FUZZ_LACKING)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=30.0, help="for each of the five")
+    parser.add_argument("--minutes", type=float, default=30.0, help="for each of the six")
     parser.add_argument("--first", type=int, default=random.SystemRandom().randrange(1 << 40), help="seed")
     given = parser.parse_args()
     failed = sum(spend(kind, given.first, given.minutes) for kind in KINDS)
-    return 1 if failed else 0
+    return 0 if fuzz(given.minutes) and not failed else 1
 
 
 if __name__ == "__main__":

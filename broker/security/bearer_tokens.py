@@ -5,7 +5,6 @@ OAuthBearerUnsecuredValidatorCallbackHandler of Kafka 3.9.
 """
 
 import base64
-import binascii
 import json
 import logging
 import threading
@@ -34,6 +33,8 @@ KEYS_BYTES_MAX: Final = 1 << 20
 FETCH_SECONDS: Final = 10.0
 LEAST_BETWEEN_SECONDS: Final = 10.0
 """Keys are not asked for more often than this, whatever tokens name."""
+LATEST_MS: Final = 1 << 62
+"""Later than this no token expires: the answer that says when has 64 bits."""
 UNSECURED_SKEW: Final = "unsecuredValidatorAllowableClockSkewMs"
 UNSECURED_PRINCIPAL: Final = "unsecuredValidatorPrincipalClaimName"
 
@@ -82,7 +83,7 @@ class SignedTokens:
                 leeway=self._skew_seconds,
                 options={"require": ["exp", self._principal_claim], "verify_aud": self._audience is not None},
             )
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, OverflowError) as error:
             raise InvalidCredentials(f"the token is not valid: {error}") from None
         return _valid(claims, self._principal_claim)
 
@@ -116,7 +117,7 @@ class UnsecuredTokens:
         parts = token.split(".")
         try:
             header, claims = (json.loads(base64.urlsafe_b64decode(one + "=" * (-len(one) % 4))) for one in parts[:2])
-        except (ValueError, binascii.Error):
+        except (ValueError, RecursionError):
             raise InvalidCredentials("not a token") from None
         if len(parts) != 3 or parts[2] or not isinstance(claims, dict) or header != {"alg": "none"}:
             raise InvalidCredentials("not a token without signature")
@@ -135,7 +136,11 @@ def _valid(claims: dict[str, Any], principal_claim: str) -> ValidToken:
     principal = claims.get(principal_claim)
     if not isinstance(principal, str) or not principal.strip():
         raise InvalidCredentials(f"the token has no {principal_claim}")
-    return ValidToken(principal.strip(), int(claims["exp"] * 1000))
+    try:
+        expires_ms = int(claims["exp"] * 1000)
+    except (ValueError, OverflowError):  # JSON in Python has NaN and Infinity
+        raise InvalidCredentials("the token says no time until when it is valid") from None
+    return ValidToken(principal.strip(), min(expires_ms, LATEST_MS))
 
 
 def fetch_keys(url: str) -> jwt.PyJWKSet:

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from odradek.local.ports import free_ports
 from odradek.local.zookeeper import EmbeddedZooKeeper
@@ -92,6 +93,25 @@ def test_a_chroot_is_made_and_does_not_show(zookeeper: EmbeddedZooKeeper) -> Non
         await inside.close()
 
     asyncio.run(scenario())
+
+
+def test_a_znode_without_content_has_null_as_kafkas_have(zookeeper: EmbeddedZooKeeper) -> None:
+    """As the controller Kafka gives out no producer ids where /latest_producer_id_block has no bytes, and not null."""
+
+    async def scenario() -> None:
+        store = store_at(zookeeper.connect)
+        await store.start(5000)
+        await store.create("/without-content")
+        await store.create("/under/without-content", parents=True)
+        assert (await store.get("/without-content"))[0] == b""
+        await store.close()
+
+    asyncio.run(scenario())
+    client = KazooClient(zookeeper.connect)
+    client.start()
+    assert [client.get(path)[0] for path in ("/without-content", "/under", "/under/without-content")] == [None] * 3
+    client.stop()
+    client.close()
 
 
 def test_a_chroot_that_is_not_to_be_made(zookeeper: EmbeddedZooKeeper) -> None:

@@ -230,7 +230,9 @@ class KazooStore:
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
     ) -> str:
         full, acl = self._full(path), acl_of(self._link, path)
-        ask = partial(self._client.create_async, full, data, acl, ephemeral=ephemeral, sequence=sequential)
+        # Kafka's znodes without content have null, which to its broker is not the same as no bytes: as the controller
+        # it gives out no producer ids where /latest_producer_id_block has those.
+        ask = partial(self._client.create_async, full, data or None, acl, ephemeral=ephemeral, sequence=sequential)
         try:
             made = await self._ask(path, ask)
         except NoNode as error:

@@ -1,6 +1,7 @@
 """The gate before the requests of a SASL listener: each mechanism, each state, and everything that is out of turn."""
 
 import asyncio
+import base64
 import json
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from odradek.broker.network.sasl_gate import SaslGate, State
 from odradek.broker.requests import sasl_authenticate, sasl_handshake
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.registry import served_versions
+from odradek.broker.security.bearer_tokens import UnsecuredTokens
 from odradek.broker.security.credentials import Credentials
 from odradek.broker.security.listener_security import BrokerSecurity
 from odradek.broker.security.principal import ANONYMOUS
@@ -30,7 +32,7 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from odradek.security.bearer_login import unsecured_token
-from odradek.security.errors import AuthenticationFailed, BadSecuritySetting
+from odradek.security.errors import AuthenticationFailed, BadSecuritySetting, InvalidCredentials
 from odradek.security.scram import ScramClient, encode_credential, new_credential
 from odradek.security.secure_network import ClientSecurity, SecureNetwork
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
@@ -188,6 +190,27 @@ def test_who_is_refused_hears_it_late_and_is_closed(play: Any, look: dict[str, A
         await harness.settle()
         assert harness.server.connections == 0
         assert harness.handlers.handled == []
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [f'{{"sub": "alice", "exp": {time}}}' for time in ("Infinity", "NaN", "1e308", "9" * 5000)] + ["[" * 100_000, "{}"],
+)
+def test_tokens_that_json_allows_and_no_clock(claims: str) -> None:
+    header, body = (base64.urlsafe_b64encode(one.encode()).decode().rstrip("=") for one in ('{"alg": "none"}', claims))
+    with pytest.raises(InvalidCredentials):
+        UnsecuredTokens("sub", 0)(f"{header}.{body}.")
+
+
+def test_a_token_for_ever_ends_where_an_answer_can_say_it(play: Any) -> None:
+    async def scenario(harness: Any) -> None:
+        client = await raw(harness)
+        await handshake(client, "OAUTHBEARER")
+        first = f"n,,\x01auth=Bearer {unsecured_token({'sub': 'alice', 'exp': 10**400}, 0)}\x01\x01"
+        answer = await ask(client, SaslAuthenticateRequest(auth_bytes=first.encode()), 2)
+        assert answer.error_code == ErrorCode.NONE and 1 << 61 < answer.session_lifetime_ms < 1 << 62
 
     play(scenario)
 
