@@ -4,8 +4,9 @@ The retries that admin and consumer share: the controller, a group's coordinator
 that says "not I" or cannot be reached is no failure yet; any other error is the caller's to judge.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from odradek.client.cluster import GROUP_COORDINATOR, Cluster
 from odradek.client.errors import BrokerUnreachable, ClientTimeout
@@ -16,6 +17,7 @@ from odradek.protocol.fields import Message
 
 Response = TypeVar("Response", bound=Message)
 Value = TypeVar("Value")
+Result = TypeVar("Result")
 
 ASK_AGAIN = frozenset(
     {
@@ -35,6 +37,37 @@ COORDINATOR_CONNECTION = "coordinator"
 """Groups have a connection of their own, as in Kafka's clients: a fetch that waits does not hold up a heartbeat."""
 FETCH_CONNECTION = "fetch"
 """So have fetches: a broker answers one request of a connection after the other, and questions would wait."""
+GRACE_MS = 100.0
+"""Time that an operation has beyond its own, to say itself what it was waiting for."""
+
+
+async def within(
+    cluster: Cluster,
+    name: str,
+    work: Coroutine[Any, Any, Result],
+    timeout_ms: float | None,
+    too_late: Callable[[], ClientTimeout],
+) -> Result:
+    """Wait for `work` as long as a method has (None: however long) by the client's clock; then raise `too_late()`."""
+    task = cluster.tasks.result_of(name, lambda: work)
+    expired = False
+
+    def expire() -> None:
+        nonlocal expired
+        expired = True
+        task.cancel()
+
+    timer = None if timeout_ms is None else cluster.clock.call_later(timeout_ms, expire)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not expired:
+            task.cancel()
+            raise
+        raise too_late() from None
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 class Deadline:
@@ -43,6 +76,7 @@ class Deadline:
     def __init__(self, cluster: Cluster, timeout_ms: float, what: str, setting_name: str) -> None:
         self._cluster = cluster
         self._end_ms = cluster.clock.monotonic_ms() + timeout_ms
+        self._what, self._setting_name = what, setting_name
         self._said = f"{what}: not done within {setting_name}={timeout_ms:g}"
 
     def left_ms(self) -> float:
@@ -55,6 +89,16 @@ class Deadline:
         if self.left_ms() <= pause_ms:
             raise ClientTimeout(f"{self._said}; last: {reason}") from reason
         await sleep_ms(self._cluster.clock, pause_ms)
+
+    async def bound(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Wait for all of an operation, with connections that are opened for it and what others began before.
+
+        Raises ClientTimeout when the time is over, and what `work` raises.
+        """
+        return await within(self._cluster, self._what, work, self.left_ms() + GRACE_MS, self._too_late)
+
+    def _too_late(self) -> ClientTimeout:
+        return ClientTimeout(self._said, setting=self._setting_name)
 
 
 async def ask_controller(

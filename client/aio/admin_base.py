@@ -5,17 +5,14 @@ from typing import Any, TypeVar
 
 from odradek.client import metrics
 from odradek.client.aio.opening import QuestionsClient
-from odradek.client.aio.world import named, within, world_of
+from odradek.client.aio.world import named, world_of
 from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
 from odradek.client.config import AdminConfig, addresses, load
-from odradek.client.errors import ClientTimeout
 from odradek.world.clock import Clock
 from odradek.world.network import Network
 
 Result = TypeVar("Result")
-GRACE_MS = 100.0
-"""Time that a method has beyond its own, to say itself what it was waiting for."""
 
 
 class AdminBase(QuestionsClient):
@@ -45,15 +42,8 @@ class AdminBase(QuestionsClient):
         timeout_ms: float | None = None,
     ) -> Result:
         """Do something within `timeout_ms`, or default.api.timeout.ms. Raises ClientTimeout, ClientClosed."""
-        cluster = self._started()
-        limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-
-        def too_late() -> ClientTimeout:
-            said = f"{what}: not done within default.api.timeout.ms={limit_ms:g}"
-            return ClientTimeout(said, setting="default.api.timeout.ms")
-
-        question = work(cluster, self._deadline(what, timeout_ms))
-        return await within(cluster, what, question, limit_ms + GRACE_MS, too_late)
+        cluster, deadline = self._started(), self._deadline(what, timeout_ms)
+        return await deadline.bound(work(cluster, deadline))
 
     def _deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms

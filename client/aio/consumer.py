@@ -318,7 +318,7 @@ class Consumer(ConsumerBase):
         group_id, wanted = self.config.group_id, arguments.topic_partitions(partitions)
         assert group_id is not None
         deadline = self.engine.deadline("reading committed offsets", timeout_ms)
-        return await committed_offsets(self.engine.cluster, group_id, wanted, deadline)
+        return await deadline.bound(committed_offsets(self.engine.cluster, group_id, wanted, deadline))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return who it is in its group, for `Producer.send_offsets_to_transaction`, of what was handed out last.

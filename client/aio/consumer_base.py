@@ -108,7 +108,8 @@ class ConsumerBase(AsyncClient):
     async def close(self, *, autocommit: bool = True, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
         """Commit (with enable.auto.commit), leave the group, close connections. Harmless twice.
 
-        `timeout_ms` is for the commits; leaving takes two seconds at most.
+        All takes `timeout_ms` at most, and leaving no more than two seconds of it; it is tried also when the commits
+        have taken all the time, for a quarter of a second.
         """
         engine = self._engine
         if engine is None or self._closing:
@@ -257,21 +258,28 @@ class ConsumerBase(AsyncClient):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         engine = self.engine
         deadline = engine.deadline("finding offsets", timeout_ms)
-        return await offsets_at(engine.cluster, times, self.config.isolation, deadline)
+        return await deadline.bound(offsets_at(engine.cluster, times, self.config.isolation, deadline))
 
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the numbers of a topic's partitions; None when there is no topic of that name."""
+        """Return the numbers of a topic's partitions; None when there is no topic of that name.
+
+        Raises ClientTimeout after default.api.timeout.ms.
+        """
         return {one.partition for one in await self.describe_partitions(topic)} or None
 
     async def describe_partitions(self, topic: str) -> list[PartitionInfo]:
-        """Return a topic's partitions with leaders and replicas; empty when there is no topic of that name."""
-        view, _ = await self.engine.cluster.describe([arguments.topic_name(topic)])
+        """Return a topic's partitions with leaders and replicas; empty when there is no topic of that name.
+
+        Raises ClientTimeout after default.api.timeout.ms.
+        """
+        wanted = [arguments.topic_name(topic)]
+        view, _ = await self.engine.deadline("describing a topic").bound(self.engine.cluster.describe(wanted))
         info = view.topics.get(topic)
         return list(info.partitions) if info is not None else []
 
     async def topics(self) -> set[str]:
-        """Return all topics of the cluster but Kafka's own."""
-        view, _ = await self.engine.cluster.describe(None)
+        """Return all topics of the cluster but Kafka's own. Raises ClientTimeout after default.api.timeout.ms."""
+        view, _ = await self.engine.deadline("listing topics").bound(self.engine.cluster.describe(None))
         return {name for name, info in view.topics.items() if not info.internal}
 
     async def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
@@ -283,7 +291,7 @@ class ConsumerBase(AsyncClient):
         deadline = self.engine.deadline("finding the brokers", timeout_ms)
         while refresh or not cluster.view.nodes:
             try:
-                await cluster.refresh()
+                await deadline.bound(cluster.refresh())
                 return
             except BrokerUnreachable as error:
                 await deadline.pause_after(error)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, Self
 
 from odradek.client import arguments, metrics
 from odradek.client.aio.opening import AsyncClient
-from odradek.client.aio.world import named, warn_dropped, within, world_of
+from odradek.client.aio.world import named, warn_dropped, world_of
+from odradek.client.calls import within
 from odradek.client.cluster import Cluster
 from odradek.client.config import addresses, load
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError

@@ -3,21 +3,20 @@
 import asyncio
 import itertools
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import replace
 from random import Random
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from odradek.client.cluster import Cluster
 from odradek.client.config import CommonConfig
-from odradek.client.errors import ClientError, ClientTimeout
+from odradek.client.errors import ClientError
 from odradek.world.clock import Clock, LoopClock
 from odradek.world.network import Network
 from odradek.world.tcp import TcpNetwork
 
 Config = TypeVar("Config", bound=CommonConfig)
-Result = TypeVar("Result")
 _numbers: dict[str, "itertools.count[int]"] = {}
 
 
@@ -66,35 +65,6 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
     except RuntimeError:
         raise ClientError(f"{what} is for coroutines: no event loop runs here") from None
-
-
-async def within(
-    cluster: Cluster,
-    name: str,
-    work: Coroutine[Any, Any, Result],
-    timeout_ms: float | None,
-    too_late: Callable[[], ClientTimeout],
-) -> Result:
-    """Wait for `work` as long as a method has (None: however long) by the client's clock; then raise `too_late()`."""
-    task = cluster.tasks.result_of(name, lambda: work)
-    expired = False
-
-    def expire() -> None:
-        nonlocal expired
-        expired = True
-        task.cancel()
-
-    timer = None if timeout_ms is None else cluster.clock.call_later(timeout_ms, expire)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if not expired:
-            task.cancel()
-            raise
-        raise too_late() from None
-    finally:
-        if timer is not None:
-            timer.cancel()
 
 
 def warn_dropped(client: object, said: str, loop: asyncio.AbstractEventLoop, clear_up: Callable[[], object]) -> None:

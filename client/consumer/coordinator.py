@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from odradek.client.calls import COORDINATOR_CONNECTION, Deadline
+from odradek.client.calls import COORDINATOR_CONNECTION, Deadline, within
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.group_protocol import Identity
 from odradek.client.consumer.member_states import (
@@ -25,7 +25,7 @@ from odradek.client.consumer.member_states import (
     outcome_of,
 )
 from odradek.client.consumer.membership import Membership
-from odradek.client.errors import BrokerUnreachable, ClientError, CommitFailed, RebalanceInProgress
+from odradek.client.errors import BrokerUnreachable, ClientError, ClientTimeout, CommitFailed, RebalanceInProgress
 from odradek.client.offsets import commit_errors, commit_request
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.client.sensors import GroupSensors
@@ -43,7 +43,9 @@ logger = logging.getLogger(__name__)
 Response = TypeVar("Response", bound=Message)
 JOIN_EXTRA_MS = 5_000
 """JoinGroup is answered when all members have joined, within the rebalance timeout; this much more for the way."""
-LEAVE_TIMEOUT_MS = 2_000
+LEAVE_TIMEOUT_MS = 2_000.0
+LEAVE_LEAST_MS = 250.0
+"""A coordinator that is well hears of a member that leaves, though the member has no time left to wait for it."""
 LEAVE_CONNECTION = "leave"
 """JoinGroup may stay open for minutes on the coordinator's connection: leaving has another."""
 
@@ -157,15 +159,18 @@ class GroupDriver:
             self._coordinator, request, response, timeout_ms=timeout_ms, purpose=COORDINATOR_CONNECTION
         )
 
-    async def leave(self, request: LeaveGroupRequest | None) -> None:
-        """Tell the coordinator, if it can be told at once: else the session timeout tells it."""
+    async def leave(self, request: LeaveGroupRequest | None, timeout_ms: float = LEAVE_TIMEOUT_MS) -> None:
+        """Tell the coordinator, if it can be told at once: else the session timeout tells it.
+
+        Takes `timeout_ms`, from LEAVE_LEAST_MS to LEAVE_TIMEOUT_MS, with the opening of the connection.
+        """
         if request is None or self._coordinator is None:
             return
+        limit_ms = min(LEAVE_TIMEOUT_MS, max(LEAVE_LEAST_MS, timeout_ms))
+        told = self.cluster.request(self._coordinator, request, LeaveGroupResponse, purpose=LEAVE_CONNECTION)
         try:
-            await self.cluster.request(
-                self._coordinator, request, LeaveGroupResponse, timeout_ms=LEAVE_TIMEOUT_MS, purpose=LEAVE_CONNECTION
-            )
-        except BrokerUnreachable as error:
+            await within(self.cluster, "leave", told, limit_ms, lambda: ClientTimeout("no answer in time"))
+        except (BrokerUnreachable, ClientTimeout) as error:
             logger.info("group %s: leaving was not heard: %s", self.membership.settings.group_id, error)
 
 

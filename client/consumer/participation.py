@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
 from odradek.client.calls import Deadline
-from odradek.client.consumer.coordinator import Commits, GroupDriver
+from odradek.client.consumer.coordinator import LEAVE_TIMEOUT_MS, Commits, GroupDriver
 from odradek.client.consumer.engine import ConsumerEngine
 from odradek.client.consumer.group_protocol import NO_GENERATION
 from odradek.client.consumer.member_states import Prepare, Turn, member_settings
@@ -28,7 +28,7 @@ CommitCallback = Callable[[Offsets, Exception | None], object]
 CallBack = Callable[[Callable[[], object]], Awaitable[object]]
 """How a function of the application is called: here, or on the thread that waits for this coroutine."""
 CLOSE_TIMEOUT_MS = 30_000
-"""What `close` has for commits (Java's ConsumerUtils.DEFAULT_CLOSE_TIMEOUT_MS)."""
+"""What `close` has for everything (Java's ConsumerUtils.DEFAULT_CLOSE_TIMEOUT_MS)."""
 COMMITTING = "committing offsets"
 
 
@@ -174,13 +174,14 @@ class Participation:
         wanted = self._consumed() if offsets is None else offsets
         if wanted:
             deadline = Deadline(self._engine.cluster, timeout_ms, COMMITTING, "default.api.timeout.ms")
-            await self._commits.commit(wanted, deadline)
+            await deadline.bound(self._commits.commit(wanted, deadline))
 
     def commit_later(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
         """The same without waiting; `callback` is called inside a later poll, commit or close."""
         callback = callback or self._settings.default_offset_commit_callback
         wanted = self._consumed() if offsets is None else offsets
-        work = self._commits.commit(wanted, self._engine.deadline(COMMITTING))
+        deadline = self._engine.deadline(COMMITTING)
+        work = deadline.bound(self._commits.commit(wanted, deadline))
 
         async def commit() -> None:
             failure: Exception | None = None
@@ -237,21 +238,22 @@ class Participation:
 
     async def close(self, *, autocommit: bool, timeout_ms: float) -> None:
         """The same for good, once all commits under way have come to their end."""
+        deadline = self._engine.deadline("closing", timeout_ms)
         try:
             if autocommit:
                 await self._commit_what_is_given_up(min(self._settings.default_api_timeout_ms, timeout_ms))
-            await self._commits.settle(timeout_ms)
+            await self._commits.settle(deadline.left_ms())
             await self.call_callbacks()
             if self._driving:
                 await self._tell_all()
         finally:
-            await self.leave("the consumer is closing")
+            await self.leave("the consumer is closing", deadline.left_ms())
 
-    async def leave(self, reason: str) -> None:
+    async def leave(self, reason: str, timeout_ms: float = LEAVE_TIMEOUT_MS) -> None:
         """End the membership, and tell the coordinator, without a word to the application."""
         if self._driving:
             self._group.stop()
-            await self._leave(reason)
+            await self._leave(reason, timeout_ms)
 
     async def _tell_all(self) -> None:
         with self._engine.shared.lock:
@@ -260,9 +262,9 @@ class Participation:
             told = self.listener.on_partitions_lost if self.lost else self.listener.on_partitions_revoked
             await self._call_back(partial(told, partitions))
 
-    async def _leave(self, reason: str) -> None:
+    async def _leave(self, reason: str, timeout_ms: float = LEAVE_TIMEOUT_MS) -> None:
         request = self.membership.leave_request(reason)
         self._engine.subscribe(NOTHING)  # before the membership: a pattern would subscribe it again
         self.membership.unsubscribe()
         self._group.wake()
-        await self._group.leave(request)
+        await self._group.leave(request, timeout_ms)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from odradek.client.arguments import topic_name
+from odradek.client.calls import within
 from odradek.client.cluster import Cluster
 from odradek.client.errors import BrokerUnreachable, BufferExhausted, ClientError, ClientTimeout
 from odradek.client.producer.accumulator import Accumulator
@@ -93,22 +94,24 @@ class SendWaits:
         while True:
             engine.check_open()
             cluster.needs.want(topic, cluster.clock.monotonic_ms())
-            failure = await self._refresh()
+            failure = await self._refresh(max(0.0, deadline_ms - cluster.clock.monotonic_ms()))
             info = cluster.view.topics.get(topic)
             if info is not None and info.error in FATAL_TOPIC_ERRORS:
                 raise KafkaError(info.error, f"topic {topic}")
             count = cluster.view.partition_count(topic)
             if count and (partition is None or partition < count):
                 return
-            left_ms = deadline_ms - cluster.clock.monotonic_ms()
-            if left_ms <= 0:
-                raise ClientTimeout(_unknown(topic, partition, count, max_wait_ms, failure))
+            left_ms = max(0.0, deadline_ms - cluster.clock.monotonic_ms())
             await sleep_ms(cluster.clock, min(left_ms, engine.config.retry_backoff_ms))
+            if left_ms <= engine.config.retry_backoff_ms:
+                raise ClientTimeout(_unknown(topic, partition, count, max_wait_ms, failure))
 
-    async def _refresh(self) -> ClientError | None:
+    async def _refresh(self, longest_ms: float) -> ClientError | None:
+        """Wait for metadata, which others may have asked for before: its answer may take longer than a send."""
+        cluster, silence = self._engine.cluster, ClientTimeout("no broker has answered yet")
         try:
-            await self._engine.cluster.refresh()
-        except BrokerUnreachable as error:
+            await within(cluster, "metadata", cluster.refresh(), longest_ms, lambda: silence)
+        except (BrokerUnreachable, ClientTimeout) as error:
             return error
         return None
 

@@ -1,0 +1,107 @@
+"""Times that methods are given while brokers stand still: kept also where an earlier call, or a connection, waits."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from odradek.client.aio.consumer import Consumer
+from odradek.client.aio.producer import Producer
+from odradek.client.errors import ClientTimeout
+from odradek.client.records import TopicPartition
+from odradek.testing import run
+
+PLACE = TopicPartition("t", 0)
+SOON_S = 0.8
+"""The half second that each method has, and a little for saying why."""
+
+
+async def _seconds(work: Awaitable[Any]) -> float:
+    began = asyncio.get_running_loop().time()
+    await work
+    return asyncio.get_running_loop().time() - began
+
+
+async def _too_late(work: Awaitable[Any]) -> None:
+    with pytest.raises(ClientTimeout):
+        await work
+
+
+async def _reader(cluster: Any, **settings: Any) -> Consumer:
+    settings = {"group_id": "g", "auto_offset_reset": "earliest", "enable_auto_commit": False, **settings}
+    consumer = await Consumer("t", bootstrap_servers=cluster.bootstrap, **settings).start()
+    while not await consumer.getmany(1_000):
+        pass
+    return consumer
+
+
+async def _with_a_record(cluster: Any) -> None:
+    await cluster.create_topic("t")
+    async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        await (await producer.send("t", b"a record"))
+
+
+def test_a_consumer_asks_no_longer_than_it_was_told() -> None:
+    questions: list[Callable[[Consumer], Awaitable[Any]]] = [
+        lambda consumer: consumer.committed(PLACE, timeout_ms=500),
+        lambda consumer: consumer.end_offsets([PLACE], timeout_ms=500),
+        lambda consumer: consumer.bootstrap(500, refresh=True),
+        lambda consumer: consumer.topics(),
+        lambda consumer: consumer.partitions_for_topic("t"),
+        lambda consumer: consumer.commit(timeout_ms=500),
+    ]
+
+    async def main(cluster: Any) -> None:
+        await _with_a_record(cluster)
+        consumer = await _reader(cluster, default_api_timeout_ms=500)
+        await cluster.suspend(0)
+        for ask in questions:
+            assert await _seconds(_too_late(ask(consumer))) < SOON_S
+        consumer.stop()
+
+    run(main, brokers=1)
+
+
+def test_a_commit_waits_for_those_before_it_no_longer_than_it_was_told() -> None:
+    async def main(cluster: Any) -> None:
+        await _with_a_record(cluster)
+        consumer = await _reader(cluster)
+        await cluster.suspend(0)
+        consumer.commit_later()
+        await asyncio.sleep(0.01)
+        assert await _seconds(_too_late(consumer.commit(timeout_ms=500))) < SOON_S
+        consumer.stop()
+
+    run(main, brokers=1)
+
+
+def test_leaving_takes_two_seconds_and_no_longer_than_closing_may_take() -> None:
+    """The new connection for it took the ten seconds of socket.connection.setup.timeout.ms."""
+
+    async def main(cluster: Any) -> None:
+        await _with_a_record(cluster)
+        consumer = await _reader(cluster)
+        await cluster.suspend(0)
+        assert await _seconds(consumer.unsubscribe()) <= 2
+        await cluster.resume(0)
+        consumer.subscribe(["t"])
+        while not consumer.assignment():
+            await consumer.getmany(1_000)
+        await cluster.suspend(0)
+        assert await _seconds(consumer.close(timeout_ms=500)) < SOON_S
+
+    run(main, brokers=1)
+
+
+def test_a_producer_waits_for_metadata_no_longer_than_max_block_ms() -> None:
+    async def main(cluster: Any) -> None:
+        await _with_a_record(cluster)
+        producer = await Producer(bootstrap_servers=cluster.bootstrap, max_block_ms=500).start()
+        await (await producer.send("t", b""))
+        await cluster.suspend(0)
+        assert await _seconds(_too_late(producer.send("unheard-of", b""))) < SOON_S
+        assert await _seconds(_too_late(producer.partitions_for("unheard-of"))) < SOON_S
+        producer.stop()
+
+    run(main, brokers=1)
