@@ -29,23 +29,34 @@ class ProducerSensors:
 
     def sent(self, batches: Iterable[ProducerBatch], now_ms: float) -> None:
         """Note a request."""
-        records = 0
+        topics: dict[str, tuple[int, int]] = {}
         for batch in batches:
-            records += len(batch)
+            count, topic = len(batch.values), batch.topic_partition.topic
             self._batch_size.record(batch.size_bytes)
             self._queue_time.record(now_ms - batch.created_ms)
             if batch.attempts > 1:
-                self._again.record(len(batch))
-            topic = f"producer-topic-metrics.{batch.topic_partition.topic}"
-            self._metrics.sensor(topic, "record-send", "rate", "total").record(len(batch))
-            self._metrics.sensor(topic, "byte", "rate", "total").record(batch.size_bytes)
+                self._again.record(count)
+            records, size_bytes = topics.get(topic, (0, 0))
+            topics[topic] = records + count, size_bytes + batch.size_bytes
+        for topic, (records, size_bytes) in topics.items():
+            group = f"producer-topic-metrics.{topic}"
+            self._metrics.sensor(group, "record-send", "rate", "total").record(records)
+            self._metrics.sensor(group, "byte", "rate", "total").record(size_bytes)
         self._requests.record()
-        self._records.record(records)
+        self._records.record(sum(records for records, _ in topics.values()))
 
     def settled(self, decided: Iterable[ProducerBatch]) -> None:
         """Note batches that are delivered or have failed."""
+        delivered = failed = 0
         for batch in decided:
-            (self._delivered if batch.outcome.error is None else self._failed).record(len(batch))
+            if batch.outcome.error is None:
+                delivered += len(batch.values)
+            else:
+                failed += len(batch.values)
+        if delivered:
+            self._delivered.record(delivered)
+        if failed:
+            self._failed.record(failed)
 
 
 FETCHES, COORDINATOR = "consumer-fetch-manager-metrics", "consumer-coordinator-metrics"

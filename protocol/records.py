@@ -247,9 +247,10 @@ def assemble(header: BatchHeader, section: Buffer = b"") -> bytearray:
 
     Without records: what compaction leaves of a batch whose producer's sequence is still needed (record_count 0).
     """
-    batch = bytearray(HEADER_BYTES)
-    batch += section
-    HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD, crc=0))
+    size = HEADER_BYTES + len(section)
+    batch = bytearray(size)
+    batch[HEADER_BYTES:] = section
+    HEADER.pack_into(batch, 0, header.base_offset, size - LOG_OVERHEAD, *header[2:4], 0, *header[5:])
     update_crc(batch, 0)
     return batch
 

@@ -69,12 +69,14 @@ class Producer(AsyncClient):
         self.intercepts = bool(self.interceptors)
         self._partitioner = partitioner(self.config, self._world.random)
         self._engine: ProducerEngine | None = None
+        self._batch_size_bytes = self.config.batch_size
         self._wake_asked = False
         self._closing = False
 
     # -- beginning and end ---------------------------------------------------------------------------------------------
 
     def _begin(self, cluster: Cluster) -> None:
+        self._now_ms, self._monotonic_ms = cluster.clock.now_ms, cluster.clock.monotonic_ms
         self._engine = ProducerEngine(cluster, self.config, self._partitioner)
         self._engine.start()
 
@@ -221,7 +223,7 @@ class Producer(AsyncClient):
         if not 0 <= partition < count:
             raise ConfigError(f"partition {partition} of topic {topic}: its partitions are 0-{count - 1}")
         if timestamp_ms is None:
-            timestamp_ms = cluster.clock.now_ms()
+            timestamp_ms = self._now_ms()
         else:
             timestamp_ms = arguments.timestamp_ms(timestamp_ms)
         place = info.places[partition]
@@ -243,15 +245,12 @@ class Producer(AsyncClient):
         with lock:
             if engine.ended is not None:
                 engine.check_open()
-            batch = accumulator.append(place, timestamp_ms, key, value, headers, engine.cluster.clock.monotonic_ms)
+            batch = accumulator.append(place, timestamp_ms, key, value, headers, self._monotonic_ms, callback)
             if batch is None:
                 return None
             index = len(batch.values) - 1
-            if callback is not None:
-                batch.callbacks.append((index, callback))
-            news = accumulator.is_news(batch)
             moved = index == 0 and accumulator.waits_behind(batch)
-        if news:
+        if index == 0 or batch.size_bytes >= self._batch_size_bytes:
             self._tell_engine(batch if moved else None)
         return RecordFuture(batch, index, lock)
 

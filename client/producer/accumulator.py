@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from odradek.client.errors import RecordTooLarge
-from odradek.client.producer.batch import BATCH_OVERHEAD_BYTES, ProducerBatch, record_size_bytes
+from odradek.client.producer.batch import BATCH_OVERHEAD_BYTES, Callback, ProducerBatch, record_size_bytes
 from odradek.client.records import Headers, TopicPartition
 
 
@@ -51,6 +51,7 @@ class Accumulator:
         value: bytes | None,
         headers: Headers,
         now_ms: Callable[[], float],
+        callback: Callback | None = None,
     ) -> ProducerBatch | None:
         """Add a record and return its batch, of which it is the last one; None when there is no memory for it now.
 
@@ -60,33 +61,31 @@ class Accumulator:
             self._admit(topic_partition)
         size_bytes = record_size_bytes(key, value, headers)
         queue = self.queues.get(topic_partition)
-        batch = queue[-1] if queue else None
+        batch: ProducerBatch | None = queue[-1] if queue else None
         if batch is None or batch.attempts or batch.size_bytes + size_bytes > self.limits.batch_size_bytes:
-            return self._append_to_new(topic_partition, timestamp_ms, key, value, headers, size_bytes, now_ms)
-        if self.used_bytes + size_bytes > self.limits.buffer_memory_bytes:
+            batch = self._open(topic_partition, size_bytes, now_ms)
+        elif self.used_bytes + size_bytes <= self.limits.buffer_memory_bytes:
+            self.used_bytes += size_bytes
+        else:
+            batch = None
+        if batch is None:
             return None
-        self.used_bytes += size_bytes
-        batch.add(timestamp_ms, key, value, headers, size_bytes)
+        batch.callbacks.append(callback)
+        batch.timestamps_ms.append(timestamp_ms)
+        batch.keys.append(key)
+        batch.values.append(value)
+        batch.headers.append(headers)
+        batch.size_bytes += size_bytes
         return batch
-
-    def is_news(self, batch: ProducerBatch) -> bool:
-        """Tell whether the last record of a batch has opened or filled it: the sender has something to consider."""
-        return len(batch.values) == 1 or batch.size_bytes >= self.limits.batch_size_bytes
 
     def waits_behind(self, batch: ProducerBatch) -> bool:
         """Tell whether a batch has another before it: time for a sticky partitioner to move on (KIP-480)."""
         return self.queues[batch.topic_partition][0] is not batch
 
-    def _append_to_new(
-        self,
-        topic_partition: TopicPartition,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        size_bytes: int,
-        now_ms: Callable[[], float],
+    def _open(
+        self, topic_partition: TopicPartition, size_bytes: int, now_ms: Callable[[], float]
     ) -> ProducerBatch | None:
+        """Open a batch for a record of that size; None when there is no memory for it now. Raises RecordTooLarge."""
         needed_bytes = size_bytes + BATCH_OVERHEAD_BYTES
         self._refuse_oversized(topic_partition, needed_bytes)
         if self.used_bytes + needed_bytes > self.limits.buffer_memory_bytes:
@@ -95,7 +94,6 @@ class Accumulator:
         self._opened += 1
         batch = ProducerBatch(topic_partition, now_ms(), (self._opened, 0))
         self.unfinished.add(batch)
-        batch.add(timestamp_ms, key, value, headers, size_bytes)
         self.queues.setdefault(topic_partition, deque()).append(batch)
         return batch
 

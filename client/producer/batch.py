@@ -7,7 +7,7 @@ record costs two references and no lock.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from odradek.client.errors import ClientTimeout
@@ -118,12 +118,14 @@ class Outcome:
         else:
             callback(self.metadata(index), None)
 
-    def tell_all(self, callbacks: Iterable[tuple[int, Callback]]) -> None:
-        """Hand the fates of the records at these indexes to their callbacks; what one raises is logged."""
+    def tell_all(self, callbacks: Sequence[Callback | None]) -> None:
+        """Hand the fate of each record to its callback, where it has one; what that raises is logged."""
         error, times_ms, base_offset = self.error, self.timestamps_ms, self.base_offset
         (topic, partition), append_time_ms = self.topic_partition, self.log_append_time_ms
         metadata: RecordMetadata | None = None
-        for index, callback in callbacks:
+        for index, callback in enumerate(callbacks):
+            if callback is None:
+                continue
             if error is None:
                 offset = base_offset + index if base_offset >= 0 else -1
                 time_ms = append_time_ms if append_time_ms >= 0 else times_ms[index]
@@ -132,6 +134,18 @@ class Outcome:
                 callback(metadata, error)
             except Exception:
                 logger.exception("%s: a delivery callback failed", self.topic_partition)
+
+
+def in_turn(first: Callback, second: Callback) -> Callback:
+    """Return a callback that calls both, the second also when the first raises."""
+
+    def both(metadata: RecordMetadata | None, error: Exception | None) -> None:
+        try:
+            first(metadata, error)
+        finally:
+            second(metadata, error)
+
+    return both
 
 
 BATCH_OVERHEAD_BYTES = 61
@@ -185,7 +199,7 @@ class ProducerBatch:
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.headers: list[Headers] = []
-        self.callbacks: list[tuple[int, Callback]] = []
+        self.callbacks: list[Callback | None] = []
         self.outcome = Outcome(topic_partition)
         self.halves: tuple[ProducerBatch, ProducerBatch] | None = None
         self.attempts = 0
@@ -198,14 +212,6 @@ class ProducerBatch:
     def __len__(self) -> int:
         return len(self.values)
 
-    def add(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers, size_bytes: int) -> None:
-        """Append a record."""
-        self.timestamps_ms.append(timestamp_ms)
-        self.keys.append(key)
-        self.values.append(value)
-        self.headers.append(headers)
-        self.size_bytes += size_bytes
-
     def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
         """Two batches with the same records in the same order, for one that a broker found too large.
 
@@ -214,18 +220,17 @@ class ProducerBatch:
         assert len(self) > 1, f"{self.topic_partition}: one record cannot be split"
         middle = len(self) // 2
         first, second = self._part(0, middle), self._part(middle, len(self))
-        for index, callback in self.callbacks:
-            half = first if index < middle else second
-            half.callbacks.append((index if index < middle else index - middle, callback))
         self.halves = (first, second)
         self.outcome.wake()
         return first, second
 
     def _part(self, start: int, end: int) -> "ProducerBatch":
         part = ProducerBatch(self.topic_partition, self.created_ms, (self.order[0], self.order[1] + start))
-        for index in range(start, end):
-            size_bytes = record_size_bytes(self.keys[index], self.values[index], self.headers[index])
-            part.add(self.timestamps_ms[index], self.keys[index], self.values[index], self.headers[index], size_bytes)
+        part.timestamps_ms, part.headers = self.timestamps_ms[start:end], self.headers[start:end]
+        part.keys, part.values = self.keys[start:end], self.values[start:end]
+        part.callbacks = self.callbacks[start:end]
+        for key, value, headers in zip(part.keys, part.values, part.headers, strict=True):
+            part.size_bytes += record_size_bytes(key, value, headers)
         part.attempts = self.attempts
         part.producer_id, part.producer_epoch = self.producer_id, self.producer_epoch
         if self.base_sequence >= 0:
@@ -340,7 +345,8 @@ class RecordFuture:
         with self._lock:
             batch, index = self._place()
             if not batch.outcome.decided:
-                batch.callbacks.append((index, callback))
+                earlier = batch.callbacks[index]
+                batch.callbacks[index] = callback if earlier is None else in_turn(earlier, callback)
                 return self
         batch.outcome.tell(index, callback)
         return self

@@ -112,6 +112,7 @@ def append_some(
     batch.keys += keys[start + 1 : end]
     batch.values += values[start + 1 : end]
     batch.headers += headers[start + 1 : end] if headers is not None else [NO_HEADERS] * (end - start - 1)
+    batch.callbacks += [None] * (end - start - 1)
     more_bytes = sizes[end - 1] - sizes[start]
     batch.size_bytes += more_bytes
     accumulator.used_bytes += more_bytes

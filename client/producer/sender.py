@@ -71,7 +71,7 @@ class Plan:
     """When to plan again if nothing else happens."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """Answer of a broker about one batch, or NETWORK_EXCEPTION when it said nothing."""
 

@@ -29,16 +29,6 @@ def test_a_batch_takes_what_batch_size_allows_then_the_next_is_opened() -> None:
     assert target.used_bytes == sum(one.size_bytes for one in target.queues[T0]) == 7 * RECORD_BYTES + 3 * 61
 
 
-def test_the_sender_is_woken_by_a_new_batch_and_by_a_full_one_only() -> None:
-    target = accumulator(batch=361)
-    woken = []
-    for _ in range(5):
-        batch = put(target)
-        assert batch is not None
-        woken.append(target.is_news(batch))
-    assert woken == [True, False, True, True, False]
-
-
 def test_a_batch_lingers_unless_it_is_full_or_hurried() -> None:
     target = accumulator(linger=50)
     put(target, now_ms=7)
@@ -101,7 +91,7 @@ def test_a_split_keeps_order_memory_callbacks_and_futures() -> None:
         put(target)
     batch = target.take(T0)
     heard: list[int] = []
-    batch.callbacks = [(index, lambda metadata, error, index=index: heard.append(index)) for index in range(5)]
+    batch.callbacks = [lambda metadata, error, index=index: heard.append(index) for index in range(5)]
     put(target)
     first, second = batch.split()
     target.replace(batch, (first, second))
@@ -110,8 +100,7 @@ def test_a_split_keeps_order_memory_callbacks_and_futures() -> None:
     assert batch not in target.unfinished
     for half in (first, second):
         half.outcome.deliver(10, -1, half.timestamps_ms)
-        for index, callback in half.callbacks:
-            half.outcome.tell(index, callback)
+        half.outcome.tell_all(half.callbacks)
     assert heard == [0, 1, 2, 3, 4]
 
 

@@ -53,6 +53,22 @@ def test_a_close_that_is_cancelled_closes_nevertheless(scripted_broker: Any) -> 
     run(scripted_broker, work)
 
 
+def test_the_sender_is_woken_by_a_new_batch_and_by_a_full_one_only(
+    scripted_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(broker: Any, settings: dict[str, Any]) -> None:
+        async with Producer(batch_size=361, linger_ms=1_000, **settings) as producer:
+            await producer.partitions_for("t")
+            woken: list[int] = []
+            for number in range(5):
+                monkeypatch.setattr(producer, "_tell_engine", lambda moved, number=number: woken.append(number))
+                await producer.send("t", bytes(79), partition=0)  # at most 100 bytes in the batch
+            assert woken == [0, 2, 3]
+            producer.stop()
+
+    run(scripted_broker, work)
+
+
 @pytest.mark.parametrize("silent", [ApiVersionsRequest, MetadataRequest])
 def test_who_waits_for_a_producer_that_is_closed_hears_that_it_is_closed(scripted_broker: Any, silent: type) -> None:
     """It was a CancelledError, as if somebody had cancelled the task."""

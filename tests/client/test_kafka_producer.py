@@ -232,6 +232,20 @@ def test_a_future_has_the_methods_of_kafka_pythons(broker: Any) -> None:
         assert heard[1] == ((1, metadata), {"two": 2})
 
 
+def test_callbacks_of_one_record_are_called_in_turn_whatever_one_raises(broker: Any) -> None:
+    heard: list[str] = []
+
+    def fails(metadata: Any, error: Any) -> None:
+        heard.append("send")
+        raise ValueError("a callback's own fault")
+
+    with producer(broker, linger_ms=60_000) as sending:
+        future = sending.send("t", b"x", callback=fails)
+        future.add_callback(lambda metadata: heard.append("first")).add_both(lambda metadata: heard.append("second"))
+        sending.flush(PATIENCE_S)
+    assert heard == ["send", "first", "second"]
+
+
 def test_what_a_transaction_block_does(broker: Any) -> None:
     with (
         producer(broker) as sending,
