@@ -1,9 +1,12 @@
-"""The small HTTP answers of a broker: `/metrics` for Prometheus, `/journal` for people, `/live`, `/ready` for probes.
+"""The small HTTP answers of a broker: `/metrics` for Prometheus, `/journal` and `/lag` for people, `/live` and `/ready`
+for probes.
 
     GET /metrics                    the text exposition format, names by jmx_exporter's rules
     GET /metrics?names=confluent    names by Confluent's rules
     GET /journal                    JSON: {"broker": 1, "began_ms": 1700…, "forgotten": 0, "last": 7, "entries": […]}
     GET /journal?after=7            only entries with a greater number
+    GET /lag                        JSON: {"zookeeper": {GROUP: MEMBERS}}, groups with their offsets in ZooKeeper
+    GET /lag?group=ID               JSON: {"partitions": [[TOPIC, PARTITION, OFFSET, RECORDS, SECONDS]]}, how far behind
     GET /live                       200 since the broker has started
     GET /ready                      200 while it is registered and in every ISR that it belongs to, else 503 and why
 
@@ -94,13 +97,21 @@ class Exporter:
         elif address.path == "/journal":
             after = parse_qs(address.query).get("after", ["0"])[0]
             exchange.answer(200, JSON, await self._journal(broker, int(after) if after.isdecimal() else 0))
+        elif address.path == "/lag":
+            group = parse_qs(address.query).get("group")
+            told = (
+                {"partitions": broker.lag.of_group(group[0])}
+                if group
+                else {"zookeeper": broker.lag.groups_in_zookeeper}
+            )
+            exchange.answer(200, JSON, json.dumps(told).encode())
         elif address.path == "/live":
             exchange.answer(200, TEXT, b"alive\n")
         elif address.path == "/ready":
             reason = await reason_not_ready(broker.services, self._clock)
             exchange.answer(503 if reason else 200, TEXT, f"{reason or 'ready'}\n".encode())
         else:
-            exchange.answer(404, TEXT, b"there are /metrics, /journal, /live and /ready\n")
+            exchange.answer(404, TEXT, b"there are /metrics, /journal, /lag, /live and /ready\n")
 
     async def _journal(self, broker: Observed, after: int) -> bytes:
         journal = broker.services.journal

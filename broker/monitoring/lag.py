@@ -187,6 +187,22 @@ class ConsumerLag:
             if ends is not None:
                 yield labels, ends.behind_s(committed, now_s)
 
+    def of_group(self, group_id: str) -> list[list[object]]:
+        """Return topic, partition, offset, records and seconds behind of what a group has committed, as known here."""
+        now_s = self._services.clock.perf_counter()
+        found: list[list[object]] = []
+        for (group, topic, index), committed in self.committed():
+            ends = self._ends.get((topic, int(index)))
+            if group == group_id and ends is not None:
+                behind = max(0, ends.last - committed)
+                found.append([topic, int(index), committed, behind, round(ends.behind_s(committed, now_s), 1)])
+        return found
+
+    @property
+    def groups_in_zookeeper(self) -> dict[str, int]:
+        """Groups that keep their offsets in ZooKeeper, with their numbers of members; at the controller alone."""
+        return self._in_zookeeper.members
+
     def members(self) -> Samples:
         """Members, by group."""
         for group in self._groups():

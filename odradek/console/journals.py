@@ -57,10 +57,9 @@ class Journals:
             self._skip[node.node_id] -= 1
             return None
         try:
-            url = await self._url(node)
-            if url is None:
+            answer = await self._ask(node, f"/journal?after={self._read.get(node.node_id, 0)}")
+            if answer is None:
                 return None
-            answer = await self._fetch(f"{url}?after={self._read.get(node.node_id, 0)}")
             entries = [one for one in answer["entries"] if isinstance(one, Mapping)]
             numbers = [int(one["number"]) for one in entries]
         except (KafkaError, aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
@@ -74,15 +73,24 @@ class Journals:
         self._read[node.node_id] = max([last, *numbers])
         return from_journal(node.node_id, [one for one, at in zip(entries, numbers, strict=True) if at > last])
 
-    async def _url(self, node: Node) -> str | None:
-        """Return the address of a broker's journal; None where it has no metrics.port, or nobody may ask for it."""
+    async def page(self, node: Node, path: str) -> Mapping[str, Any]:
+        """Return another page of a broker's metrics.port; empty where it does not answer."""
+        try:
+            return await self._ask(node, path) or {}
+        except (KafkaError, aiohttp.ClientError, TimeoutError, ValueError) as error:
+            log.debug("broker %d does not tell %s: %s", node.node_id, path, error)
+            return {}
+
+    async def _ask(self, node: Node, path: str) -> Mapping[str, Any] | None:
+        """Return a page of a broker; None where it has no metrics.port, or nobody may ask for it."""
         if node not in self._urls:
             settings = await self._locate(node.node_id)
             port, host = settings.get("metrics.port") or "0", settings.get("metrics.host") or ""
             host = node.host if host in ANY_HOST else host
             host = f"[{host}]" if ":" in host else host
-            self._urls[node] = f"http://{host}:{int(port)}/journal" if int(port) else None
-        return self._urls[node]
+            self._urls[node] = f"http://{host}:{int(port)}" if int(port) else None
+        url = self._urls[node]
+        return None if url is None else await self._fetch(url + path)
 
 
 def settings_of(admin: Admin) -> Locate:

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from odradek.client.aio.admin import Admin
@@ -87,6 +87,11 @@ class Observer:
             self.timeline.add(await self._journals.read(self.snapshot.nodes.values()), self._clock.now_ms())
         self.timeline.settle(self._clock.now_ms())
         self.tell()
+
+    async def page(self, broker: int, path: str) -> Mapping[str, Any]:
+        """Return a page of a broker's metrics.port; empty where there is none, or it does not answer."""
+        node = None if self.snapshot is None else self.snapshot.nodes.get(broker)
+        return {} if self._journals is None or node is None else await self._journals.page(node, path)
 
     def note(self, happening: Happening) -> None:
         """Add what was done from the page."""

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
+from urllib.parse import quote
 
 from multidict import MultiMapping
 
 from odradek.client.admin.values import ConfigResource, OffsetSpec, ResourceType, TransactionDescription
 from odradek.client.aio.admin import Admin
 from odradek.client.records import TopicPartition
-from odradek.console.groups_view import group_model, groups_model, lag_model
+from odradek.console.groups_view import group_model, groups_model, lag_model, zookeeper_lag_model
 from odradek.console.observer import Observer
 from odradek.console.reading import Place, Reader
 from odradek.console.rebalances import Rebalances
@@ -27,6 +28,8 @@ LAGS_MAX: Final = 40
 RECORDS_MAX: Final = 200
 DESCRIBED_MAX: Final = 200
 """Transactional ids that are described each time; of further ones the state alone is said."""
+DEAD: Final = "Dead"
+"""State of a group that no coordinator knows."""
 Query = MultiMapping[str]
 
 
@@ -127,14 +130,25 @@ class Views:
     # -- groups --------------------------------------------------------------------------------------------------------
 
     async def _groups(self) -> Any:
-        return groups_model(await self._admin.list_groups())
+        return groups_model(await self._admin.list_groups(), await self._told_by_controller("/lag"))
+
+    async def _told_by_controller(self, path: str) -> Mapping[str, Any]:
+        """Ask the controller, which tells of groups that keep their offsets in ZooKeeper."""
+        seen = self._observer.snapshot
+        return {} if seen is None else await self._observer.page(seen.controller_id, path)
 
     async def lags(self, query: Query) -> Any:
         """Return how far behind each `group` is: its lag in records, members and partitions; or why that is unknown."""
         wanted = list(dict.fromkeys(query.getall("group", [])))[:LAGS_MAX]
 
         async def one(group: str) -> Any:
-            return lag_model(await self._admin.group_lag(group), (await self._admin.describe_groups([group]))[0])
+            lags = await self._admin.group_lag(group)
+            description = (await self._admin.describe_groups([group]))[0]
+            if description.state == DEAD and not lags:
+                told = await self._told_by_controller(_lag_page(group))
+                if told.get("partitions"):
+                    return zookeeper_lag_model(told)
+            return lag_model(lags, description)
 
         answers = await asyncio.gather(*(_answer(partial(one, group)) for group in wanted))
         return dict(zip(wanted, answers, strict=True))
@@ -150,7 +164,12 @@ class Views:
 
     async def _group_now(self, group: str, rebalances: Rebalances) -> Any:
         description = (await self._admin.describe_groups([group]))[0]
-        return group_model(description, await self._admin.group_lag(group), await rebalances.read())
+        lags = await self._admin.group_lag(group)
+        if description.state == DEAD and not lags:
+            told = await self._told_by_controller(_lag_page(group))
+        else:
+            told = await self._observer.page(description.coordinator, _lag_page(group))
+        return group_model(description, lags, await rebalances.read(), told)
 
     # -- transactions --------------------------------------------------------------------------------------------------
 
@@ -172,6 +191,10 @@ async def _answer(ask: Callable[[], Awaitable[Any]]) -> Any:
         return await ask()
     except KafkaError as error:
         return {"error": str(error)}
+
+
+def _lag_page(group: str) -> str:
+    return f"/lag?group={quote(group, safe='')}"
 
 
 def _named(query: Query, name: str) -> str:

@@ -18,7 +18,14 @@ from odradek.client.admin.values import (
 )
 from odradek.client.metadata import TopicInfo
 from odradek.client.records import ConsumerRecord, OffsetAndTimestamp, TopicPartition
-from odradek.console.groups_view import PARTITIONS_MAX, group_model, groups_model, lag_model
+from odradek.console.groups_view import (
+    IN_ZOOKEEPER,
+    PARTITIONS_MAX,
+    group_model,
+    groups_model,
+    lag_model,
+    zookeeper_lag_model,
+)
 from odradek.console.rebalances import generation_of
 from odradek.console.topics_view import sizes_model, topic_model
 from odradek.console.transactions_view import TRANSACTIONS_MAX, transactions_model
@@ -72,10 +79,11 @@ LAGS = [
 
 
 def test_a_group() -> None:
-    model = group_model(GROUP, LAGS, {"generations": []})
-    assert model["lag"] == 42
-    assert model["partitions"][0] == ["flights", 0, 10, 52, 42, "m-1"]
-    assert model["partitions"][-1] == ["x", 1, None, 9, None, None]
+    told = {"partitions": [["flights", 0, 10, 42, 3.5], ["orders", 0, 5, 0, 0.0]]}
+    model = group_model(GROUP, LAGS, {"generations": []}, told)
+    assert (model["lag"], model["seconds"], model["state"]) == (42, 3.5, "Stable")
+    assert model["partitions"][0] == ["flights", 0, 10, 52, 42, "m-1", 3.5]
+    assert model["partitions"][-1] == ["x", 1, None, 9, None, None, None]
     assert [(one["client"], one["instance"], one["partitions"], one["lag"]) for one in model["members"]] == [
         ("app", "static", 1, 42)
     ]
@@ -85,14 +93,27 @@ def test_a_group() -> None:
 def test_what_of_a_group_is_not_shown_is_counted() -> None:
     lags = [PartitionLag(TopicPartition("t", number), 0, number, number) for number in range(PARTITIONS_MAX + 4)]
     group = replace(GROUP, members=[MEMBER] * (PARTITIONS_MAX + 2))
-    model = group_model(group, lags, {})
+    model = group_model(group, lags, {}, {})
     assert (len(model["partitions"]), model["partitions_left_out"]) == (PARTITIONS_MAX, 4)
     assert (len(model["members"]), model["members_left_out"]) == (PARTITIONS_MAX, 2)
     assert model["partitions"][0][4] == PARTITIONS_MAX + 3, "who is furthest behind is shown"
 
 
 def test_groups() -> None:
-    assert groups_model([GroupListing("a", "consumer", "Empty")]) == [["a", "Empty", "consumer"]]
+    listed = [GroupListing("a", "consumer", "Empty")]
+    assert groups_model(listed, {}) == [["a", "Empty", "consumer"]]
+    told = {"zookeeper": {"a": 1, "old": 2}}
+    assert groups_model(listed, told)[1:] == [["old", IN_ZOOKEEPER, "consumer"]], "a group in both places is one"
+
+
+def test_a_group_in_zookeeper_is_what_the_controller_tells_of_it() -> None:
+    nobody = GroupDescription("old", "Dead", "", "", [], 0)
+    told = {"partitions": [["flights", 0, 10, 42, 3.5]]}
+    model = group_model(nobody, [], {"generations": []}, told)
+    assert (model["state"], model["lag"], model["seconds"]) == (IN_ZOOKEEPER, 42, 3.5)
+    assert model["partitions"] == [["flights", 0, 10, 52, 42, None, 3.5]]
+    assert zookeeper_lag_model(told) == {"lag": 42, "partitions": 1, "members": None, "state": IN_ZOOKEEPER}
+    assert group_model(nobody, [], {"generations": []}, {})["state"] == "Dead"
 
 
 def transaction(begun_ms: int, timeout_ms: int = 60_000) -> TransactionDescription:

@@ -1,7 +1,7 @@
 // One group: its members, how far it is behind, and its generations on a time line.
 
 import { fill, fillOnce, h, table } from "./dom.js";
-import { ago, clock, many, moment, number } from "./words.js";
+import { ago, clock, many, moment, number, span } from "./words.js";
 
 const SHOWN = 12;
 
@@ -26,10 +26,10 @@ export class GroupView {
     fill(this.said);
     const newest = view.rebalances.generations[view.rebalances.generations.length - 1];
     const facts = [view.state === "Dead" ? "There is no group of this name" : view.state, many(view.members.length + view.members_left_out, "member", "members"),
-      view.lag ? `${number(view.lag)} records behind` : "up to date"];
+      view.lag ? `${many(view.lag, "record", "records")}${view.seconds ? ` and ${span(view.seconds)}` : ""} behind` : "up to date"];
     if (newest && newest.generation !== null) facts.push(`generation ${newest.generation}`);
     if (view.assignor) facts.push(view.assignor);
-    facts.push(`coordinator ${view.coordinator}`);
+    if (view.coordinator >= 0) facts.push(`coordinator ${view.coordinator}`);
     fill(this.headline, facts.join(" · "));
     fillOnce(this.generations, JSON.stringify(view.rebalances), () => generations(view.rebalances));
     fillOnce(this.members, JSON.stringify(view.members), () => members(view));
@@ -81,10 +81,10 @@ function partitions(view) {
   const most = Math.max(1, ...view.partitions.map((row) => row[4] || 0));
   const clients = new Map(view.members.map((one) => [one.id, one.client]));
   return [h("h2.section", "Partitions, furthest behind first"),
-    table(["Partition", "#Committed", "#Next offset", "Behind", "Read by"], view.partitions.map(([topic, partition, committed, end, lag, owner]) => {
+    table(["Partition", "#Committed", "#Next offset", "Behind", "#In time", "Read by"], view.partitions.map(([topic, partition, committed, end, lag, owner, seconds]) => {
       const bar = h("i.bar");
       bar.style.width = `${Math.round((80 * (lag || 0)) / most)}px`;
-      return [`${topic}-${partition}`, number(committed), number(end), lag === null ? "nothing committed" : [bar, number(lag)],
+      return [`${topic}-${partition}`, number(committed), number(end), lag === null ? "nothing committed" : [bar, number(lag)], span(seconds),
         owner ? clients.get(owner) || owner : h("em", "nobody")];
     })), view.partitions_left_out ? h("p.note", `and ${number(view.partitions_left_out)} more`) : null];
 }

@@ -46,7 +46,7 @@ export class GroupsView {
     const known = this.lags.get(id);
     const value = known?.value;
     const facts = !value ? state : value.error ? value.error
-      : [value.state, many(value.members, "member", "members"), many(value.partitions, "partition", "partitions")].join(" · ");
+      : [value.state, value.members === null ? null : many(value.members, "member", "members"), many(value.partitions, "partition", "partitions")].filter(Boolean).join(" · ");
     fillOnce(line.children[1], facts, () => facts);
     const lag = !value || value.error ? "–" : value.lag ? `${number(value.lag)} behind` : "up to date";
     fillOnce(line.children[2], lag, () => lag);

@@ -32,6 +32,14 @@ export function moment(ms) {
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock(ms)}`;
 }
 
+/** How long something took or is behind. */
+export function span(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+}
+
 export function ago(ms, now = Date.now()) {
   const seconds = Math.max(0, (now - ms) / 1000);
   if (seconds < 60) return `${Math.floor(seconds)} s`;

@@ -22,7 +22,7 @@ from odradek.broker.monitoring.lag import PartitionEnds
 from odradek.broker.monitoring.metric import Style
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.testing.embedded import EmbeddedCluster
-from odradek.testing.scraping import METRICS_PORT, Scrape, scrape
+from odradek.testing.scraping import METRICS_PORT, Scrape, get, scrape
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.way_through import PRODUCE_VERSION, TOPIC, accepted, connect, create_topic, produce_request
 from odradek.zk_schema.store import create_parents
@@ -92,6 +92,14 @@ def scraped() -> tuple[set[str], list[Scrape]]:
             await group_of_kafka_0_8(cluster)
             gc.collect()
             scrapes = [await scrape(cluster, broker) for broker in cluster.brokers]
+            pages = [json.loads((await get(cluster, one, "/lag"))[1])["zookeeper"] for one in cluster.brokers]
+            assert sorted(pages, key=len) == [{}, {"old": 1}]
+            (told,) = [
+                json.loads((await get(cluster, cluster.brokers[at], "/lag?group=old"))[1])["partitions"]
+                for at in (0, 1)
+                if pages[at]
+            ]
+            assert [row[:3] for row in told] == [[TOPIC, 0, 1]] and told[0][3] > 0 and told[0][4] > 20
             return {name for one in scrapes for name in one.samples}, scrapes
 
     return run_virtual(main)
