@@ -61,6 +61,7 @@ def group_model(
     return {
         "id": description.group_id,
         "state": IN_ZOOKEEPER if in_zookeeper else description.state,
+        "in_zookeeper": in_zookeeper,
         "seconds": max((seconds for _, _, seconds in rows.values()), default=None),
         "assignor": description.assignor,
         "coordinator": description.coordinator,

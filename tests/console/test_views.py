@@ -110,7 +110,7 @@ def test_a_group_in_zookeeper_is_what_the_controller_tells_of_it() -> None:
     nobody = GroupDescription("old", "Dead", "", "", [], 0)
     told = {"partitions": [["flights", 0, 10, 42, 3.5]]}
     model = group_model(nobody, [], {"generations": []}, told)
-    assert (model["state"], model["lag"], model["seconds"]) == (IN_ZOOKEEPER, 42, 3.5)
+    assert (model["state"], model["lag"], model["seconds"], model["in_zookeeper"]) == (IN_ZOOKEEPER, 42, 3.5, True)
     assert model["partitions"] == [["flights", 0, 10, 52, 42, None, 3.5]]
     assert zookeeper_lag_model(told) == {"lag": 42, "partitions": 1, "members": None, "state": IN_ZOOKEEPER}
     assert group_model(nobody, [], {"generations": []}, {})["state"] == "Dead"

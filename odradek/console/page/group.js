@@ -25,14 +25,15 @@ export class GroupView {
     if (view.error) { fill(this.said, view.error); return; }
     fill(this.said);
     const newest = view.rebalances.generations[view.rebalances.generations.length - 1];
-    const facts = [view.state === "Dead" ? "There is no group of this name" : view.state, many(view.members.length + view.members_left_out, "member", "members"),
+    const facts = [view.state === "Dead" ? "There is no group of this name" : view.in_zookeeper ? "Offsets and members in ZooKeeper" : view.state,
+      view.in_zookeeper ? null : many(view.members.length + view.members_left_out, "member", "members"),
       view.lag ? `${many(view.lag, "record", "records")}${view.seconds ? ` and ${span(view.seconds)}` : ""} behind` : "up to date"];
     if (newest && newest.generation !== null) facts.push(`generation ${newest.generation}`);
     if (view.assignor) facts.push(view.assignor);
-    if (view.coordinator >= 0) facts.push(`coordinator ${view.coordinator}`);
-    fill(this.headline, facts.join(" · "));
-    fillOnce(this.generations, JSON.stringify(view.rebalances), () => generations(view.rebalances));
-    fillOnce(this.members, JSON.stringify(view.members), () => members(view));
+    if (!view.in_zookeeper) facts.push(`coordinator ${view.coordinator}`);
+    fill(this.headline, facts.filter(Boolean).join(" · "));
+    fillOnce(this.generations, JSON.stringify(view.rebalances), () => (view.in_zookeeper ? null : generations(view.rebalances)));
+    fillOnce(this.members, JSON.stringify(view.members), () => (view.in_zookeeper ? null : members(view)));
     fillOnce(this.partitions, JSON.stringify(view.partitions), () => partitions(view));
   }
 
@@ -84,7 +85,7 @@ function partitions(view) {
     table(["Partition", "#Committed", "#Next offset", "Behind", "#In time", "Read by"], view.partitions.map(([topic, partition, committed, end, lag, owner, seconds]) => {
       const bar = h("i.bar");
       bar.style.width = `${Math.round((80 * (lag || 0)) / most)}px`;
-      return [`${topic}-${partition}`, number(committed), number(end), lag === null ? "nothing committed" : [bar, number(lag)], span(seconds),
-        owner ? clients.get(owner) || owner : h("em", "nobody")];
+      return [`${topic}-${partition}`, number(committed), number(end), lag === null ? "nothing committed" : [bar, number(lag)], lag && seconds === 0 ? "< 5 s" : span(seconds),
+        owner ? clients.get(owner) || owner : view.in_zookeeper ? "–" : h("em", "nobody")];
     })), view.partitions_left_out ? h("p.note", `and ${number(view.partitions_left_out)} more`) : null];
 }
