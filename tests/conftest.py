@@ -45,6 +45,7 @@ FIRST = (
     "robustness",
     "witness",
     "local",
+    "deploy",
     "zk_schema",
 )
 """Folders whose tests start brokers, those that take longest before: while one waits for something, units are run."""

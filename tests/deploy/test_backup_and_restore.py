@@ -20,9 +20,9 @@ BROKERS, RECORDS, READ = 2, 600, 250
 GROUP, TOPIC = "board", "flights"
 
 
-@pytest.fixture
-def zookeeper(tmp_path: Path) -> Iterator[str]:
-    embedded = EmbeddedZooKeeper(tmp_path / "zookeeper", free_ports(1)[0])
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    embedded = EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"), free_ports(1)[0])
     with asyncio.Runner() as runner:
         runner.run(embedded.start())
         yield embedded.connect
@@ -30,10 +30,10 @@ def zookeeper(tmp_path: Path) -> Iterator[str]:
 
 
 @contextmanager
-def up(directory: Path, zookeeper: str) -> Iterator[str]:
+def up(directory: Path, zookeeper: str, brokers: int = BROKERS) -> Iterator[str]:
     """Start brokers in `directory`, and stop them; gives where they are reached."""
-    port = free_port_range(BROKERS)
-    command = [sys.executable, "-m", "odradek", "up", "--detach", "--brokers", str(BROKERS), "--port", str(port)]
+    port = free_port_range(brokers)
+    command = [sys.executable, "-m", "odradek", "up", "--detach", "--brokers", str(brokers), "--port", str(port)]
     settings = ["--override", "offsets.topic.num.partitions=2", "--override", "transaction.state.log.num.partitions=2"]
     subprocess.run([*command, *settings, "--zookeeper", zookeeper, "--data", str(directory)], check=True)
     try:
@@ -107,15 +107,15 @@ def test_a_cluster_comes_back_from_its_copy(tmp_path: Path, zookeeper: str, caps
 @pytest.mark.cluster
 def test_logs_that_are_newer_than_the_znodes_go_on_with_higher_epochs(tmp_path: Path, zookeeper: str) -> None:
     cluster, copy = tmp_path / "cluster", tmp_path / "znodes"
-    before, after = f"{zookeeper}/before", f"{zookeeper}/after"
-    with up(cluster, before) as bootstrap:
-        create = ["topics", "create", TOPIC, "--partitions", "3", "--replication-factor", "2"]
+    before, after = f"{zookeeper}/older", f"{zookeeper}/newer"
+    with up(cluster, before, brokers=1) as bootstrap:
+        create = ["topics", "create", TOPIC, "--partitions", "3", "--replication-factor", "1"]
         assert run([*create, "--bootstrap-server", bootstrap]) == 0
         written = write(bootstrap, 0)
         assert run(["zk", "export", str(copy), "--zookeeper", before]) == 0
-    with up(cluster, before) as bootstrap:  # each start is an election that the copy knows nothing of
+    with up(cluster, before, brokers=1) as bootstrap:  # each start is an election that the copy knows nothing of
         written += write(bootstrap, RECORDS)
     assert run(["zk", "import", str(copy), "--newer-logs", "--zookeeper", after]) == 0
-    with up(cluster, after) as bootstrap:
+    with up(cluster, after, brokers=1) as bootstrap:
         written += write(bootstrap, 2 * RECORDS)
         assert sorted(read(bootstrap, 3 * RECORDS)) == sorted(written)
