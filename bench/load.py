@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 bootstrap, topic, records, size, partitions = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
 settings = dict(a.split("=", 1) for a in sys.argv[6:])
+security = {name: text for name, text in settings.items() if name.startswith(("security.", "ssl.", "sasl."))}
 value = os.urandom(size)
 producer = Producer(
     {
@@ -35,6 +36,7 @@ consumer = Consumer(
         "queued.min.messages": 1_000_000,
         "fetch.queue.backoff.ms": 2,
         "enable.auto.commit": False,
+        **security,
     }
 )
 starts = [

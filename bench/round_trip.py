@@ -1,9 +1,10 @@
 """Synchronous produce round trips over raw sockets (Produce v7, acks=1, one 100-byte record): rate and percentiles.
 
-python round_trip.py HOST PORT TOPIC CONNECTIONS ROUNDS
+python round_trip.py HOST PORT TOPIC CONNECTIONS ROUNDS [AUTHORITY]      the file of it means TLS
 """
 
 import socket
+import ssl
 import struct
 import sys
 import time
@@ -27,6 +28,9 @@ request = struct.pack(">i", len(body)) + body
 sockets = [socket.create_connection((host, port)) for _ in range(connections)]
 for s in sockets:
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+if len(sys.argv) > 6:
+    context = ssl.create_default_context(cafile=sys.argv[6])
+    sockets = [context.wrap_socket(s, server_hostname=host) for s in sockets]
 times, began = [], time.perf_counter()
 for i in range(rounds):
     s, sent = sockets[i % connections], time.perf_counter()
