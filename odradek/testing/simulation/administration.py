@@ -20,7 +20,7 @@ from odradek.protocol.messages.alter_replica_log_dirs import (
 from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
-from odradek.protocol.messages.elect_leaders import ElectLeadersRequest
+from odradek.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -156,6 +156,16 @@ class Administrator:
         if chosen:
             await self._reassign({one: [*held[one].replicas[1:], held[one].replicas[0]] for one in chosen})
         request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=ADMIN_TIMEOUT_MS)
+        await self.ask_controller(request, 2)
+
+    async def give_the_lead_to_the_next(self, partition: tuple[str, int]) -> None:
+        """Have the second replica of a partition become its first and its leader."""
+        held = assignments(self.cluster).get(partition)
+        if held is None:
+            return
+        await self._reassign({partition: [*held.replicas[1:], held.replicas[0]]})
+        topic = TopicPartitions(topic=partition[0], partitions=[partition[1]])
+        request = ElectLeadersRequest(election_type=0, topic_partitions=[topic], timeout_ms=ADMIN_TIMEOUT_MS)
         await self.ask_controller(request, 2)
 
     # limits on copying

@@ -162,6 +162,8 @@ class SimulatedConsumer(RebalanceListener):
             for topic_partition, records in taken.items():
                 for record in records:
                     self._take(topic_partition, record)
+                if records:
+                    self._history.read(topic_partition, records[-1].offset)
             self._polls += 1
             if self._grouped and self._polls % COMMIT_EVERY_POLLS == 0:
                 await self._commit()

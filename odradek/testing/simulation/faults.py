@@ -80,7 +80,8 @@ class Faults:
     def _is_free(self, broker: EmbeddedBroker) -> bool:
         return broker.running and broker.broker_id not in self.busy
 
-    def _free_controller(self) -> EmbeddedBroker | None:
+    def free_controller(self) -> EmbeddedBroker | None:
+        """Return the active controller, unless another fault has it."""
         free = [one for one in self.cluster.brokers if self._is_free(one)]
         return next((one for one in free if one.server.services.controller.is_active), None)
 
@@ -111,11 +112,15 @@ class Faults:
 
     async def _kill(self, broker: EmbeddedBroker) -> None:
         self.busy.add(broker.broker_id)
+        await self.kill_and_start(broker)
+        self.busy.discard(broker.broker_id)
+
+    async def kill_and_start(self, broker: EmbeddedBroker) -> None:
+        """Kill a broker, and start it again after a while."""
         self.history.note(f"kill broker-{broker.broker_id}")
         broker.kill()
         await self.pass_time(0.05, 12.0)
         await self.start(broker)
-        self.busy.discard(broker.broker_id)
 
     async def kill(self) -> None:
         broker = self.pick()
@@ -123,7 +128,7 @@ class Faults:
             await self._kill(broker)
 
     async def kill_controller(self) -> None:
-        broker = self._free_controller()
+        broker = self.free_controller()
         if broker is not None:
             await self._kill(broker)
 
@@ -190,7 +195,7 @@ class Faults:
         """Suspend a broker for a while, as SIGSTOP does; the controller as often as not."""
         broker = self.pick()
         if broker is not None and self.random.random() < 0.5:
-            broker = self._free_controller() or broker
+            broker = self.free_controller() or broker
         if broker is None:
             return
         self.busy.add(broker.broker_id)

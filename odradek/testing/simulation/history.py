@@ -39,6 +39,7 @@ class History:
         self.violation: Violation | None = None
         self.on_violation: Callable[[], object] = lambda: None
         self.on_acknowledged: Callable[[TopicPartition, int], object] = lambda partition, offset: None
+        self.on_read: Callable[[TopicPartition, int], object] = lambda partition, offset: None
 
     def note(self, text: str) -> None:
         """A line of the transcript."""
@@ -83,6 +84,10 @@ class History:
             self.placed[value] = (partition, offset)
         elif before != value:
             self.violated(f"{partition} offset {offset}: {before!r} was seen there, {who} finds {value!r}")
+
+    def read(self, partition: TopicPartition, offset: int) -> None:
+        """Note that a reader was given records up to and with the one at `offset`."""
+        self.on_read(partition, offset)
 
     def acknowledge(self, partition: TopicPartition, offset: int, value: bytes, producer: str) -> None:
         """A producer was told so."""

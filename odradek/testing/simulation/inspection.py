@@ -2,27 +2,38 @@
 
 from collections.abc import Iterator
 
+from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.replication.partition import Partition
 from odradek.client.records import TopicPartition
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.record_batch import CorruptBatch
 from odradek.protocol.records import decode_records
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
+from odradek.testing.simulation.committed_batches import CommittedBatches
 from odradek.testing.simulation.history import History
+from odradek.testing.simulation.newest_records import NewestRecords
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
 
 READ_BYTES = 1 << 20
 BATCH_HEAD_BYTES = 12
 LAST_DELTA = 23
+COMPACTED = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+
+
+class UnreadableLog(Exception):  # noqa: N818 - what was found
+    """A log does not have whole batches up to the offset that it is asked for."""
 
 
 def bytes_of(log: Log, begin: int, end: int) -> bytes:
-    """Return the log's batches from the one with `begin` to `end`."""
+    """Return the log's batches from the one with `begin` to `end`. Raises UnreadableLog, KafkaError, OSError."""
     parts = []
     while begin < end:
         records = log.read(begin, READ_BYTES, end, whole_first_batch=True).records
         data = bytes(records) if isinstance(records, bytes) else records.read()
-        assert data, f"{log}: nothing at {begin} before {end}"
+        if not data:
+            raise UnreadableLog(f"{log.topic}-{log.partition} has nothing at {begin} before {end}")
         parts.append(data)
         begin = _end_of(data)
     return b"".join(parts)
@@ -47,25 +58,20 @@ def records_of(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += BATCH_HEAD_BYTES + int.from_bytes(data[at + 8 : at + BATCH_HEAD_BYTES], "big")
 
 
-def newest_of(data: bytes) -> dict[bytes, bytes]:
-    """Return the last value of each key that has one, of a compacted log without transactions."""
-    found: dict[bytes, bytes | None] = {}
-    at = 0
-    while at < len(data):
-        columns = decode_records(data, at)
-        found.update(zip((key or b"" for key in columns.keys), columns.values, strict=True))
-        at += BATCH_HEAD_BYTES + int.from_bytes(data[at + 8 : at + BATCH_HEAD_BYTES], "big")
-    return {key: value for key, value in found.items() if value is not None}
-
-
 class Inspection:
-    """A leader for each epoch, watermarks that only rise, committed records that never change, tasks that live."""
+    """A leader for each epoch, watermarks that only rise, committed records that never change, tasks that live.
 
-    def __init__(self, cluster: EmbeddedCluster, history: History, topic: str) -> None:
-        self._cluster, self._history, self.topic = cluster, history, topic
+    `transactional`: a topic that is compared by its batches. The coordinators' are compacted: of them the newest record
+    of each key is remembered.
+    """
+
+    def __init__(self, cluster: EmbeddedCluster, history: History, topic: str, transactional: str) -> None:
+        self._cluster, self._history, self.topic, self._transactional = cluster, history, topic, transactional
+        self._batches = CommittedBatches(history)
+        self.newest: dict[tuple[str, int], NewestRecords] = {}
         self._leaders: dict[tuple[bytes, int, int], int] = {}
         self._watermarks: dict[tuple[int, int, bytes, int, int], int] = {}
-        self._compared: dict[tuple[int, int, int, int], int] = {}
+        self._compared: dict[tuple[int, int, str, int, int], int] = {}
         self._controllers: dict[int, tuple[int, int]] = {}
         self._controller_epoch = -1
 
@@ -107,23 +113,48 @@ class Inspection:
         self._watermarks[life] = partition.high_watermark
         if partition.topic == self.topic:
             self._compare(broker, partition)
+        elif partition.topic == self._transactional:
+            self._compare_batches(broker, partition)
+        elif partition.topic in COMPACTED:
+            self._remember_newest(partition)
 
     def _compare(self, broker: EmbeddedBroker, partition: Partition) -> None:
         """Require that what a broker counts as committed is what everybody else does.
 
         Each leader's log is compared from its begin, each follower's once.
         """
+        data = self._new_data(broker, partition)
+        where = TopicPartition(partition.topic, partition.index)
+        for position in self._batches.take((partition.topic, partition.index), data, partition):
+            columns = decode_records(data, position)
+            for offset, value in zip(columns.offsets, columns.values, strict=True):
+                self._history.at(where, offset, value or b"", f"{partition} on broker {broker.broker_id}")
+
+    def _compare_batches(self, broker: EmbeddedBroker, partition: Partition) -> None:
+        data = self._new_data(broker, partition)
+        self._batches.take((partition.topic, partition.index), data, partition)
+
+    def _new_data(self, broker: EmbeddedBroker, partition: Partition) -> bytes:
+        """Return the batches of a replica below its watermark that were not looked at yet."""
         epoch = partition.leader_epoch if partition.is_leader else -1
-        key = (broker.broker_id, broker.lives, partition.index, epoch)
+        key = (broker.broker_id, broker.lives, partition.topic, partition.index, epoch)
         begin = max(self._compared.get(key, 0), partition.log.log_start_offset)
-        end = partition.high_watermark
-        if end > begin:
-            try:
-                data = bytes_of(partition.log, begin, end)
-            except (OSError, StorageFailure):  # its disk has failed, and perhaps it does not know it yet
-                return
-            self._compared[key] = end
-            where = TopicPartition(partition.topic, partition.index)
-            for offset, value in records_of(data):
-                if begin <= offset < end:
-                    self._history.at(where, offset, value, f"{partition} on broker {broker.broker_id}")
+        data = self._committed_from(begin, partition)
+        if data:
+            self._compared[key] = partition.high_watermark
+        return data
+
+    def _committed_from(self, begin: int, partition: Partition) -> bytes:
+        """Return a replica's batches from `begin` to its watermark; none when its disk has failed."""
+        try:
+            return bytes_of(partition.log, begin, partition.high_watermark)
+        except (OSError, StorageFailure):  # it has failed, and perhaps the broker does not know it yet
+            return b""
+        except (UnreadableLog, KafkaError, CorruptBatch) as error:
+            self._history.violated(f"{partition} cannot be read up to {partition.high_watermark}: {error!r}")
+            return b""
+
+    def _remember_newest(self, leader: Partition) -> None:
+        newest = self.newest.setdefault((leader.topic, leader.index), NewestRecords())
+        if leader.high_watermark > newest.end:
+            newest.take(self._committed_from(max(newest.end, leader.log.log_start_offset), leader))

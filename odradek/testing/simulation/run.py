@@ -18,10 +18,13 @@ from odradek.client.records import TopicPartition
 from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
+from odradek.testing.simulation.awkward_moments import AwkwardMoments
 from odradek.testing.simulation.client_faults import ClientFaults
 from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer
+from odradek.testing.simulation.coordinators import Coordinators
 from odradek.testing.simulation.disk_faults import DiskFaults
 from odradek.testing.simulation.faults import LATENCY_MS, ZOOKEEPER_LATENCY_MS, Faults
+from odradek.testing.simulation.fences import Fences
 from odradek.testing.simulation.history import History, Violation
 from odradek.testing.simulation.inspection import Inspection
 from odradek.testing.simulation.occurrences import CALM, DRAWN, DrawnHere, Occurrence
@@ -46,6 +49,7 @@ FAULT_KINDS = (
     "slow_zookeeper", "zookeeper_stands", "wall_clock", "topics", "reassign", "elect_leaders", "move_directories",
     "throttle", "kill_all", "cut_clients", "full_disk", "slow_disk", "failed_directory", "lost_disk",
     "repeat_requests", "freeze_client", "kill_client", "join_group",
+    "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "stale_requests",
 )  # fmt: skip
 LASTING = (TOPIC, TRANSACTIONAL_TOPIC, CONSUMER_OFFSETS, TRANSACTION_STATE)
 OPTIONAL_CLIENTS = ("transactions", "group", "producer-1")
@@ -171,12 +175,17 @@ class Simulation:
         self.faults.kinds["repeat_requests"] = repeated.repeat
         self.programs = ClientFaults(self.faults, self._make_producer, self._make_member)
         self.faults.kinds.update(self.programs.kinds)
+        self.faults.kinds.update(AwkwardMoments(self.faults).kinds)
         assert tuple(self.faults.kinds) == FAULT_KINDS, list(self.faults.kinds)
-        self.inspection = Inspection(self.cluster, self.history, TOPIC)
+        self.inspection = Inspection(self.cluster, self.history, TOPIC, TRANSACTIONAL_TOPIC)
         min_isr = int(self.cluster.overrides["min.insync.replicas"])
+        self.fences = Fences(self.cluster, self.history)
         self.safety = Safety(self.cluster, self.history, min_isr)
+        self.safety.on_elected = self.fences.elected
+        self.coordinators = Coordinators(self.cluster, self.history)
         self.faults.on_lost_data = self.safety.doubt
         self.history.on_acknowledged = self.safety.acknowledged
+        self.history.on_read = self.safety.read
         self.history.expires = plan.retention_bytes is not None
         self.history.log_start_of = self._log_start
         self.consumer: SimulatedConsumer | None = None
@@ -245,6 +254,8 @@ class Simulation:
             await asyncio.sleep(LOOK_EVERY_S)
             self.inspection.look()
             self.safety.look()
+            self.fences.look()
+            self.coordinators.look()
             for broker in self.cluster.brokers:
                 if broker.running and broker.server.broken.is_set() and broker.broker_id not in self.faults.busy:
                     self.history.note(f"{broker.host} cannot go on: its supervisor starts it again")

@@ -2,26 +2,31 @@
 
 It is checked of brokers that live, of those that are away, and of what ZooKeeper says.
 
-- An acknowledged record (acks=all) is on at least `min.insync.replicas` replicas when the producer is told.
+- An acknowledged record (acks=all) is on at least `min.insync.replicas` replicas when the producer is told, and one
+  that consumers read.
 - The leader is in the ISR, and the ISR is among the assigned replicas. No election leaves somebody in it who has long
   been away.
 - Every member of the ISR, as ZooKeeper has it or as the leader has asked for it, has all that its leader counts as
   committed.
 - Who joins the ISR has the leader's log up to the start of the leader's epoch.
+- Within a leader epoch the ISR is what the leader has asked for. What `state_changes` says holds for each new state.
+- No replica in sync has a transaction open before the last stable offset.
 - With fewer in the ISR than `min.insync.replicas` the high watermark stands still.
 
 None of them needs luck to be seen: a fault that breaks one shows at the next look, and in the very moment in which
 ZooKeeper takes a new ISR, whether or not somebody would have lost a record by it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.client.records import TopicPartition
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.memory_tree import Change
 from odradek.testing.simulation.history import History
+from odradek.testing.simulation.state_changes import broken_rule
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
+from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
 from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, TopicAssignment, state_path, topic_path
 
 Where = tuple[str, int]
@@ -46,6 +51,10 @@ class Safety:
         self._lost: dict[tuple[int, Where], int] = {}
         """Where those logs ended."""
         self._away_since_ms: dict[int, float] = {}
+        self._born: dict[str, int] = {}
+        """Zxids at which the topics were made."""
+        self.on_elected: Callable[[Where, int], object] = lambda where, leader_epoch: None
+        """Called in the moment in which ZooKeeper takes a new leader epoch."""
         cluster.zookeeper.committed = self._changed
 
     def doubt(self, broker: EmbeddedBroker) -> None:
@@ -61,6 +70,13 @@ class Safety:
 
     def acknowledged(self, partition: TopicPartition, offset: int) -> None:
         """A producer has been told that its record is at `offset`."""
+        self._look_at_holders(partition, offset, "is acknowledged")
+
+    def read(self, partition: TopicPartition, offset: int) -> None:
+        """A consumer has been given the record at `offset`, which is to be below the high watermark."""
+        self._look_at_holders(partition, offset, "is read")
+
+    def _look_at_holders(self, partition: TopicPartition, offset: int, what: str) -> None:
         where = (partition.topic, partition.partition)
         ends = {broker.broker_id: broker.log_end(*where) for broker in self._cluster.brokers}
         holders = sum(
@@ -68,7 +84,7 @@ class Safety:
             for broker, end in ends.items()
         )
         if holders < self._min_isr:
-            self._history.violated(f"{partition} offset {offset} is acknowledged; log ends by broker: {ends}")
+            self._history.violated(f"{partition} offset {offset} {what}; log ends by broker: {ends}")
 
     # ZooKeeper
 
@@ -100,8 +116,9 @@ class Safety:
     def _look_at_assignment(self, topic: str) -> None:
         node = self._cluster.zookeeper.tree.get(topic_path(topic))
         if node is not None and self._seen.get(topic) != node.data:
-            self._forget(topic)
-            self._seen[topic] = node.data
+            if self._born.get(topic) != node.czxid:
+                self._forget(topic)
+            self._seen[topic], self._born[topic] = node.data, node.czxid
             for index, held in TopicAssignment.decode(topic, node.data).partitions.items():
                 self._replicas[(topic, index)] = tuple(held.replicas)
 
@@ -129,21 +146,54 @@ class Safety:
             replicas = self._replicas[where]
             self._history.violated(f"{topic}-{index}: ISR {state.isr} is not among the replicas {replicas}")
         self._doubtful -= {(broker, where) for broker in self._replicas[where] if broker not in state.isr}
+        if before is not None:
+            self._look_at_change(where, before, state)
+        if before is None or before.leader_epoch != state.leader_epoch:
+            self.on_elected(where, state.leader_epoch)
         if before is not None and before.leader_epoch == state.leader_epoch:
             self._look_at_newcomers(where, state, set(state.isr) - set(before.isr))
         elif state.leader >= 0 and (before is None or before.leader != state.leader):
             self._look_at_election(where, state)
+
+    def _look_at_change(self, where: Where, before: PartitionState, state: PartitionState) -> None:
+        epoch = self._cluster.zookeeper.tree.get(CONTROLLER_EPOCH_PATH)
+        broken = broken_rule(before, state, int(epoch.data) if epoch is not None else state.controller_epoch)
+        if broken is not None:
+            self._history.violated(f"{where[0]}-{where[1]}: {state}: {broken}")
+        leader = self._leader(where, state)
+        if leader is None or before.leader_epoch != state.leader_epoch or set(before.isr) == set(state.isr):
+            return
+        asked = leader.pending_isr
+        if asked is None or asked.broker_ids != set(state.isr):
+            self._history.violated(f"{leader}: the ISR is {list(state.isr)}, its leader has asked for {asked}")
+        else:
+            self._look_at_lives(leader, {one: life for one, life in asked.isr if one not in before.isr})
+
+    def _look_at_lives(self, leader: Partition, newcomers: Mapping[int, int]) -> None:
+        """Require that those who join do so in the life in which they have fetched, as far as the controller knows."""
+        for broker in self._cluster.brokers:
+            active = broker.server.services.controller.state if broker.running else None
+            known = active.brokers if active is not None else {}
+            for newcomer, life in newcomers.items():
+                if newcomer in known and life not in (NO_EPOCH, known[newcomer].epoch):
+                    self._history.violated(
+                        f"{leader}: broker {newcomer} has joined the ISR by what it had fetched in its life {life}, "
+                        f"controller {broker.broker_id} knows of {known[newcomer].epoch}"
+                    )
 
     def _look_at_newcomers(self, where: Where, state: PartitionState, newcomers: set[int]) -> None:
         leader = self._leader(where, state)
         if leader is not None and newcomers:
             self._look_at_members(leader, newcomers)
             for member, end in self._ends(leader, newcomers):
-                if end < leader.leader_epoch_start_offset:
-                    self._history.violated(
-                        f"{leader}: broker {member} has joined the ISR with {end}, "
-                        f"the epoch begins at {leader.leader_epoch_start_offset}"
-                    )
+                self._look_at_begin(leader, member, end)
+
+    def _look_at_begin(self, leader: Partition, member: int, end: int) -> None:
+        if end < leader.leader_epoch_start_offset:
+            self._history.violated(
+                f"{leader}: broker {member} joins the ISR with {end}, "
+                f"the epoch begins at {leader.leader_epoch_start_offset}"
+            )
 
     def _look_at_election(self, where: Where, state: PartitionState) -> None:
         now_ms = self._cluster.clock.monotonic_ms()
@@ -168,6 +218,9 @@ class Safety:
                 pending = leader.pending_isr.broker_ids if leader.pending_isr is not None else ()
                 self._look_at_members(leader, {*state.isr, *leader.committed_isr, *pending})
                 self._look_at_watermark(leader, state)
+                self._look_at_open_transactions(leader, state)
+                for member, end in self._ends(leader, set(pending) - leader.committed_isr):
+                    self._look_at_begin(leader, member, end)
 
     def _leader(self, where: Where, state: PartitionState) -> Partition | None:
         """Return the leader as it sees itself, if it knows of this epoch."""
@@ -209,3 +262,19 @@ class Safety:
             self._history.violated(
                 f"{leader}: high watermark {stood} -> {leader.high_watermark} with an ISR of {len(state.isr)}"
             )
+
+    def _look_at_open_transactions(self, leader: Partition, state: PartitionState) -> None:
+        """Require that no replica in sync has a transaction open before the leader's last stable offset."""
+        stable = leader.last_stable_offset
+        for member in state.isr:
+            broker = self._cluster.brokers[member]
+            held = broker.server.services.replicas.partitions if broker.running else {}
+            replica = held.get((leader.topic, leader.index))
+            if replica is None or replica.leader_epoch != leader.leader_epoch:
+                continue
+            for producer in replica.log.producers.producers.values():
+                if leader.log.log_start_offset <= producer.transaction_first_offset < stable:
+                    self._history.violated(
+                        f"{leader}: last stable offset {stable}, on broker {member} a transaction is open from "
+                        f"{producer.transaction_first_offset}"
+                    )

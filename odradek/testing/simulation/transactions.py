@@ -8,10 +8,12 @@ What the reader is given must be all of a transaction or nothing, never of one t
 import asyncio
 import contextlib
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from odradek.aio import Consumer, Producer
+from odradek.broker.replication.partition import Partition
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import KafkaError
 from odradek.testing.embedded import EmbeddedCluster
@@ -43,6 +45,8 @@ class Transaction:
 
     outcome: Outcome = Outcome.OPEN
     values: list[bytes] = field(default_factory=list)
+    is_decided: bool = False
+    """True once its commit has been asked for; before nobody may be given any of it."""
     all_sent: bool = True
     """False when a record may not have been sent at all: then it cannot be committed."""
 
@@ -50,8 +54,15 @@ class Transaction:
 class TransactionalProducer:
     """A transactional id, and the producers that it has one after another."""
 
-    def __init__(self, cluster: EmbeddedCluster, history: History, name: str, seed: int) -> None:
-        self.name = name
+    def __init__(
+        self,
+        cluster: EmbeddedCluster,
+        history: History,
+        name: str,
+        seed: int,
+        transaction_of: dict[bytes, Transaction],
+    ) -> None:
+        self.name, self.transaction_of = name, transaction_of
         self.transactions: list[Transaction] = []
         self._cluster, self._history, self._clock = cluster, history, cluster.clock
         self._random = random.Random(seed)
@@ -114,6 +125,7 @@ class TransactionalProducer:
             value = b"%s-%d" % (self.name.encode(), self._sent)
             self._sent += 1
             transaction.values.append(value)
+            self.transaction_of[value] = transaction
             transaction.all_sent = False
             await producer.send(TOPIC, value, partition=self._random.randrange(PARTITIONS))
             transaction.all_sent = True
@@ -123,6 +135,7 @@ class TransactionalProducer:
             await producer.abort_transaction(CALL_S)
             transaction.outcome = Outcome.ABORTED
         else:
+            transaction.is_decided = True
             await producer.commit_transaction(CALL_S)
             transaction.outcome = Outcome.COMMITTED
 
@@ -149,7 +162,10 @@ class TransactionalProducer:
 class CommittedReader:
     """Reads all partitions of the topic with isolation.level=read_committed."""
 
-    def __init__(self, cluster: EmbeddedCluster, history: History, seed: int) -> None:
+    def __init__(
+        self, cluster: EmbeddedCluster, history: History, seed: int, transaction_of: dict[bytes, Transaction]
+    ) -> None:
+        self._transaction_of = transaction_of
         self.seen: dict[bytes, tuple[TopicPartition, int]] = {}
         self.positions: dict[TopicPartition, int] = {}
         self._history = history
@@ -184,6 +200,8 @@ class CommittedReader:
             for partition, records in taken.items():
                 for record in records:
                     self._take(partition, record.offset, record.value)
+                if records:
+                    self._history.read(partition, records[-1].offset)
             positions = self._consumer.engine.shared.positions.partitions
             self.positions = {at: positions[at].position for at in self.wanted if positions[at].position is not None}
 
@@ -191,6 +209,8 @@ class CommittedReader:
         before = self.seen.get(value)
         if before is not None:
             self._history.violated(f"committed {value!r} is at {before} and at {partition} {offset}")
+        if not self._transaction_of[value].is_decided:
+            self._history.violated(f"{value!r} at {partition} {offset} is read, and nobody has asked to commit it")
         self.seen[value] = (partition, offset)
         self._history.read_count += 1
 
@@ -199,23 +219,45 @@ class CommittedReader:
         self._consumer.stop()
 
 
+def may_be_seen(transaction: Transaction, seen: Sequence[bytes]) -> bool:
+    """Tell whether readers of committed data may have been given so much of a transaction, in the end."""
+    whole = len(seen) == len(transaction.values)
+    match transaction.outcome:
+        case Outcome.COMMITTED:
+            return whole
+        case Outcome.ABORTED:
+            return not seen
+        case _:
+            return not seen or (whole and transaction.all_sent)
+
+
+def held_back(leader: Partition, position: int | None) -> str | None:
+    """Return what keeps a reader of committed data, who is at `position`, from a partition's end; None: nothing."""
+    end = leader.log.log_end_offset
+    if leader.last_stable_offset != end:
+        return f"{leader}: last stable offset {leader.last_stable_offset}, end {end}"
+    if position != end:
+        return f"committed-reader is at {position} of {end}: {leader}"
+    return None
+
+
 class Transactions:
     """Transactional producers and the reader of one simulation."""
 
     def __init__(self, cluster: EmbeddedCluster, history: History, seed: int) -> None:
         self._cluster, self._history = cluster, history
-        self.producers = [TransactionalProducer(cluster, history, f"transactor-{n}", seed + n) for n in range(2)]
-        self.reader = CommittedReader(cluster, history, seed + 9)
+        of: dict[bytes, Transaction] = {}
+        self.producers = [TransactionalProducer(cluster, history, f"transactor-{n}", seed + n, of) for n in range(2)]
+        self.reader = CommittedReader(cluster, history, seed + 9, of)
 
     def unrest(self) -> str | None:
         """Return what has to come yet: the reader is at the end of each partition, and no transaction holds it back."""
         for partition in self.reader.wanted:
             for broker in self._cluster.brokers:
                 held = broker.server.services.replicas.partitions[(partition.topic, partition.partition)]
-                if held.is_leader and held.last_stable_offset != held.log.log_end_offset:
-                    return f"{held}: last stable offset {held.last_stable_offset}, end {held.log.log_end_offset}"
-                if held.is_leader and self.reader.positions.get(partition) != held.log.log_end_offset:
-                    return f"committed-reader: {partition} at {self.reader.positions.get(partition)}: {held}"
+                text = held_back(held, self.reader.positions.get(partition)) if held.is_leader else None
+                if text is not None:
+                    return text
         return None
 
     def judge(self) -> None:
@@ -226,15 +268,7 @@ class Transactions:
 
     def _judge(self, name: str, transaction: Transaction) -> None:
         seen = [value for value in transaction.values if value in self.reader.seen]
-        whole = len(seen) == len(transaction.values)
-        match transaction.outcome:
-            case Outcome.COMMITTED:
-                right = whole
-            case Outcome.ABORTED:
-                right = not seen
-            case _:
-                right = not seen or (whole and transaction.all_sent)
-        if not right:
+        if not may_be_seen(transaction, seen):
             self._history.violated(
                 f"{name}: {transaction.outcome.value} transaction of {transaction.values}: committed are {seen}"
             )

@@ -1,12 +1,15 @@
 """Verdict on a run: after the faults all must come to rest, and then be there, once, and the same everywhere."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.broker.log.log import Log
 from odradek.client.records import TopicPartition
 from odradek.testing.simulation.administration import assignments
-from odradek.testing.simulation.inspection import bytes_of, newest_of, records_of
+from odradek.testing.simulation.inspection import bytes_of, records_of
+from odradek.testing.simulation.newest_records import NewestRecords
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH
 from odradek.zk_schema.znodes.topics import PartitionState, state_path
 
@@ -14,6 +17,12 @@ if TYPE_CHECKING:
     from odradek.testing.simulation.run import Simulation
 
 CHECK_EVERY_S = 0.5
+READERS = ("DelayedFetch",)
+
+
+def left_over(kinds: Mapping[str, int]) -> dict[str, int]:
+    """Return which delayed operations should not be there when all is at rest: all but those of readers."""
+    return {kind: count for kind, count in kinds.items() if kind not in READERS}
 
 
 class Verdict:
@@ -78,6 +87,9 @@ class Verdict:
             if missing:
                 return f"{broker.host} does not hold {missing}"
             # A replica that went while its broker was away may stay there, as in Kafka, as long as it leads nothing.
+            waiting = left_over(broker.server.services.replicas.purgatory.kinds())
+            if waiting:
+                return f"{broker.host}: {waiting} wait still"
             led = [where for where, partition in held.items() if partition.is_leader and where not in expected]
             if led:
                 return f"{broker.host} leads {led}, which is not there"
@@ -146,15 +158,22 @@ class Verdict:
         for where in self._partitions():
             logs = [b.server.services.replicas.partitions[where].log for b in self._cluster.brokers]
             if where[0] in (CONSUMER_OFFSETS, TRANSACTION_STATE):  # each broker compacts when it likes
-                newest = [newest_of(bytes_of(log, log.log_start_offset, log.log_end_offset)) for log in logs]
-                differing = {key for one in newest for other in newest for key in one if one[key] != other.get(key)}
-                if differing:
-                    self._history.violated(f"{where}: the replicas differ in the keys {sorted(differing)}")
+                for log in logs:
+                    self._newest_is_there(where, log)
                 continue
             begin = max(log.log_start_offset for log in logs)
             contents = [bytes_of(log, begin, log.log_end_offset) for log in logs]
             if len(set(contents)) != 1:
                 self._history.violated(f"{where}: the replicas differ: {[len(one) for one in contents]} bytes")
+
+    def _newest_is_there(self, where: tuple[str, int], log: Log) -> None:
+        """Require that compaction has kept the newest record of each key, whatever else it has dropped."""
+        found = NewestRecords()
+        found.take(bytes_of(log, log.log_start_offset, log.log_end_offset))
+        written = self._run.inspection.newest.get(where, NewestRecords()).values
+        differing = {key for key in {*written, *found.values} if written.get(key) != found.values.get(key)}
+        if differing:
+            self._history.violated(f"{where}: not the newest that was written of the keys {sorted(differing)}")
 
     def _acknowledged_is_there(self) -> None:
         readers = [*self._run.members, *self._run.programs.former_members]

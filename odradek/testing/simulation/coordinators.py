@@ -1,0 +1,87 @@
+"""Coordinators of groups and transactions: what they tell is replicated, and they keep nothing of others' partitions.
+
+A coordinator answers from its memory. Nothing that this broker has written in its present epoch may stand there before
+the high watermark has passed it: another leader would not know of it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.broker.groups.group_records import OffsetKey, read_offset
+from odradek.broker.groups.group_records import read_key as read_group_key
+from odradek.broker.log.errors import StorageFailure
+from odradek.broker.replication.partition import Partition
+from odradek.broker.transactions.transaction_records import read_key, read_value
+from odradek.broker.transactions.transaction_state import NO_PRODUCER
+from odradek.protocol.record_batch import batches
+from odradek.protocol.records import decode_records
+from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
+from odradek.testing.simulation.history import History
+from odradek.testing.simulation.inspection import bytes_of
+
+
+class Coordinators:
+    """Watches the coordinators of one cluster."""
+
+    def __init__(self, cluster: EmbeddedCluster, history: History) -> None:
+        self._cluster, self._history = cluster, history
+
+    def look(self) -> None:
+        """Look at all brokers that run."""
+        for broker in self._cluster.brokers:
+            if broker.running:
+                self._look_at_what_is_kept(broker)
+                for (topic, _), partition in broker.server.services.replicas.partitions.items():
+                    if partition.is_leader and partition.high_watermark < partition.log.log_end_offset:
+                        if topic == CONSUMER_OFFSETS:
+                            self._look_at_commits(broker, partition)
+                        elif topic == TRANSACTION_STATE:
+                            self._look_at_transactions(broker, partition)
+
+    def _look_at_what_is_kept(self, broker: EmbeddedBroker) -> None:
+        services = broker.server.services
+        held = services.replicas.partitions
+        kept = {(CONSUMER_OFFSETS, group.partition): group.metadata.group_id for group in services.groups.groups}
+        coordinator = services.transactions
+        kept |= {(TRANSACTION_STATE, coordinator.partition_for(name)): name for name, _ in coordinator.all()[1]}
+        for where, name in kept.items():
+            partition = held.get(where)
+            if partition is None or not (partition.is_leader or partition.offline):
+                self._history.violated(f"{broker.host} keeps {name} of {where}, which it does not lead")
+
+    def _look_at_commits(self, broker: EmbeddedBroker, partition: Partition) -> None:
+        told = {group.metadata.group_id: group.offsets for group in broker.server.services.groups.groups}
+        for key, value in _unreplicated(partition):
+            named = read_group_key(key)
+            if isinstance(named, OffsetKey) and named.group_id in told:
+                committed = read_offset(value)
+                if told[named.group_id].get(named.partition) == committed:
+                    self._history.violated(
+                        f"{partition} tells {named.group_id} of {committed.offset} for {named.partition}, "
+                        "which is not replicated"
+                    )
+
+    def _look_at_transactions(self, broker: EmbeddedBroker, partition: Partition) -> None:
+        told = dict(broker.server.services.transactions.all()[1])
+        for key, value in _unreplicated(partition):
+            name = read_key(key)
+            state = told.get(name) if name is not None else None
+            if state is not None and replace(state, former=NO_PRODUCER) == read_value(value):
+                self._history.violated(f"{partition} acts upon {name}: {state.status.name}, which is not replicated")
+
+
+def _unreplicated(partition: Partition) -> Iterator[tuple[bytes, bytes]]:
+    """Yield keys and values of this leader's own records that not all replicas in sync are known to have."""
+    begin = max(partition.high_watermark, partition.leader_epoch_start_offset)
+    end = partition.log.log_end_offset
+    try:
+        data = bytes_of(partition.log, begin, end) if begin < end else b""
+    except (OSError, StorageFailure):  # its disk has failed, and perhaps it does not know it yet
+        return
+    for position, header in batches(data):
+        if not header.is_control and header.base_offset >= begin:
+            columns = decode_records(data, position)
+            for key, value in zip(columns.keys, columns.values, strict=True):
+                if key is not None and value is not None:
+                    yield key, value

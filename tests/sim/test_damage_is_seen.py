@@ -1,0 +1,498 @@
+"""Each kind of damage is seen: histories and clusters in which something is wrong, without a run."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable
+from odradek.broker.groups.group_records import batch_of as commit_batch
+from odradek.broker.groups.group_records import offset_key, offset_value
+from odradek.broker.log.log import Origin
+from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.settings.topic_settings import LogConfig
+from odradek.broker.transactions.transaction_records import batch_of as state_batch
+from odradek.broker.transactions.transaction_state import PREPARE_COMMIT, ProducerIdentity, TxnState
+from odradek.client.records import TopicPartition
+from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
+from odradek.protocol.records import encode_batch
+from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.log_environments import make_batch, make_environment, open_test_log
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
+from odradek.testing.simulation.committed_batches import CommittedBatches
+from odradek.testing.simulation.coordinators import Coordinators
+from odradek.testing.simulation.fences import Fences
+from odradek.testing.simulation.history import History
+from odradek.testing.simulation.inspection import Inspection
+from odradek.testing.simulation.newest_records import NewestRecords
+from odradek.testing.simulation.run import Simulation
+from odradek.testing.simulation.safety import Safety
+from odradek.testing.simulation.state_changes import broken_rule
+from odradek.testing.simulation.transactions import (
+    CommittedReader,
+    Outcome,
+    Transaction,
+    Transactions,
+    held_back,
+    may_be_seen,
+)
+from odradek.testing.simulation.verdict import Verdict, left_over
+from odradek.testing.virtual_clock import ManualClock
+from odradek.zk_schema.store import Create, SetData
+from odradek.zk_schema.znodes.topics import LEADER_RECOVERING, PartitionReplicas, PartitionState, TopicAssignment
+
+T0 = TopicPartition("t", 0)
+WHERE = ("t", 0)
+STATE = PartitionState(leader=0, leader_epoch=5, isr=(0, 1, 2), controller_epoch=3)
+
+
+class Stage:
+    """Brokers that hold one partition, led by broker 0 in epoch 5, with what a test plants into them."""
+
+    def __init__(self, topic: str = "t") -> None:
+        self.clock = ManualClock()
+        self.history = History(self.clock)
+        self.topic = topic
+        self.replicas = [self._replica(broker) for broker in range(3)]
+        self.brokers = [self._broker(broker, replica) for broker, replica in enumerate(self.replicas)]
+        self.zookeeper = MemoryZooKeeper(self.clock)
+        self.cluster = cast(
+            EmbeddedCluster, SimpleNamespace(brokers=self.brokers, clock=self.clock, zookeeper=self.zookeeper)
+        )
+        view = PartitionView(0, 5, (0, 1, 2), 0, (0, 1, 2))
+        for replica in self.replicas:
+            if replica.local_id == 0:
+                replica.lead(view, 0.0)
+            else:
+                replica.follow(view)
+
+    @property
+    def leader(self) -> Partition:
+        return self.replicas[0]
+
+    @property
+    def seen(self) -> str:
+        """The first violation."""
+        return str(self.history.violation or "")
+
+    def _replica(self, broker: int) -> Partition:
+        return Partition(self.topic, 0, broker, open_test_log(make_environment(), LogConfig(min_insync_replicas=2)))
+
+    def _broker(self, broker_id: int, replica: Partition) -> Any:
+        held = {(self.topic, 0): replica}
+        services = SimpleNamespace(
+            replicas=SimpleNamespace(partitions=held),
+            controller=SimpleNamespace(controller_epoch=-1, state=None),
+            controller_requests=SimpleNamespace(controller_epoch=3),
+            groups=SimpleNamespace(groups=[]),
+            transactions=SimpleNamespace(all=lambda: (0, []), partition_for=lambda name: 0),
+        )
+        server = SimpleNamespace(services=services, tasks=SimpleNamespace(deaths=[]))
+        return SimpleNamespace(
+            broker_id=broker_id, host=f"broker-{broker_id}", lives=1, running=True, server=server,
+            log_end=lambda topic, index: replica.log.log_end_offset,
+        )  # fmt: skip
+
+    def write(self, *batches: bytearray, to: tuple[int, ...] = (0, 1, 2)) -> None:
+        """Append to the leader, and have those of `to` copy it; the leader knows of it."""
+        for batch in batches:
+            self.leader.log.append_as_leader(batch, 5, origin=Origin.COORDINATOR)
+        for follower in to:
+            if follower:
+                log = self.replicas[follower].log
+                records = self.leader.log.read(
+                    log.log_end_offset, 1 << 20, self.leader.log.log_end_offset, whole_first_batch=True
+                ).records
+                log.append_as_follower(records if isinstance(records, bytes) else records.read())
+                self.leader.follower_fetched(follower, log.log_end_offset, 0, -1, 1.0)
+
+    def in_zookeeper(self, state: PartitionState) -> None:
+        """Have ZooKeeper take a state of the partition."""
+        path = f"/brokers/topics/{self.topic}/partitions/0/state"
+        if self.zookeeper.tree.get(path) is not None:
+            self.zookeeper.commit([SetData(path, state.encode(), -1)], 0)
+            return
+        assignment = TopicAssignment({0: PartitionReplicas((0, 1, 2))}, b"i" * 16).encode()
+        above = f"/brokers/topics/{self.topic}"
+        for node, data in (
+            ("/controller_epoch", b"3"), ("/brokers", b""), ("/brokers/topics", b""), (above, assignment),
+            (f"{above}/partitions", b""), (f"{above}/partitions/0", b""), (path, state.encode()),
+        ):  # fmt: skip
+            self.zookeeper.commit([Create(node, data)], 0)
+
+    def safety(self) -> Safety:
+        """Make the watcher of safety, which knows the partition's state."""
+        safety = Safety(self.cluster, self.history, 2)
+        self.in_zookeeper(STATE)
+        return safety
+
+    def verdict(self) -> Verdict:
+        run = SimpleNamespace(
+            cluster=self.cluster, history=self.history, inspection=SimpleNamespace(topic="t", newest={}), members=[],
+            programs=SimpleNamespace(former_members=[]),
+        )  # fmt: skip
+        return Verdict(cast(Simulation, run))
+
+
+# ---- histories
+
+
+def test_two_values_at_one_offset() -> None:
+    history = History(ManualClock())
+    history.acknowledge(T0, 4, b"producer-0-1", "producer-0")
+    history.at(T0, 4, b"producer-1-1", "consumer")
+    assert "was seen there" in str(history.violation)
+
+
+def test_a_duplicate() -> None:
+    history = History(ManualClock())
+    history.at(T0, 4, b"producer-0-1", "consumer")
+    history.at(T0, 9, b"producer-0-1", "consumer")
+    assert "a duplicate" in str(history.violation)
+
+
+def test_an_offset_that_goes_back() -> None:
+    history = History(ManualClock())
+    history.committed({T0: 7})
+    history.committed({T0: 5})
+    history.begins(T0, 7, "member-0", history.committed_of(T0))
+    assert history.violation is None
+    history.begins(T0, 5, "member-1", history.committed_of(T0))
+    assert "committed was 7" in str(history.violation)
+
+
+def test_an_acknowledged_record_that_is_lost() -> None:
+    stage = Stage()
+    stage.write(make_batch([b"producer-0-0"]))
+    stage.history.acknowledge(T0, 0, b"producer-0-0", "producer-0")
+    stage.verdict()._acknowledged_is_there()
+    assert not stage.seen
+    stage.history.acknowledge(T0, 1, b"producer-0-1", "producer-0")
+    stage.verdict()._acknowledged_is_there()
+    assert "acknowledged and lost: {1:" in stage.seen
+
+
+def test_records_out_of_their_order() -> None:
+    stage = Stage()
+    for offset, number in enumerate((0, 2, 1)):
+        stage.history.at(T0, offset, b"producer-0-%d" % number, "consumer")
+    stage.verdict()._order_is_kept()
+    assert "comes after 2" in stage.seen
+
+
+def test_replicas_that_differ() -> None:
+    stage = Stage()
+    stage.in_zookeeper(STATE)
+    stage.write(make_batch([b"producer-0-0"]), to=(0, 1))
+    stage.replicas[2].log.append_as_leader(make_batch([b"producer-0-9"]), 5)
+    stage.verdict()._replicas_are_the_same()
+    assert "the replicas differ" in stage.seen
+
+
+# ---- transactions
+
+
+@pytest.mark.parametrize(
+    ("outcome", "all_sent", "count", "right"),
+    [
+        (Outcome.COMMITTED, True, 2, True),
+        (Outcome.COMMITTED, True, 1, False),
+        (Outcome.ABORTED, True, 0, True),
+        (Outcome.ABORTED, True, 1, False),
+        (Outcome.UNKNOWN, True, 2, True),
+        (Outcome.UNKNOWN, True, 1, False),
+        (Outcome.UNKNOWN, False, 2, False),
+    ],
+)
+def test_how_much_of_a_transaction_may_be_seen(outcome: Outcome, all_sent: bool, count: int, right: bool) -> None:
+    values = [b"a-0", b"a-1"]
+    assert may_be_seen(Transaction(outcome, values, all_sent=all_sent), values[:count]) == right
+
+
+def test_a_part_of_an_aborted_transaction_that_was_read() -> None:
+    stage = Stage()
+    aborted = Transaction(Outcome.ABORTED, [b"a-0"], is_decided=True)
+    of = cast(Transactions, SimpleNamespace(_history=stage.history, reader=SimpleNamespace(seen={b"a-0": (T0, 0)})))
+    Transactions._judge(of, "transactor-0", aborted)
+    assert "aborted transaction" in stage.seen
+
+
+def test_a_transaction_that_is_read_before_it_is_decided() -> None:
+    stage = Stage()
+    open_one = Transaction(values=[b"a-0"])
+    reader: Any = SimpleNamespace(seen={}, _history=stage.history, _transaction_of={b"a-0": open_one})
+    CommittedReader._take(reader, T0, 0, b"a-0")
+    assert "nobody has asked to commit it" in stage.seen
+
+
+def test_a_last_stable_offset_that_hangs() -> None:
+    stage = Stage()
+    stage.write(make_batch([b"a-0"], producer_id=1, transactional=True))
+    assert "last stable offset 0, end 1" in str(held_back(stage.leader, 0))
+    stage.write(encode_end_txn_marker(EndTxnMarker(True, 0), 0, 1, 0))
+    assert "is at 1 of 2" in str(held_back(stage.leader, 1))
+    assert held_back(stage.leader, 2) is None
+
+
+def test_a_last_stable_offset_above_a_transaction_that_is_open_elsewhere() -> None:
+    stage = Stage()
+    safety = stage.safety()
+    stage.write(make_batch([b"a-0"], producer_id=1, transactional=True))
+    stage.write(encode_end_txn_marker(EndTxnMarker(True, 0), 0, 1, 0), to=(0, 1))
+    safety.look()
+    assert not stage.seen
+    stage.leader.log.producers._unreplicated.clear()
+    safety.look()
+    assert "a transaction is open from 0" in stage.seen
+
+
+# ---- producers in the log
+
+
+def batches_of(stage: Stage, *batches: bytearray) -> None:
+    """Have the batches be committed one after another."""
+    committed, offset = CommittedBatches(stage.history), 0
+    for batch in batches:
+        batch[0:8] = offset.to_bytes(8, "big")
+        offset += int.from_bytes(batch[23:27], "big") + 1
+        committed.take(WHERE, bytes(batch), "t-0")
+
+
+def test_batches_of_a_producer_in_their_order_are_right() -> None:
+    stage = Stage()
+    batches_of(
+        stage,
+        make_batch([b"a", b"b"], producer_id=1, sequence=0),
+        make_batch([b"c"], producer_id=1, sequence=2),
+        encode_end_txn_marker(EndTxnMarker(True, 4), 0, 1, 1),
+        make_batch([b"d"], producer_id=1, producer_epoch=2, sequence=0),
+    )
+    assert not stage.seen
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 3], ids=["again", "within", "a gap"])
+def test_a_sequence_that_does_not_come_next(sequence: int) -> None:
+    stage = Stage()
+    first, other = (make_batch([b"a", b"b"], producer_id=1, sequence=number) for number in (0, sequence))
+    batches_of(stage, first, other)
+    assert f"goes on with sequence {sequence}, 2 was to come" in stage.seen
+
+
+def test_a_record_of_a_fenced_producer() -> None:
+    stage = Stage()
+    late = make_batch([b"b"], producer_id=1, producer_epoch=3, sequence=0)
+    batches_of(stage, make_batch([b"a"], producer_id=1, producer_epoch=4, sequence=0), late)
+    assert "writes in epoch 3, fenced by 4" in stage.seen
+
+
+def test_a_marker_of_a_deposed_coordinator() -> None:
+    stage = Stage()
+    batches_of(stage, *(encode_end_txn_marker(EndTxnMarker(True, epoch), 0, 1, 0) for epoch in (6, 5)))
+    assert "a marker of coordinator epoch 5 after 6" in stage.seen
+
+
+def test_another_batch_at_an_offset() -> None:
+    stage = Stage()
+    committed = CommittedBatches(stage.history)
+    assert committed.take(WHERE, bytes(make_batch([b"a"])), "t-0") == [0]
+    assert committed.take(WHERE, bytes(make_batch([b"a"])), "t-0") == []
+    committed.take(WHERE, bytes(make_batch([b"b"])), "t-0")
+    assert "another batch was committed at offset 0" in stage.seen
+
+
+def test_the_newest_record_of_each_key_counts_and_nothing_aborted() -> None:
+    def record(offset: int, key: bytes, value: bytes | None, producer_id: int = -1) -> bytes:
+        writer = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        return bytes(encode_batch(offset, [0], [key], [value], **(writer if producer_id >= 0 else {})))  # type: ignore[arg-type]
+
+    newest = NewestRecords()
+    newest.take(record(0, b"k", b"old") + record(1, b"k", b"new") + record(2, b"gone", b"x") + record(3, b"gone", None))
+    newest.take(record(4, b"k", b"aborted", 1) + record(5, b"c", b"committed", 2) + record(6, b"c", b"open", 3))
+    assert newest.values == {b"k": b"new"}
+    for offset, (producer, committed) in enumerate(((1, False), (2, True)), start=7):
+        newest.take(bytes(encode_end_txn_marker(EndTxnMarker(committed, 0), 0, producer, 0, base_offset=offset)))
+    assert newest.values == {b"k": b"new", b"c": b"committed"} and newest.end == 9
+
+
+# ---- brokers
+
+
+def test_a_dead_task() -> None:
+    stage = Stage()
+    stage.brokers[1].server.tasks.deaths.append("log-cleaner")
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert stage.seen == "broker-1: task log-cleaner has died"
+
+
+def test_a_waiter_that_is_left_over() -> None:
+    assert left_over(Counter(DelayedFetch=4)) == {}
+    assert left_over(Counter(DelayedFetch=4, DelayedProduce=1)) == {"DelayedProduce": 1}
+
+
+def test_a_watermark_that_falls() -> None:
+    stage = Stage()
+    inspection = Inspection(stage.cluster, stage.history, "t", "transactions")
+    stage.write(make_batch([b"producer-0-0", b"producer-0-1"]))
+    inspection.look()
+    stage.leader.high_watermark = 1
+    inspection.look()
+    assert "high watermark 2 -> 1" in stage.seen
+
+
+def test_a_watermark_within_a_batch() -> None:
+    stage = Stage()
+    stage.write(make_batch([b"producer-0-0", b"producer-0-1"]))
+    stage.leader.high_watermark = 1
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert "cannot be read up to 1" in stage.seen
+
+
+@pytest.mark.parametrize("what", ["acknowledged", "read"])
+def test_a_record_that_too_few_have(what: str) -> None:
+    stage = Stage()
+    safety = stage.safety()
+    stage.write(make_batch(), to=(0, 1))
+    getattr(safety, what)(T0, 0)
+    assert not stage.seen
+    stage.write(make_batch(), to=(0,))
+    getattr(safety, what)(T0, 1)
+    assert f"is {what}; log ends by broker: {{0: 2, 1: 1, 2: 0}}" in stage.seen
+
+
+def test_a_watermark_above_a_replica_in_sync() -> None:
+    stage = Stage()
+    safety = stage.safety()
+    stage.write(make_batch(), to=(0, 1))
+    stage.leader.high_watermark = 1
+    safety.look()
+    assert "broker 2 in the ISR ends at 0" in stage.seen
+
+
+def test_an_isr_that_its_leader_has_not_asked_for() -> None:
+    stage = Stage()
+    stage.safety()
+    stage.in_zookeeper(replace(STATE, isr=(0, 1)))
+    assert "its leader has asked for None" in stage.seen
+
+
+def test_one_who_joins_by_what_it_had_fetched_in_another_life() -> None:
+    stage = Stage()
+    stage.safety()
+    stage.in_zookeeper(replace(STATE, leader_epoch=6, isr=(0, 1)))
+    view = PartitionView(0, 6, (0, 1), 1, (0, 1, 2))
+    assert stage.leader.lead(view, 0.0) is None
+    stage.brokers[1].server.services.controller.state = SimpleNamespace(brokers={2: SimpleNamespace(epoch=40)})
+    _, asked = stage.leader.follower_fetched(2, 0, 0, 30, 1.0)
+    assert asked is not None
+    stage.in_zookeeper(replace(STATE, leader_epoch=6, isr=(0, 1, 2)))
+    assert "in its life 30" in stage.seen
+
+
+def test_one_who_joins_below_the_start_of_the_epoch() -> None:
+    stage = Stage()
+    safety = stage.safety()
+    stage.in_zookeeper(replace(STATE, leader_epoch=6, isr=(0, 1)))
+    stage.write(make_batch(), to=(0, 1))
+    stage.leader.lead(PartitionView(0, 6, (0, 1), 1, (0, 1, 2)), 0.0)
+    stage.leader.high_watermark = 0
+    stage.leader.pending_isr = stage.leader._propose((0, 1, 2))
+    safety.look()
+    assert "broker 2 joins the ISR with 0, the epoch begins at 1" in stage.seen
+
+
+@pytest.mark.parametrize(
+    ("after", "seen"),
+    [
+        (replace(STATE, isr=(0, 1)), None),
+        (replace(STATE, leader=1, leader_epoch=6, isr=(1, 2)), None),
+        (replace(STATE, leader=3, leader_epoch=6, isr=(3,), leader_recovery_state=LEADER_RECOVERING), None),
+        (replace(STATE, controller_epoch=2), "written in controller epoch 2"),
+        (replace(STATE, leader_epoch=4), "the leader epoch falls from 5"),
+        (replace(STATE, leader=1), "the leader was 0 in the same epoch"),
+        (replace(STATE, leader_epoch=6, isr=(0, 3)), "elected with [3] in the ISR"),
+        (replace(STATE, leader=3, leader_epoch=6, isr=(3,)), "not marked as recovering"),
+    ],
+)
+def test_what_may_follow_upon_a_state(after: PartitionState, seen: str | None) -> None:
+    broken = broken_rule(STATE, after, 3)
+    assert broken is None if seen is None else broken is not None and seen in broken
+
+
+def to_epoch(stage: Stage, epochs: tuple[int, int]) -> None:
+    stage.leader.leader_epoch, stage.leader.partition_epoch = epochs
+
+
+def obey(stage: Stage, epoch: int) -> None:
+    stage.brokers[0].server.services.controller_requests.controller_epoch = epoch
+
+
+@pytest.mark.parametrize(
+    ("damage", "seen"),
+    [
+        (lambda stage: obey(stage, 2), "broker-0 obeys controller epoch 2 after 3"),
+        (lambda stage: to_epoch(stage, (4, 9)), "goes from leader and partition epoch (5, 0) back to (4, 9)"),
+        (lambda stage: to_epoch(stage, (5, -1)), "goes from leader and partition epoch (5, 0) back to (5, -1)"),
+    ],
+)
+def test_an_epoch_that_falls(damage: Callable[[Stage], None], seen: str) -> None:
+    stage = Stage()
+    fences = Fences(stage.cluster, stage.history)
+    fences.look()
+    assert not stage.seen
+    damage(stage)
+    fences.look()
+    assert seen in stage.seen
+
+
+def test_followers_that_are_kept_over_an_epoch() -> None:
+    stage = Stage()
+    fences = Fences(stage.cluster, stage.history)
+    stage.write(make_batch())
+    stage.clock.advance(10)
+    fences.elected(WHERE, 5)
+    fences.look()
+    assert "fetched before its epoch began" in stage.seen
+
+
+# ---- coordinators
+
+
+def test_a_commit_that_is_told_before_it_is_replicated() -> None:
+    stage = Stage(CONSUMER_OFFSETS)
+    committed = CommittedOffset(7, 1)
+    table = OffsetTable()
+    group = SimpleNamespace(metadata=SimpleNamespace(group_id="g"), offsets=table, partition=0)
+    stage.brokers[0].server.services.groups.groups.append(group)
+    stage.write(commit_batch([(offset_key("g", WHERE), offset_value(committed))], 0, 0), to=(0,))
+    coordinators = Coordinators(stage.cluster, stage.history)
+    coordinators.look()
+    assert not stage.seen
+    table.load(WHERE, committed, 0)
+    coordinators.look()
+    assert "tells g of 7" in stage.seen
+
+
+def test_a_decision_that_is_acted_upon_before_it_is_replicated() -> None:
+    stage = Stage(TRANSACTION_STATE)
+    state = TxnState(ProducerIdentity(1, 0), 1000, PREPARE_COMMIT, frozenset({WHERE}), 5, 6)
+    stage.write(state_batch("id", state, 0), to=(0,))
+    told = [("id", replace(state, updated_ms=4))]
+    stage.brokers[0].server.services.transactions.all = lambda: (0, told)
+    coordinators = Coordinators(stage.cluster, stage.history)
+    coordinators.look()
+    assert not stage.seen
+    told[0] = ("id", replace(state, former=ProducerIdentity(1, 0)))
+    coordinators.look()
+    assert "acts upon id: PREPARE_COMMIT" in stage.seen
+
+
+def test_a_coordinator_that_keeps_what_another_one_leads() -> None:
+    stage = Stage(CONSUMER_OFFSETS)
+    group = SimpleNamespace(metadata=SimpleNamespace(group_id="g"), offsets=OffsetTable(), partition=0)
+    stage.brokers[1].server.services.groups.groups.append(group)
+    Coordinators(stage.cluster, stage.history).look()
+    assert "broker-1 keeps g of ('__consumer_offsets', 0), which it does not lead" in stage.seen
