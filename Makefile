@@ -21,26 +21,34 @@ setup: .venv/ready
 	@$(BIN)/python -m compileall -q odradek $(LINKED)
 	@$(BIN)/python -m odradek.testing.needs
 
+# Of what is installed most is never imported: what is, is compiled then.
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[local,spark,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[local,spark,dev]'
+	@touch $@
+
+# The tests and what they import, compiled once: otherwise each of the processes that run them would, all at once.
+.venv/collected: .venv/ready
+	@$(BIN)/python -m pytest -qq --collect-only >$@.log || { cat $@.log; exit 1; }
 	@touch $@
 
 demo: setup
 	$(BIN)/python -m odradek.demo
 
-# Four at a time: what starts brokers begins, and mostly waits for sessions to expire; the others fill the gaps.
+# More at a time than there are processors: what starts brokers begins, and mostly waits for sessions to expire; the
+# others fill the gaps.
+WORKERS ?= 5
 test: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint pytest
 
-pytest: setup
-	$(BIN)/python -m pytest -q -n 4 --dist loadscope --no-loadscope-reorder --durations 15 --processor 15
+pytest: setup .venv/collected
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations 15 --processor 15
 
 unit: setup
 	$(BIN)/python -m pytest -q -n 2 -m 'not zookeeper and not cluster and not docker'
 
 integration: setup
-	$(BIN)/python -m pytest -q -n 4 --dist loadscope --no-loadscope-reorder -m 'zookeeper or cluster or docker' --durations 15 --processor 15
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m 'zookeeper or cluster or docker' --durations 15 --processor 15
 
 lint: setup
 	$(BIN)/ruff check .

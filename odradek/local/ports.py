@@ -1,5 +1,6 @@
 """Ports of this machine."""
 
+import itertools
 import os
 import socket
 
@@ -21,28 +22,31 @@ def check_port_free(host: str, port: int, what: str) -> None:
             raise PortInUse(what, host, port) from error
 
 
+FIRST_PORT, LAST_PORT = 15_000, 32_000
+"""Below the ports that the system gives to outgoing connections: nobody takes one of these by accident between the
+moment it is found free and the moment somebody listens on it."""
+_places = itertools.count(os.getpid() * 16 % (LAST_PORT - FIRST_PORT))
+"""Where the search goes on: another process begins elsewhere, and what was given out is not given again soon."""
+
+
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Ports that nobody uses now, all different. For tests: nothing keeps them free."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind((host, 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """Ports that nobody uses now, all different. For tests: nothing keeps them free. Raises PortInUse."""
+    return [free_port_range(1, host) for _ in range(count)]
 
 
 def free_port_range(count: int, host: str = "127.0.0.1") -> int:
-    """Find `count` adjacent ports that nobody uses now, below those that outgoing connections get; return the first."""
-    first, last = 15_000, 32_000
-    base = first + os.getpid() * 16 % (last - first)
-    for step in range(0, last - first, count):
-        start = first + (base - first + step) % (last - first - count)
+    """Find `count` adjacent ports that nobody uses now; return the first. Raises PortInUse."""
+    adjacent: list[int] = []
+    for place in itertools.islice(_places, LAST_PORT - FIRST_PORT):
+        port = FIRST_PORT + place % (LAST_PORT - FIRST_PORT)
+        if adjacent and adjacent[-1] != port - 1:
+            adjacent.clear()
         try:
-            for port in range(start, start + count):
-                check_port_free(host, port, "a test")
+            check_port_free(host, port, "a test")
         except PortInUse:
+            adjacent.clear()
             continue
-        return start
-    raise PortInUse("a test", host, base)
+        adjacent.append(port)
+        if len(adjacent) == count:
+            return adjacent[0]
+    raise PortInUse("a test", host, FIRST_PORT)

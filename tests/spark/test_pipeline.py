@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
@@ -63,6 +62,8 @@ def only_totals(rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 def in_parquet(directory: Path) -> dict[str, dict[str, int]]:
     """Per key the row of the highest micro-batch. There is one query."""
+    import pyarrow.dataset  # loads pandas, for which no other process that collects this file has a use
+
     (query,) = directory.iterdir()
     rows = pyarrow.dataset.dataset(query, partitioning="hive").to_table().to_pylist()
     return only_totals({f"{row['origin']}/{row['day']}": row for row in sorted(rows, key=lambda row: row["batch"])})

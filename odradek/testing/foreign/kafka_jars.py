@@ -1,12 +1,15 @@
 """Apache Kafka 3.9.1 itself, from Maven Central: its broker, its tools, whatever is in its jars. And the newest one."""
 
+import fcntl
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import TextIO
 
 from odradek.testing.broker_process import BrokerProcess
 from odradek.testing.foreign.downloads import COPY_JARS, JVM_FLAGS, compiled, fetch
@@ -37,6 +40,8 @@ log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 CALLS_ITSELF_TOO_EARLY = ("could not be established", "was unsuccessful", "java.io.IOException: Connection to")
 """A broker that is its own controller always says so: its listener opens a moment after its election."""
+RETENTION_MEETS_COMPACTION = ("in scheduled task 'kafka-log-retention'", "cannot be resumed since it is not paused")
+"""Kafka's own race of two chores that run every few hundred milliseconds here; the next turn does the work."""
 OF_THE_ARCHIVE = "[warning][cds"
 """The Java machine's own words, of classes that it cannot keep."""
 
@@ -70,22 +75,17 @@ class KafkaJars:
         """Return the command that runs a program of ours with them."""
         class_path = ":".join(map(str, self._jars))
         classes = compiled(source, self.directory, class_path)
-        return [
-            "java",
-            *JVM_FLAGS,
-            *QUIET_FLAGS,
-            f"-Xmx{HEAP_MB}m",
-            "-cp",
-            f"{classes}:{class_path}",
-            source.stem,
-            *arguments,
-        ]
+        # Behind the jars: an archive holds for class paths that begin as its own.
+        flags = (*JVM_FLAGS, *QUIET_FLAGS, *self._known_archive(), f"-Xmx{HEAP_MB}m")
+        return ["java", *flags, "-cp", f"{class_path}:{classes}", source.stem, *arguments]
+
+    def _known_archive(self) -> tuple[str, ...]:
+        archive = self.archive
+        return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
 
     def run(self, main: str, *arguments: str) -> str:
         """Return what a tool says, on both outputs. Raises AssertionError when it fails."""
-        archive = self.archive
-        known = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
-        command = self.java(main, *arguments, flags=known)
+        command = self.java(main, *arguments, flags=self._known_archive())
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
         assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
         return done.stdout + done.stderr
@@ -112,21 +112,50 @@ class KafkaBroker(BrokerProcess):
         log4j.write_text(LOG4J)
         self._jars = jars
         self._fresh_archive = properties.with_name("broker.jsa")
-        known = jars.archive
-        archive = f"SharedArchiveFile={known}" if known.exists() else f"ArchiveClassesAtExit={self._fresh_archive}"
-        kept = () if once else (f"-XX:{archive}",)
+        self._keeper: TextIO | None = None
+        kept = () if once else self._archive_flags()
         flags = (*kept, "-Djava.awt.headless=true", f"-Dlog4j.configuration=file:{log4j}")
         super().__init__("kafka", jars.java("kafka.Kafka", str(properties), flags=flags), address, log)
 
+    def _archive_flags(self) -> tuple[str, ...]:
+        """Have the archive used; where there is none, have one broker of all processes leave it: that costs seconds."""
+        if not self._jars.archive.exists():
+            self._keeper = self._jars.directory.joinpath("broker.lock").open("w")
+            try:
+                fcntl.flock(self._keeper, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._leave_to_others()
+                return ()
+        known = self._jars.archive
+        if known.exists():
+            self._leave_to_others()
+            return (f"-XX:SharedArchiveFile={known}",)
+        return (f"-XX:ArchiveClassesAtExit={self._fresh_archive}",)
+
+    def _leave_to_others(self) -> None:
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
+
     def stop(self) -> None:
         super().stop()
-        known = self._jars.archive
-        if self._fresh_archive.exists() and not known.exists():
+        if self._fresh_archive.exists() and self._keeper is not None:
+            known = self._jars.archive
             for outdated in known.parent.glob("broker*.jsa"):
                 outdated.unlink(missing_ok=True)
             beside = known.with_suffix(f".{os.getpid()}")
             beside.write_bytes(self._fresh_archive.read_bytes())
             beside.rename(known)
 
+    def _end(self, number: signal.Signals) -> int:
+        code = super()._end(number)
+        if number != signal.SIGTERM:
+            self._leave_to_others()
+        return code
+
+    def close(self) -> None:
+        super().close()
+        self._leave_to_others()
+
     def complaints(self, *, but: Sequence[str] = ()) -> list[str]:
-        return super().complaints(but=(*CALLS_ITSELF_TOO_EARLY, OF_THE_ARCHIVE, *but))
+        return super().complaints(but=(*CALLS_ITSELF_TOO_EARLY, *RETENTION_MEETS_COMPACTION, OF_THE_ARCHIVE, *but))

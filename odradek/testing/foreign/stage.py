@@ -11,7 +11,8 @@ from odradek.testing.broker_process import BrokerProcess, OdradekBroker
 from odradek.testing.foreign.kafka_jars import KafkaBroker, KafkaJars
 from odradek.testing.patience import PATIENCE_SECONDS
 
-SESSION_TIMEOUT_MS = 2000
+SESSION_TIMEOUT_MS = 6000
+"""Kafka ends when its session expires while it starts, which two seconds let happen on a busy machine."""
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "offsets.topic.replication.factor": "1",
