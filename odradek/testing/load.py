@@ -215,12 +215,13 @@ def check_nothing_lost(load: Load, bootstrap: str) -> None:
     missing = set(load.unplaced) - set(held.values())
     assert not missing, f"{len(missing)} records acknowledged without an offset lost: {sorted(missing)[:5]}"
     for partition, rows in log.items():
-        last: dict[str, int] = {}
+        last: dict[str, tuple[int, int]] = {}
         for offset, value in rows:
             producer, _, number = value.partition(":")
-            before = last.get(producer, -1)
-            assert int(number) > before, f"partition {partition} offset {offset}: {value} after {producer}:{before}"
-            last[producer] = int(number)
+            before, at = last.get(producer, (-1, -1))
+            said = f"partition {partition} offset {offset}: {value} after {producer}:{before} at {at}"
+            assert int(number) > before, said
+            last[producer] = int(number), offset
     assert not load.failed, load.failed[:3]
 
 
