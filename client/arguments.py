@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from odradek.client.errors import ConfigError
-from odradek.client.records import Headers, OffsetAndMetadata, TopicPartition
+from odradek.client.records import ConsumerGroupMetadata, Headers, OffsetAndMetadata, TopicPartition
 
 HIGHEST_INT32, HIGHEST_INT64 = 2**31 - 1, 2**63 - 1
 TOPIC_CHARACTERS_LIMIT = 249
@@ -21,11 +21,27 @@ def topic_name(given: Any) -> str:
     """Return a topic's name. Raises TypeError, ConfigError for one that no cluster can have."""
     if not isinstance(given, str):
         raise TypeError(f"a topic is a text, not {type(given).__name__}: {given!r}")
+    return legal_name(given, "a topic's name")
+
+
+def legal_name(given: str, what: str) -> str:
+    """Return a name that Kafka's Topic.validate takes. Raises ConfigError."""
     if not LEGAL_TOPIC.fullmatch(given) or given in (".", "..") or len(given) > TOPIC_CHARACTERS_LIMIT:
         raise ConfigError(
-            f"a topic's name has 1 to {TOPIC_CHARACTERS_LIMIT} letters, digits, dots, dashes and underscores, "
+            f"{what} has 1 to {TOPIC_CHARACTERS_LIMIT} letters, digits, dots, dashes and underscores, "
             f"and is not . or ..: not {given[: TOPIC_CHARACTERS_LIMIT + 1]!r}"
         )
+    return given
+
+
+def text(given: Any, what: str) -> str:
+    """Return a text that can be sent: one with an encoding. Raises TypeError, ConfigError."""
+    if not isinstance(given, str):
+        raise TypeError(f"{what} is a text, not {type(given).__name__}")
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{what} has characters without an encoding in UTF-8: {given!r}") from None
     return given
 
 
@@ -68,15 +84,32 @@ def offsets_to_commit(given: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAn
     """Return offsets by partition; each is that of the next record, as a number or with metadata."""
     wanted = {}
     for where, position in given.items():
-        if isinstance(position, tuple):
-            number, metadata, *rest = (*position, "") if len(position) == 1 else position
-            epoch = rest[0] if rest and rest[0] is not None else -1
-            if not isinstance(metadata or "", str):
-                raise TypeError(f"the metadata of an offset is a text, not {type(metadata).__name__}")
-            wanted[topic_partition(where)] = OffsetAndMetadata(offset(number), metadata or "", epoch)
-        else:
-            wanted[topic_partition(where)] = OffsetAndMetadata(offset(position))
+        given_for = topic_partition(where)
+        if not isinstance(position, tuple):
+            wanted[given_for] = OffsetAndMetadata(offset(position))
+            continue
+        if not 1 <= len(position) <= 3:
+            raise TypeError(f"an offset is a number or OffsetAndMetadata(offset, metadata, epoch), not {position!r}")
+        number, metadata, epoch = (*position, None, None)[:3]
+        wanted[given_for] = OffsetAndMetadata(
+            offset(number),
+            "" if metadata is None else text(metadata, "the metadata of an offset"),
+            -1 if epoch is None else whole_number(epoch, "the leader epoch of an offset", HIGHEST_INT32, -1),
+        )
     return wanted
+
+
+def group_metadata(given: Any) -> ConsumerGroupMetadata:
+    """Return who commits in a transaction. Raises TypeError, ConfigError."""
+    if not isinstance(given, ConsumerGroupMetadata):
+        raise TypeError(f"group_metadata is consumer.group_metadata(), not {given!r}")
+    group_id, generation_id, member_id, group_instance_id = given
+    return ConsumerGroupMetadata(
+        text(group_id, "the id of a group"),
+        whole_number(generation_id, "the generation of a group", HIGHEST_INT32, -1),
+        text(member_id, "the id of a member"),
+        None if group_instance_id is None else text(group_instance_id, "group.instance.id"),
+    )
 
 
 def headers(given: Any) -> Headers:

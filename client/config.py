@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from odradek.client.arguments import HIGHEST_INT32, HIGHEST_INT64
 from odradek.client.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 NOT_BUILT_PREFIXES = ("ssl.", "sasl.")
 """Settings of Kafka that these clients know but cannot obey; refused rather than ignored."""
+TEXT_BYTES_LIMIT = 32_767
+"""Longest text of the protocol (Kafka: a STRING's length is an INT16); files' names and secrets are not sent so."""
 ALIASES = {
     "ssl.cafile": "ssl.truststore.location",
     "ssl.certfile": "ssl.keystore.location",
@@ -52,6 +55,8 @@ def setting(
     secret: bool = False,
 ) -> Any:
     """A field of a configuration. `choices` are compared without regard to case and kept as written here.
+
+    A whole number is at most 2^31-1 unless `at_most` says otherwise: Kafka's settings are INT where they are not LONG.
 
     The value of a `secret` one stands in no message and no repr().
     """
@@ -103,19 +108,19 @@ class CommonConfig(SecurityConfig):
     bootstrap_servers: list[str] = setting()
     client_id: str = setting("")
     request_timeout_ms: int = setting(30_000, at_least=0)
-    metadata_max_age_ms: int = setting(300_000, at_least=0)
-    connections_max_idle_ms: int = setting(540_000, at_least=-1)
-    reconnect_backoff_ms: int = setting(50, at_least=0)
-    reconnect_backoff_max_ms: int = setting(1_000, at_least=0)
-    retry_backoff_ms: int = setting(100, at_least=0)
-    retry_backoff_max_ms: int = setting(1_000, at_least=0)
+    metadata_max_age_ms: int = setting(300_000, at_least=0, at_most=HIGHEST_INT64)
+    connections_max_idle_ms: int = setting(540_000, at_least=-1, at_most=HIGHEST_INT64)
+    reconnect_backoff_ms: int = setting(50, at_least=0, at_most=HIGHEST_INT64)
+    reconnect_backoff_max_ms: int = setting(1_000, at_least=0, at_most=HIGHEST_INT64)
+    retry_backoff_ms: int = setting(100, at_least=0, at_most=HIGHEST_INT64)
+    retry_backoff_max_ms: int = setting(1_000, at_least=0, at_most=HIGHEST_INT64)
     metadata_recovery_strategy: str = setting("rebootstrap", choices=["none", "rebootstrap"])
     """Begin again from bootstrap.servers, or not, when no broker that is known can be reached (KIP-899)."""
     metrics_num_samples: int = setting(2, at_least=1)
-    metrics_sample_window_ms: int = setting(30_000, at_least=1)
+    metrics_sample_window_ms: int = setting(30_000, at_least=1, at_most=HIGHEST_INT64)
     send_buffer_bytes: int = setting(131_072, at_least=-1)
     receive_buffer_bytes: int = setting(65_536, at_least=-1)
-    socket_connection_setup_timeout_ms: int = setting(10_000, at_least=1)
+    socket_connection_setup_timeout_ms: int = setting(10_000, at_least=1, at_most=HIGHEST_INT64)
 
 
 Config = TypeVar("Config", bound="DataclassInstance")
@@ -164,6 +169,8 @@ def _checked(name: str, value: Any, expected: Any, limits: Mapping[str, Any]) ->
         return _chosen(name, value, limits["choices"])
     parsed = _parsed(name, value, _without_none(expected))
     low, high = limits["at_least"], limits["at_most"]
+    if high is None and type(parsed) is int:
+        high = HIGHEST_INT32
     if low is not None and parsed < low:
         raise ConfigError(f"{name} must be at least {low}, not {value!r}")
     if high is not None and parsed > high:
@@ -186,9 +193,22 @@ def _parsed(name: str, value: Any, expected: Any) -> Any:
     if expected is str:
         if not isinstance(value, str):
             raise ConfigError(f"{name} must be text, not {type(value).__name__}")
-        return value
+        return _text(name, value)
     if expected == list[str]:
         return _texts(name, value)
+    return value
+
+
+def _text(name: str, value: str) -> str:
+    """Refuse what cannot be sent; the name of a file may have bytes that are no UTF-8."""
+    if name.endswith(".location"):
+        return value
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ConfigError(f"{name} has characters without an encoding in UTF-8") from None
+    if size > TEXT_BYTES_LIMIT and not name.startswith(("ssl.", "sasl.")):
+        raise ConfigError(f"{name} must have at most {TEXT_BYTES_LIMIT} bytes, not {size}")
     return value
 
 
@@ -207,9 +227,9 @@ def _number(name: str, value: Any, expected: type[int] | type[float]) -> float:
         raise refused
     try:
         parsed = expected(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise refused from None
-    if isinstance(value, float) and parsed != value:
+    if parsed != parsed or (isinstance(value, float) and parsed != value):  # NaN, or a part of a whole number
         raise refused
     return parsed
 
@@ -218,7 +238,7 @@ def _texts(name: str, value: Any) -> list[str]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
         raise ConfigError(f"{name} must be a list of texts or one text with commas, not {value!r}")
-    return [part.strip() for part in parts if part.strip()]
+    return [_text(name, part.strip()) for part in parts if part.strip()]
 
 
 def _is_optional(expected: Any) -> bool:

@@ -325,10 +325,8 @@ class Producer(AsyncClient):
         has enable.auto.commit=false. Raises AbortRequired, also when the member's generation is over; ClientTimeout.
         """
         driver = self._transactions("send_offsets_to_transaction")
-        wanted = arguments.offsets_to_commit(offsets)
-        if not isinstance(group_metadata, ConsumerGroupMetadata):
-            raise TypeError(f"group_metadata is consumer.group_metadata(), not {group_metadata!r}")
-        await driver.send_offsets(wanted, group_metadata, self._timeout_ms(timeout))
+        wanted, group = arguments.offsets_to_commit(offsets), arguments.group_metadata(group_metadata)
+        await driver.send_offsets(wanted, group, self._timeout_ms(timeout))
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
         """Deliver everything that was sent, then commit: it is in the log of its coordinator when this returns.

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from odradek.client import arguments
 from odradek.client.config import ISOLATION_LEVELS, CommonConfig, setting
 from odradek.client.consumer.assignors import ASSIGNORS, Assignor
 from odradek.client.errors import ConfigError
@@ -103,8 +104,10 @@ def check(config: ConsumerSettings) -> ConsumerSettings:
         )
     if config.group_id == "":
         raise ConfigError("group.id is empty: give a name, or leave it out")
-    if config.group_instance_id is not None and config.group_id is None:
-        raise ConfigError("group.instance.id needs group.id")
+    if config.group_instance_id is not None:
+        if config.group_id is None:
+            raise ConfigError("group.instance.id needs group.id")
+        arguments.legal_name(config.group_instance_id, "group.instance.id")  # JoinGroupRequest.validateGroupInstanceId
     return config
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from odradek.client.arguments import HIGHEST_INT32
 from odradek.client.config import addresses, load, setting
 from odradek.client.errors import ConfigError
 
@@ -80,10 +81,10 @@ class OriginalProducerConfig:
             "retry_backoff_ms": backoff_ms,
             "retry_backoff_max_ms": backoff_ms,
             "request_timeout_ms": request_ms,
-            "delivery_timeout_ms": (request_ms + backoff_ms) * (self.message_send_max_retries + 1),
+            "delivery_timeout_ms": min(HIGHEST_INT32, (request_ms + backoff_ms) * (self.message_send_max_retries + 1)),
             "max_block_ms": request_ms,
             "max_request_size": self.max_request_size,
-            "metadata_max_age_ms": refresh_ms if refresh_ms >= 0 else 2**31 - 1,
+            "metadata_max_age_ms": refresh_ms if refresh_ms >= 0 else HIGHEST_INT32,
             "send_buffer_bytes": self.send_buffer_bytes,
             "compression_type": codec,
         }

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from odradek.client.arguments import HIGHEST_INT64
 from odradek.client.config import CommonConfig, setting
 from odradek.client.errors import ConfigError
 
@@ -17,9 +18,9 @@ class ProducerConfig(CommonConfig):
 
     acks: str = setting("all", choices=["all", "-1", "0", "1"])
     batch_size: int = setting(16_384, at_least=0)
-    linger_ms: float = setting(0.0, at_least=0)
-    buffer_memory: int = setting(33_554_432, at_least=1)
-    max_block_ms: int = setting(60_000, at_least=0)
+    linger_ms: float = setting(0.0, at_least=0, at_most=HIGHEST_INT64)
+    buffer_memory: int = setting(33_554_432, at_least=1, at_most=HIGHEST_INT64)
+    max_block_ms: int = setting(60_000, at_least=0, at_most=HIGHEST_INT64)
     max_request_size: int = setting(1_048_576, at_least=1)
     max_in_flight_requests_per_connection: int = setting(5, at_least=1)
     retries: int = setting(2_147_483_647, at_least=0)

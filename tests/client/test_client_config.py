@@ -52,6 +52,13 @@ def test_defaults_are_kafka_3_9s() -> None:
         ({"enable_idempotence": "maybe"}, "enable.idempotence must be true or false, not 'maybe'"),
         ({"enable_idempotence": True, "acks": "1"}, "enable.idempotence=true needs acks=all, not acks=1"),
         ({"delivery_timeout_ms": 10}, "delivery.timeout.ms=10 must be at least linger.ms + request.timeout.ms = 30000"),
+        ({"request_timeout_ms": 2**31}, "request.timeout.ms must be at most 2147483647, not 2147483648"),
+        ({"request_timeout_ms": float("inf")}, "request.timeout.ms must be a whole number, not inf"),
+        ({"max_block_ms": 2**63}, "max.block.ms must be at most 9223372036854775807"),
+        ({"linger_ms": "nan"}, "linger.ms must be a number, not 'nan'"),
+        ({"linger_ms": float("inf")}, "linger.ms must be at most 9223372036854775807, not inf"),
+        ({"client_id": "\ud800"}, "client.id has characters without an encoding in UTF-8"),
+        ({"client_id": "x" * 32_768}, "client.id must have at most 32767 bytes, not 32768"),
         ({"transactional_id": ""}, "transactional.id is empty"),
         ({"transactional_id": "t", "acks": "1"}, "transactional.id needs acks=all, not acks=1"),
         ({"transactional_id": "t", "retries": 0}, "transactional.id needs retries above 0"),
@@ -69,6 +76,11 @@ def test_a_wrong_setting_is_refused_in_one_clear_line(settings: dict[str, Any], 
         producer(**settings)
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
+
+
+def test_settings_that_are_long_in_kafka_may_be_large() -> None:
+    assert producer(max_block_ms=2**63 - 1, buffer_memory=2**40, linger_ms=5).buffer_memory == 2**40
+    assert consumer().consumer_timeout_ms == float("inf")
 
 
 def test_acks_may_be_a_number_as_people_write_it() -> None:
@@ -103,6 +115,9 @@ def test_bootstrap_servers_are_needed_and_checked() -> None:
         ({"heartbeat_interval_ms": 5000, "session_timeout_ms": 5000}, "heartbeat.interval.ms=5000 must be lower than"),
         ({"group_id": ""}, "group.id is empty"),
         ({"group_instance_id": "i"}, "group.instance.id needs group.id"),
+        ({"group_instance_id": "", "group_id": "g"}, "group.instance.id has 1 to 249 letters"),
+        ({"max_poll_interval_ms": 2**31}, "max.poll.interval.ms must be at most 2147483647"),
+        ({"fetch_max_bytes": 2**31}, "fetch.max.bytes must be at most 2147483647"),
         ({"auto_offset_reset": "smallest"}, "auto.offset.reset must be one of earliest, latest, none"),
     ],
 )
