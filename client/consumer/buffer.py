@@ -72,7 +72,9 @@ class Shared:
     def check_open(self) -> None:
         """Raise ClientClosed or ClientBroken when it has ended."""
         if self.ended is not None:
-            raise type(self.ended)(*self.ended.args) from self.ended.__cause__
+            error = type(self.ended)(*self.ended.args)
+            error.__cause__ = self.ended.__cause__  # mypyc passes over the `from` of a raise
+            raise error
 
     @property
     def readable(self) -> bool:
@@ -86,7 +88,7 @@ Records = dict[TopicPartition, list[ConsumerRecord]]
 class Ahead:
     """Records of one partition that are decoded and not handed out yet; its position is still before them."""
 
-    __slots__ = ("_end", "_left", "_state", "_version", "partition")
+    __slots__ = ("_assigned", "_end", "_left", "_state", "_version", "partition")
 
     def __init__(
         self,
@@ -97,30 +99,47 @@ class Ahead:
     ) -> None:
         """`end` is the position behind the last of them, and the leader epoch of what stands before that."""
         self.partition = partition
+        self._assigned: dict[TopicPartition, PartitionPosition] | None = None
+        """The assignment in which it was looked up last."""
         self._state, self._version = state, state.version
         self._left = records[::-1]
         self._end = end
 
-    def take(self, positions: Positions, limit: int) -> list[ConsumerRecord]:
-        """Return the next ones, at most `limit`, and move the position behind them. With the lock.
+    def next(self, positions: Positions) -> ConsumerRecord | None:
+        """Return the next one, if there is one, and move the position behind it. With the lock.
 
-        None when the partition is read from elsewhere by now; what is decoded of a paused one is fetched again.
+        None also when the partition is read from elsewhere by now; what is decoded of a paused one is fetched again.
         """
         state, left = self._state, self._left
-        if state.version != self._version or positions.partitions.get(self.partition) is not state:
-            left.clear()
-        elif state.paused:
-            left.clear()
-            positions.go_back(self.partition)
-        taken = [left.pop()] if limit == 1 and left else left[: -limit - 1 : -1]
-        if limit != 1:
-            del left[-limit:]
+        if not left:
+            return None
+        if state.paused or state.version != self._version or positions.partitions is not self._assigned:
+            self._look_again(positions)
+        if not left:
+            return None
+        record = left.pop()
         if left:
-            last = taken[-1]
-            state.position, state.leader_epoch = last.offset + 1, last.leader_epoch
-        elif taken:
+            state.position, state.leader_epoch = record.offset + 1, record.leader_epoch
+        else:
             state.position, state.leader_epoch = self._end
+        return record
+
+    def take(self, positions: Positions, limit: int) -> list[ConsumerRecord]:
+        """Return the next ones, at most `limit`, as `next` does. With the lock."""
+        taken: list[ConsumerRecord] = []
+        while len(taken) < limit and (record := self.next(positions)) is not None:
+            taken.append(record)
         return taken
+
+    def _look_again(self, positions: Positions) -> None:
+        """Forget the rest when it is not to be handed out; partitions that were assigned anew may have kept theirs."""
+        state = self._state
+        self._assigned = positions.partitions
+        if state.version != self._version or positions.partitions.get(self.partition) is not state:
+            self._left.clear()
+        elif state.paused:
+            self._left.clear()
+            positions.go_back(self.partition)
 
     def __bool__(self) -> bool:
         return bool(self._left)
@@ -155,13 +174,13 @@ class RecordBuffer:
         """Return a record, if there is one; the position is behind it, and before all others. Raises as `take`."""
         shared = self._shared
         while True:
-            if self._ahead:
+            if self._ahead is not None:
                 with shared.lock:
-                    taken = self._ahead.take(shared.positions, 1)
-                if taken:
+                    record = self._ahead.next(shared.positions)
+                if record is not None:
                     self.records_taken += 1
-                    return taken[0]
-            elif not self._decode_ahead():
+                    return record
+            if not self._decode_ahead():
                 return None
 
     def _take_ahead(self, limit: int) -> Records:

@@ -119,7 +119,7 @@ class KafkaConsumer(Blocking[Consumer]):
 
         The position is behind the record handed out last, so that a commit says what is done.
         """
-        core = self._opened()
+        core = self._core if not self._closed else self._opened()
         record = core.take_one_now()
         if record is not None:
             return record

@@ -315,3 +315,37 @@ def test_headers_that_do_not_decode_are_damaged_records() -> None:
     bench.arrive(T0, bytes(encode_batch(0, [0], [None], [b"a"], raw_headers=[b"\x02\x01"])))
     with pytest.raises(CorruptRecords, match=r"t-0 at offset 0: damaged records: .*header"):
         bench.values()
+
+
+def test_what_iterating_has_decoded_ahead_is_the_partitions_as_long_as_that_is_read_here() -> None:
+    bench = Bench()
+    bench.start(T0)
+    bench.arrive(T0, batch(0, *(b"%d" % number for number in range(6))))
+
+    state = bench.positions.partitions[T0]
+
+    def following() -> bytes | None:
+        record = bench.buffer.next_record()
+        return None if record is None else record.value
+
+    assert [following(), following(), state.position] == [b"0", b"1", 2]
+    bench.positions.assign([T0, T1])
+    assert [following(), state.position] == [b"2", 3], "it stays, and so does what is decoded of it"
+    assert bench.values(2) == [b"3", b"4"]
+    state.paused = True
+    assert following() is None
+    assert (state.position, state.fetch_offset) == (5, 5), "the rest is fetched again"
+    state.paused = False
+    bench.arrive(T0, batch(5, b"5", b"6"), 5)
+    assert following() == b"5"
+    bench.positions.assign([T1])
+    assert following() is None
+
+
+def test_each_record_has_headers_of_its_own() -> None:
+    bench = Bench()
+    bench.start(T0)
+    bench.arrive(T0, batch(0, b"a", b"b"))
+    first, second = bench.buffer.take(2)[T0]
+    assert (first.headers, second.headers) == ([], [])
+    assert first.headers is not second.headers
