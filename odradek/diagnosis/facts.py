@@ -8,6 +8,7 @@ from odradek.client.records import TopicPartition
 
 NO_LEADER = -1
 CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 
 
@@ -47,10 +48,10 @@ class OpenTransaction:
     start_offset: int
     last_timestamp_ms: int
     transactional_id: str | None = None
-    """None: no coordinator knows of it."""
+    """None: no coordinator that was asked knows of it."""
     timeout_ms: int | None = None
-    state: str = ""
-    """As its coordinator has it: Ongoing, PrepareCommit, …; empty where none does."""
+    state: str | None = None
+    """As its coordinator has it: Ongoing, PrepareCommit, …; empty where none does; None: not all could be asked."""
 
 
 @dataclass(frozen=True)

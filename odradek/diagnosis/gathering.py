@@ -20,6 +20,7 @@ from odradek.client.records import TopicPartition
 from odradek.diagnosis.facts import (
     CONSUMER_OFFSETS,
     NO_LEADER,
+    TRANSACTION_STATE,
     BrokerFacts,
     DirectoryFacts,
     Facts,
@@ -223,7 +224,9 @@ class Gathering:
                 partitions[at] = _partition(info, seen, moves.get(at))
         await self._directories(partitions, brokers)
         await self._offsets(partitions, brokers)
-        await self._transactions(partitions)
+        coordinators = infos.get(TRANSACTION_STATE)
+        complete = coordinators is None or all(one.leader != NO_LEADER for one in coordinators.partitions)
+        await self._transactions(partitions, complete)
         settings = await self._topic_settings(sorted(wanted))
         deleting = {} if seen is None else seen.deleting
         topics = {}
@@ -293,14 +296,18 @@ class Gathering:
                 last_stable_offset=None if stable is None else stable.offset,
             )
 
-    async def _transactions(self, partitions: dict[TopicPartition, PartitionFacts]) -> None:
-        """Fill in the open transactions that hold the last stable offset below the high watermark."""
+    async def _transactions(self, partitions: dict[TopicPartition, PartitionFacts], complete: bool) -> None:
+        """Fill in the open transactions that hold the last stable offset below the high watermark.
+
+        `complete`: every transactional id has a coordinator, so that one which nobody lists is known by nobody.
+        """
         held = [at for at, one in partitions.items() if (one.last_stable_offset or 0) < (one.high_watermark or 0)]
         if not held:
             return
         producers = await self._ask("the producers of partitions", self._admin.describe_producers(held), {})
-        listed = await self._ask("transactions", self._admin.list_transactions(), {})
-        by_producer = {one.producer_id: one.transactional_id for some in listed.values() for one in some}
+        listed = await self._ask("transactions", self._admin.list_transactions(), None)
+        unlisted = "" if complete and listed is not None else None
+        by_producer = {one.producer_id: one.transactional_id for some in (listed or {}).values() for one in some}
         for at, known in producers.items():
             found = []
             for one in known:
@@ -309,15 +316,14 @@ class Gathering:
                 open_one = OpenTransaction(
                     one.producer_id, one.producer_epoch, one.current_transaction_start_offset, one.last_timestamp
                 )
-                found.append(await self._coordinated(at, open_one, by_producer.get(one.producer_id)))
+                name = by_producer.get(one.producer_id)
+                found.append(
+                    replace(open_one, state=unlisted) if name is None else await self._coordinated(at, open_one, name)
+                )
             partitions[at] = replace(partitions[at], transactions=tuple(found))
 
-    async def _coordinated(
-        self, at: TopicPartition, one: OpenTransaction, transactional_id: str | None
-    ) -> OpenTransaction:
+    async def _coordinated(self, at: TopicPartition, one: OpenTransaction, transactional_id: str) -> OpenTransaction:
         """Add what a transaction's coordinator says of it; the state only if that knows of this partition."""
-        if transactional_id is None:
-            return one
         question = self._admin.describe_transactions([transactional_id])
         described = (await self._ask(f"transaction {transactional_id}", question, {})).get(transactional_id)
         if described is None:

@@ -15,7 +15,7 @@ row = PARTITION.row
 def hanging_transaction(case: PartitionCase) -> Told | None:
     """A transaction is open in the partition that no coordinator knows of: nothing will ever end it, and readers of
     committed data wait."""
-    hanging = next((one for one in case.partition.transactions if not one.state), None)
+    hanging = next((one for one in case.partition.transactions if one.state == ""), None)
     if hanging is None or not case.is_led:
         return None
     whose = f"producer {hanging.producer_id}, epoch {hanging.producer_epoch}, began it at offset {hanging.start_offset}"
@@ -37,7 +37,7 @@ def hanging_transaction(case: PartitionCase) -> Told | None:
 def open_transaction(case: PartitionCase) -> Told | None:
     """An open transaction holds back readers of committed data: they see nothing behind its first record."""
     first = min(
-        (one for one in case.partition.transactions if one.state), key=lambda one: one.start_offset, default=None
+        (one for one in case.partition.transactions if one.state != ""), key=lambda one: one.start_offset, default=None
     )
     if first is None or not case.is_led:
         return None

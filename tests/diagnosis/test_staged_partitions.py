@@ -390,3 +390,28 @@ def test_open_and_hanging_transactions() -> None:
             await producer.abort_transaction()
 
     run(test)
+
+
+@pytest.mark.parametrize("question", ["list_transactions", "describe_transactions"])
+def test_a_transaction_whose_coordinator_cannot_be_asked_is_not_said_to_hang(
+    question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "still loading")
+
+    async def test(cluster: VirtualCluster) -> None:
+        await flights(cluster, [0, 1])
+        async with Producer(bootstrap_servers=cluster.bootstrap, transactional_id="bills") as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await (await producer.send("flights", value=b"x"))
+            with monkeypatch.context() as context:
+                context.setattr(Admin, question, refuse)
+                facts = await facts_of(cluster, {"flights"})
+            findings = examine(facts, Subject("flights"))
+            assert "is open (last record" in staged(findings, "open-transaction").sentence
+            assert "hanging-transaction" not in {one.situation for one in findings}
+            assert any("still loading" in one for one in facts.unknown)
+            await producer.abort_transaction()
+
+    run(test)
