@@ -14,6 +14,7 @@ from odradek.diagnosis.examination import Subject, examine
 from odradek.diagnosis.facts import NO_LEADER
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.virtual_run import VirtualCluster, run
+from odradek.testing.way_through import until
 from tests.diagnosis.conftest import facts_of, partition, staged
 
 AT = TopicPartition("flights", 0)
@@ -233,7 +234,8 @@ def test_under_min_isr() -> None:
         follower, leader = await others(cluster)
         await flights(cluster, [leader, follower], **{"min.insync.replicas": "2"})
         await cluster.kill(follower)
-        await cluster.wait_for("flights", isr={leader})
+        led = cluster.broker(leader).server.services.replicas.partitions[("flights", 0)]
+        await until(lambda: list(led.committed_isr) == [leader])  # it has heard of it, too
         with pytest.raises(KafkaError) as refused:
             await produce(cluster, retries=0, enable_idempotence=False)
         assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
