@@ -70,7 +70,7 @@ function settingTable(settings) {
     h("td", one.sensitive ? h("em", "not shown") : h("code.data", one.value === null ? "" : one.value)), h("td.quiet", one.source)));
   const own = settings.filter((one) => !one.default);
   return [
-    h("table", h("caption", own.length ? "Set for this topic, or for all brokers" : "Nothing is set for this topic"), h("tbody", rows(own))),
-    h("table", h("caption", "Defaults"), h("tbody", rows(settings.filter((one) => one.default)))),
+    h("table.settings", h("caption", own.length ? "Set for this topic, or for all brokers" : "Nothing is set for this topic"), h("tbody", rows(own))),
+    h("table.settings", h("caption", "Defaults"), h("tbody", rows(settings.filter((one) => one.default)))),
   ];
 }
