@@ -239,7 +239,7 @@ class LogManager:
         self._logs.add(log)
         # With the checkpoint the directory's name gets onto the disk: a replica that is gone after a power failure
         # would be taken for one that never was, in sync and maybe leading.
-        self.checkpoints.write_soon(log_directory)
+        self.checkpoints.write_for_made(log_directory)
         logger.info("made %s", path)
         return log
 

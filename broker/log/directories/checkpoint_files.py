@@ -9,6 +9,7 @@ again, its checkpoints are written at once (`CheckpointFiles.write_now`), all lo
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import blake2b
 
 from odradek.broker.log.checkpoint_format import (
     CLEANER_OFFSETS,
@@ -54,6 +55,8 @@ class CheckpointFiles:
         self._begun = 0
         self._newest: dict[str, int] = {}
         """Numbers of what is in the files; kept under the lock."""
+        self._digests: dict[str, bytes] = {}
+        """Digests of what is in the files for certain; kept under the lock."""
         self._writing = threading.Lock()
         """Between the loop and the background: an older checkpoint must not replace a newer one."""
 
@@ -142,10 +145,13 @@ class CheckpointFiles:
                 return
 
     def _replace(self, name: str, number: int, data: bytes) -> None:
-        """Runs anywhere; blocks. Raises OSError."""
+        """Runs anywhere; blocks. What is in the file already is not written again. Raises OSError."""
+        digest = blake2b(data, digest_size=16).digest()
         with self._writing:
             if number > self._newest.get(name, 0):
-                self._environment.files.write_atomically(f"{self._path}/{name}", data)
+                if self._digests.pop(name, None) != digest:
+                    self._environment.files.write_atomically(f"{self._path}/{name}", data)
+                self._digests[name] = digest
                 self._newest[name] = number
 
     def _note_no_room(self, name: str, error: OSError) -> None:

@@ -17,6 +17,9 @@ from odradek.broker.log.log_environment import Claims
 from odradek.protocol.primitives import TopicPartition
 from odradek.world.clock import Clock
 
+MADE_DISTANCE_MS = 500.0
+"""Least time between two writes for logs that were made: each goes through all logs, and thousands may be made."""
+
 
 class Checkpoints:
     """Belongs to the log manager. Nothing but high watermarks is written any more once `stopped`."""
@@ -26,6 +29,9 @@ class Checkpoints:
         self._directories = directories
         self._logs = logs
         self._soon: set[str] = set()
+        self._made: set[str] = set()
+        """Directories for whose new logs a write is due."""
+        self._next_for_made_ms: dict[str, float] = {}
         self.stopped = False
 
     def read_high_watermarks(self) -> Offsets:
@@ -127,6 +133,22 @@ class Checkpoints:
         if path not in self._soon:
             self._soon.add(path)
             self._clock.call_soon(write)
+
+    def write_for_made(self, path: str) -> None:
+        """Write the recovery points, as a log was made there: soon, but not again and again while many are."""
+
+        def write() -> None:
+            self._made.discard(path)
+            self._next_for_made_ms[path] = self._clock.monotonic_ms() + MADE_DISTANCE_MS
+            self._write(path, RECOVERY_POINTS, lambda log: log.recovery_point)
+
+        if path not in self._made:
+            self._made.add(path)
+            wait_ms = self._next_for_made_ms.get(path, 0.0) - self._clock.monotonic_ms()
+            if wait_ms > 0:
+                self._clock.call_later(wait_ms, write)
+            else:
+                self._clock.call_soon(write)
 
     def stop(self) -> None:
         """Begin nothing more, and finish collecting for what is being written. The background has to be closed next."""

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from odradek.broker.log.checkpoint_format import decode_offsets
+from odradek.broker.log.directories.checkpoints import MADE_DISTANCE_MS
 from odradek.broker.log.directories.directory_files import DirectoryOwner, MetaProperties
 from odradek.broker.log.directories.maintenance import SEGMENTS_AT_ONCE
 from odradek.broker.log.errors import StorageFailure, UnusableDirectory
@@ -19,6 +21,7 @@ from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground, ThreadBackground
 from odradek.world.clock import LoopClock
+from odradek.world.files import Buffer
 from odradek.world.os_files import OsFiles
 
 US = DirectoryOwner(1, "cluster-a")
@@ -66,6 +69,26 @@ def test_new_logs_go_where_the_fewest_are() -> None:
     for partition in range(4):
         broker.write("t", partition)
     assert [log.directory for log in broker.logs.all_logs()] == ["/a/t-0", "/b/t-1", "/a/t-2", "/b/t-3"]
+
+
+def test_many_logs_that_are_made_in_a_row_have_their_checkpoints_written_together() -> None:
+    """Each write goes through all logs, and one followed the other while thousands were made."""
+    broker = Broker(("/a",)).start()
+    written: list[str] = []
+    replace = broker.files.write_atomically
+
+    def note(path: str, data: Buffer, *, sync: bool = True) -> None:
+        written.append(path)
+        replace(path, data, sync=sync)
+
+    broker.files.write_atomically = note  # type: ignore[method-assign]
+    for partition in range(20):
+        broker.logs.get_or_create("t", partition, is_new=True)
+        broker.clock.advance(1.0)
+    assert written == [RECOVERY_POINTS], "the first at once"
+    broker.clock.advance(MADE_DISTANCE_MS)
+    assert written.count(RECOVERY_POINTS) == 2
+    assert len(decode_offsets(broker.files.read(RECOVERY_POINTS))) == 20
 
 
 def test_logs_that_have_gone_are_not_counted() -> None:
