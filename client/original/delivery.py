@@ -45,36 +45,56 @@ class Delivery:
         Raises FailedToSendMessage when that fails for any of them, the others being sent; what an encoder or a
         partitioner raises, with nothing sent.
         """
-        self._deliver([(one, *self._encoded(one)) for one in messages])
+        self._deliver(messages, drop=False)
 
     def send_what_encodes(self, messages: Sequence[KeyedMessage]) -> None:
-        """Send messages as `send`, but leave out, and log, those that cannot be encoded."""
-        encoded = []
-        for one in messages:
-            try:
-                encoded.append((one, *self._encoded(one)))
-            except Exception:
-                logger.exception("a message to topic %s cannot be encoded, and is dropped", one.topic)
-        self._deliver(encoded)
+        """Send messages as `send`, but leave out, and log, those that cannot be encoded or have no partition."""
+        self._deliver(messages, drop=True)
 
-    def _encoded(self, message: KeyedMessage) -> tuple[bytes | None, bytes | None]:
-        key = None if message.key is None else self._encode_key(message.key)
-        return key, self._encode(message.message)
-
-    def _deliver(self, encoded: Sequence[tuple[KeyedMessage, bytes | None, bytes | None]]) -> None:
-        leaders: dict[str, list[bool]] = {}
-        sent: list[tuple[KeyedMessage, RecordFuture]] = []
+    def _deliver(self, messages: Sequence[KeyedMessage], *, drop: bool) -> None:
+        topics: dict[str, list[bool] | KafkaError] = {}
+        ready: list[tuple[KeyedMessage, bytes | None, bytes | None, int]] = []
         failures: list[tuple[KeyedMessage, Exception]] = []
-        for message, key, value in encoded:
-            producer = self._producers[self._settings.for_topic(message.topic)]
+        for message in messages:
             try:
-                if message.topic not in leaders:
-                    known = producer.describe_partitions(message.topic)
-                    leaders[message.topic] = [one.leader >= 0 for one in known]
-                partition = self._route(message, leaders[message.topic])
-                sent.append((message, producer.send(message.topic, value, key, partition=partition)))
+                key = None if message.key is None else self._encode_key(message.key)
+                value = self._encode(message.message)
+                leaders = self._leaders(message.topic, topics)
+                if isinstance(leaders, KafkaError):
+                    failures.append((message, leaders))
+                else:
+                    ready.append((message, key, value, self._route(message, leaders)))
+            except Exception:
+                if not drop:
+                    raise
+                logger.exception("a message to topic %s cannot be encoded or routed, and is dropped", message.topic)
+        self._send(ready, failures)
+
+    def _leaders(self, topic: str, known: dict[str, list[bool] | KafkaError]) -> list[bool] | KafkaError:
+        """Return which partitions of a topic have a leader, or why that is not known: asked once for all messages.
+
+        Raises ConfigError for what is no name of a topic.
+        """
+        if topic not in known:
+            producer = self._producers[self._settings.for_topic(topic)]
+            try:
+                known[topic] = [one.leader >= 0 for one in producer.describe_partitions(topic)]
             except ConfigError:
                 raise
+            except KafkaError as error:
+                known[topic] = error
+        return known[topic]
+
+    def _send(
+        self,
+        ready: Sequence[tuple[KeyedMessage, bytes | None, bytes | None, int]],
+        failures: list[tuple[KeyedMessage, Exception]],
+    ) -> None:
+        sent: list[tuple[KeyedMessage, RecordFuture]] = []
+        for message, key, value, partition in ready:
+            producer = self._producers[self._settings.for_topic(message.topic)]
+            try:
+                sent.append((message, producer.send(message.topic, value, key, partition=partition)))
             except KafkaError as error:
                 failures.append((message, error))
         for message, future in sent:

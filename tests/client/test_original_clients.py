@@ -3,6 +3,7 @@
 import gc
 import logging
 import threading
+import time
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -238,6 +239,28 @@ def test_what_cannot_be_encoded_is_logged_and_in_nobodys_way(broker: Any, caplog
         sending.close()
     assert [value for _, _, value in written(broker)] == [b"text"]
     assert "cannot be encoded" in caplog.text
+
+
+def test_what_has_no_partition_is_logged_and_in_nobodys_way(broker: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The messages behind it were dropped too, and nobody waited for those before it."""
+    with producer(broker, producer_type="async") as sending, caplog.at_level(logging.ERROR):
+        keyless = KeyedMessage("t", "no hash", partition_key=object())
+        sending.send(KeyedMessage("t", "before"), KeyedMessage("a/b", "x"), keyless, KeyedMessage("t", "behind"))
+        sending.close()
+    assert {value for _, _, value in written(broker)} == {b"before", b"behind"}
+    assert caplog.text.count("cannot be encoded or routed") == 2
+
+
+def test_a_topic_that_is_missing_is_waited_for_once(broker: Any) -> None:
+    """Each message waited anew: with a batch of 200 and request.timeout.ms=10 s for half an hour."""
+    with producer(broker, request_timeout_ms=300) as sending:
+        missing = [KeyedMessage("missing", str(n)) for n in range(40)]
+        began = time.monotonic()
+        with pytest.raises(FailedToSendMessage, match=r"^40 message\(s\)") as caught:
+            sending.send(missing, KeyedMessage("t", "there"))
+        assert time.monotonic() - began < 40 * 0.3 / 2
+    assert [one for one, _ in caught.value.failures] == missing
+    assert [value for _, _, value in written(broker)] == [b"there"]
 
 
 def test_a_producer_of_before_a_fork_refuses(broker: Any) -> None:
