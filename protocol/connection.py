@@ -133,6 +133,7 @@ class ClientConnection:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = 0 if correlation_id == LAST_CORRELATION_ID else correlation_id + 1
         parts = framed(encode_request(RequestHeader(message.API_KEY, version, correlation_id, self.client_id), message))
+        parts = [b"".join(parts)]  # before it counts as in flight: a text where bytes are due fails here
         if answered:
             self.in_flight.append(Sent(correlation_id, message.API_KEY, version))
         return correlation_id, parts

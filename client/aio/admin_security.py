@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from odradek.client import arguments
 from odradek.client.admin import quotas, tokens
 from odradek.client.admin.values import ClientQuota, ClientQuotaAlteration, DelegationToken, QuotaMatch
 from odradek.client.aio.admin_base import AdminBase
@@ -24,12 +25,14 @@ class SecurityAdmin(AdminBase):
 
     async def renew_delegation_token(self, hmac: bytes, renew_period_ms: int = -1) -> int:
         """Let a token live on for so long (-1: as long as brokers say); return when it expires."""
-        return await self._run("renewing a token", lambda cluster, _: tokens.renew(cluster, hmac, renew_period_ms))
+        secret = arguments.octets(hmac, "the hmac of a token")
+        return await self._run("renewing a token", lambda cluster, _: tokens.renew(cluster, secret, renew_period_ms))
 
     async def expire_delegation_token(self, hmac: bytes, expiry_time_period_ms: int = -1) -> int:
         """Let a token expire after so long, or (-1) remove it now; return when it expires."""
+        secret = arguments.octets(hmac, "the hmac of a token")
         return await self._run(
-            "expiring a token", lambda cluster, _: tokens.expire(cluster, hmac, expiry_time_period_ms)
+            "expiring a token", lambda cluster, _: tokens.expire(cluster, secret, expiry_time_period_ms)
         )
 
     async def describe_delegation_token(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:

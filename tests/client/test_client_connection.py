@@ -33,6 +33,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from odradek.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.world.tasks import Tasks
@@ -54,6 +55,22 @@ def test_versions_are_negotiated_and_the_highest_common_one_is_used(scripted_bro
         return [(type(request).__name__, version) for request, version in broker.seen]
 
     assert run_virtual(main) == [("ApiVersionsRequest", 3), ("MetadataRequest", 5), ("MetadataRequest", 2)]
+
+
+def test_a_request_that_cannot_be_encoded_is_in_nobodys_way(scripted_broker: Any) -> None:
+    """It counted as sent: the next answer was taken for its own, and the connection broke."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        scripted_broker(network)
+        connection = await connect(network.host("client"), clock, Tasks(clock, print), "broker", 9092, "test", 1000)
+        text: Any = "where bytes are due"
+        with pytest.raises(TypeError):
+            await connection.ask(RenewDelegationTokenRequest(hmac=text), 1, 1000)
+        assert connection.idle
+        assert (await connection.request(MetadataRequest(), MetadataResponse, 1000)).cluster_id == "c"
+
+    run_virtual(main)
 
 
 def test_a_broker_that_knows_only_old_versions_is_asked_again_in_version_0(scripted_broker: Any) -> None:
