@@ -10,11 +10,16 @@ import typer
 
 def mock(
     brokers: Annotated[int, typer.Option(min=1, help="how many")] = 3,
-    port: Annotated[int, typer.Option(help="of broker 0, the others have those after it; 0: free ones")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="of broker 0, the others have those after it; 0: free ones")
+    ] = 0,
     topic: Annotated[list[str] | None, typer.Option(metavar="NAME[:PARTITIONS]", help="make it first")] = None,
     override: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="a setting of all brokers")] = None,
     faults_api: Annotated[
-        int | None, typer.Option(metavar="PORT", help="take faults over HTTP on this port of 127.0.0.1; 0: a free one")
+        int | None,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="take faults over HTTP on this port of 127.0.0.1; 0: a free one"
+        ),
     ] = None,
 ) -> None:
     """Run a cluster in memory, for tests; print where it is as one line of JSON. Ctrl-C ends it."""

@@ -60,4 +60,5 @@ class Guard:
 
     def knows(self, authorization: str) -> bool:
         """Tell whether `Bearer TOKEN` has the token."""
-        return hmac.compare_digest(authorization.encode(), f"Bearer {self.token}".encode())
+        given = authorization.encode(errors="surrogateescape")  # bytes of a header that are no UTF-8
+        return hmac.compare_digest(given, f"Bearer {self.token}".encode())

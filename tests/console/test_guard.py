@@ -68,3 +68,8 @@ def test_the_policy_lets_nothing_in_but_our_own_files() -> None:
     assert policy["default-src"] == "'none'" and policy["frame-ancestors"] == "'none'"
     assert {policy[name] for name in ("script-src", "style-src", "connect-src", "img-src")} == {"'self'"}
     assert policy["require-trusted-types-for"] == "'script'"
+
+
+def test_a_token_that_is_no_text_is_refused() -> None:
+    """It raised UnicodeEncodeError."""
+    assert "token" in (PRIVATE.refusal({**OURS, "Authorization": "Bearer \udcff"}) or "")

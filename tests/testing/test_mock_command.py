@@ -49,6 +49,13 @@ def test_the_command_says_where_it_is() -> None:
         assert process.wait(PATIENCE_SECONDS) == 0
 
 
+@pytest.mark.parametrize("port", ["-1", "65536"])
+def test_a_port_that_there_is_not_is_refused(port: str) -> None:
+    command = [sys.executable, "-m", "odradek", "mock", "--faults-api", port]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert process.returncode == 2 and process.stderr.startswith("odradek: Invalid value for '--faults-api'")
+
+
 def test_methods_take_their_arguments_by_name(api: FaultsApi) -> None:
     assert post(api.url, "create_topic", topic="by-http", assignment={"0": [2, 1]}) == {}
     assert post(api.url, "leader", topic="by-http") == 2
@@ -59,12 +66,37 @@ def test_methods_take_their_arguments_by_name(api: FaultsApi) -> None:
         assert "by-http" in json.load(answer)
 
 
+BAD_USE: list[tuple[str, dict[str, Any], str]] = [
+    ("wait_for", {"fault": []}, "no fault []"),
+    ("wait_for", {"fault": {}}, "no fault {}"),
+    ("respond", {"api": "Produce", "error": []}, "error=[]"),
+    ("respond", {"api": None, "error": "UNKNOWN_SERVER_ERROR"}, "api=None"),
+    ("create_topic", {"topic": 5}, "topic=5"),
+    ("create_topic", {"topic": "a", "partitions": "x"}, "partitions='x'"),
+    ("create_topic", {"topic": "a", "settings": 5}, "settings=5"),
+    ("fence", {"transactional_id": 5}, "transactional_id=5"),
+    ("delay", {"api": "Fetch", "ms": float("inf")}, "ms=inf"),
+    ("kill", {"broker": [1]}, "broker=[1]"),
+]
+
+
 def test_bad_use_gets_one_line(api: FaultsApi, cluster: Cluster) -> None:
     assert post(api.url, "kil", broker=1) == {"error": "no method 'kil'; did you mean kill?"}
     assert post(api.url, "kill", broker=9)["error"].startswith("there is no broker 9")
     assert "unexpected keyword argument 'number'" in post(api.url, "kill", number=1)["error"]
     assert post(api.url, "wait_for", fault=77) == {"error": "no fault 77"}
     assert post(api.url, "close")["error"].startswith("no method 'close'")
+    refused: Any
+    for method, arguments, said in BAD_USE:
+        assert said in post(api.url, method, **arguments)["error"], (method, arguments)
+    for body in (b"[" * 100_000, b"5", b"\xff"):
+        with pytest.raises(urllib.error.HTTPError, match="400") as refused:
+            urllib.request.urlopen(urllib.request.Request(f"{api.url}/kill", body), timeout=PATIENCE_SECONDS)
+        refused.value.close()
+    less_than_nothing = urllib.request.Request(f"{api.url}/kill", b"", {"Content-Length": "-1"})
+    with pytest.raises(urllib.error.HTTPError, match="400") as refused:
+        urllib.request.urlopen(less_than_nothing, timeout=PATIENCE_SECONDS)
+    refused.value.close()
     from_a_page = urllib.request.Request(f"{api.url}/topics", b"{}", {"Origin": "http://evil.example"}, method="POST")
     with pytest.raises(urllib.error.HTTPError, match="403") as refused:
         urllib.request.urlopen(from_a_page)

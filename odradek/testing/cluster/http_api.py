@@ -11,10 +11,12 @@ method raises. It listens on 127.0.0.1 only, and refuses what a web page asks fo
 import base64
 import dataclasses
 import json
+import math
 import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from types import NoneType, TracebackType, UnionType
+from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
 from odradek.protocol.errors import KafkaError
 from odradek.testing.cluster.blocking import Cluster
@@ -73,9 +75,13 @@ class FaultsApi:
         if isinstance(named.get("assignment"), dict):
             named["assignment"] = {int(index): brokers for index, brokers in named["assignment"].items()}
         if "fault" in named:
-            if named["fault"] not in self.faults:
+            if type(named["fault"]) is not int or named["fault"] not in self.faults:
                 raise ClusterError(f"no fault {named['fault']!r}")
             named["fault"] = self.faults[named["fault"]]
+        hints = get_type_hints(getattr(Cluster, method))
+        for name, value in named.items():
+            if not fits(value, hints.get(name, Any)):
+                raise ClusterError(f"{method}: {name}={value!r} is not what it takes: {hints[name]}")
         try:
             result = getattr(self.cluster, method)(**named)
         except TypeError as error:
@@ -84,6 +90,24 @@ class FaultsApi:
             self.faults[result.number] = result
             return {"fault": result.number, "text": result.text}
         return for_json(result)
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Tell whether a value out of JSON is of an argument's type."""
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        return any(fits(value, one) for one in inner)
+    if kind is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    if kind in (int, str, bool):
+        return type(value) is kind
+    if kind in (list, Sequence, Collection, Iterable):
+        return isinstance(value, list) and all(fits(one, inner[0]) for one in value)
+    if kind in (dict, Mapping):
+        return isinstance(value, dict) and all(fits(one, inner[1]) for one in value.values())
+    if kind is NoneType:
+        return value is None
+    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
 
 
 def for_json(value: Any) -> Any:
@@ -125,14 +149,15 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             size = int(self.headers.get("Content-Length") or 0)
-            if size > BODY_BYTES_MAX:
+            if not 0 <= size <= BODY_BYTES_MAX:
                 raise ClusterError(f"a body of {size} bytes")
             arguments = json.loads(self.rfile.read(size) or b"{}")
             if not isinstance(arguments, dict):
                 raise ClusterError("the body is an object of arguments by name")
             result = self.owner.call(self.path.strip("/"), arguments)
-        except (ClusterError, KafkaError, TimeoutError, ValueError) as error:
-            self._send_json(400, {"error": str(error)})
+        except Exception as error:  # noqa: BLE001 - whatever a body makes of it, its sender is to hear of it
+            said = isinstance(error, (ClusterError, KafkaError, TimeoutError, ValueError))
+            self._send_json(400, {"error": str(error) if said else f"{type(error).__name__}: {error}"})
         else:
             self._send_json(200, {} if result is None else result)
 
