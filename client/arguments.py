@@ -45,6 +45,13 @@ def text(given: Any, what: str) -> str:
     return given
 
 
+def octets(given: Any, what: str) -> bytes:
+    """Return bytes. Raises TypeError."""
+    if not isinstance(given, (bytes, bytearray, memoryview)):
+        raise TypeError(f"{what} is bytes, not {type(given).__name__}")
+    return bytes(given)
+
+
 def whole_number(given: Any, what: str, highest: int = HIGHEST_INT64, lowest: int = 0) -> int:
     """Return an int from `lowest` to `highest`; numpy's are taken, floats and booleans not."""
     if isinstance(given, bool) or not hasattr(given, "__index__"):
@@ -53,6 +60,15 @@ def whole_number(given: Any, what: str, highest: int = HIGHEST_INT64, lowest: in
     if not lowest <= number <= highest:
         raise ConfigError(f"{what} is from {lowest} to {highest}, not {number}")
     return number
+
+
+def duration(given: Any) -> float:
+    """Return a time to wait, in whatever unit; infinity is one, NaN is none: no timer of a loop comes after it."""
+    if isinstance(given, (bool, str)) or not hasattr(given, "__float__"):
+        raise TypeError(f"a time to wait is a number, not {type(given).__name__}: {given!r}")
+    if given != given:
+        raise ConfigError("a time to wait is a number, not nan")
+    return float(given)
 
 
 def topic_partition(given: Any) -> TopicPartition:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from odradek.client.arguments import duration
 from odradek.client.cluster import GROUP_COORDINATOR, Cluster
 from odradek.client.errors import BrokerUnreachable, ClientTimeout
 from odradek.client.records import TopicPartition
@@ -75,7 +76,7 @@ class Deadline:
 
     def __init__(self, cluster: Cluster, timeout_ms: float, what: str, setting_name: str) -> None:
         self._cluster = cluster
-        self._end_ms = cluster.clock.monotonic_ms() + timeout_ms
+        self._end_ms = cluster.clock.monotonic_ms() + duration(timeout_ms)
         self._what, self._setting_name = what, setting_name
         self._said = f"{what}: not done within {setting_name}={timeout_ms:g}"
 

@@ -136,15 +136,22 @@ class _Caller:
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[Result] = loop.create_future()
 
+        def tell(result: Result | None, error: Exception | None) -> None:
+            try:
+                loop.call_soon_threadsafe(_end, ended, result, error)
+            except RuntimeError:
+                if not loop.is_closed():  # else `function` has closed the client: who waits hears that
+                    raise
+
         def call() -> None:
             try:
                 result = function()
             except Exception as error:  # noqa: BLE001 - raised where the result is waited for
-                loop.call_soon_threadsafe(_end, ended, None, error)
+                tell(None, error)
             except BaseException as interrupt:  # noqa: BLE001 - raised by who waits: the loop would end of it
                 self._interrupt = interrupt
             else:
-                loop.call_soon_threadsafe(_end, ended, result, None)
+                tell(result, None)
 
         self._calls.put(call)
         return await ended

@@ -53,7 +53,7 @@ class Consumer(ConsumerBase):
 
     async def _getmany(self, timeout_ms: float, max_records: int | None) -> Records:
         limit = self.limit(max_records)
-        end_ms = self._now_ms + timeout_ms
+        end_ms = self._now_ms + arguments.duration(timeout_ms)
         await asyncio.sleep(0)  # who never waits here would keep the loop from fetching more
         while True:
             records = self.take_now(limit)
@@ -65,7 +65,7 @@ class Consumer(ConsumerBase):
 
         The position is behind the record handed out last, so that a commit says what is done.
         """
-        end_ms = self._now_ms + timeout_ms
+        end_ms = self._now_ms + arguments.duration(timeout_ms)
         while True:
             record = self.take_one_now()
             if record is not None or not await self.until_ready(end_ms - self._now_ms):
@@ -113,17 +113,18 @@ class Consumer(ConsumerBase):
 
     def take_one_now(self) -> ConsumerRecord | None:
         """Return one record, as `take_now`."""
-        if not self.calm():
-            return None
-        record = self._buffer.next_record()
-        if record is None or self._buffer.room:
-            self._buffer.room = False
-            self._wake_engine()
-        if record is not None and self._intercepts:
+        while self.calm():
+            record = self._buffer.next_record()
+            if record is None or self._buffer.room:
+                self._buffer.room = False
+                self._wake_engine()
+            if record is None or not self._intercepts:
+                return record
             where = TopicPartition(record.topic, record.partition)
             kept = self._interceptors.on_consume({where: [record]}).get(where)
-            return kept[0] if kept else self.take_one_now()
-        return record
+            if kept:
+                return kept[0]
+        return None
 
     def calm(self) -> bool:
         """Note that the application is alive; tell whether there is nothing to do for it but to take records."""
@@ -239,7 +240,7 @@ class Consumer(ConsumerBase):
         Raises ClientTimeout after `timeout_ms` (None: default.api.timeout.ms), ConfigError, KafkaError.
         """
         where = arguments.topic_partition(partition)
-        wait_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        wait_ms = self.config.default_api_timeout_ms if timeout_ms is None else arguments.duration(timeout_ms)
         end_ms = self._now_ms + wait_ms
         self.engine.wake()
         while True:
@@ -292,7 +293,8 @@ class Consumer(ConsumerBase):
         """
         group = self._needed_group()
         wanted = None if offsets is None else arguments.offsets_to_commit(offsets)
-        await group.commit(wanted, self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
+        limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else arguments.duration(timeout_ms)
+        await group.commit(wanted, limit_ms)
 
     def commit_later(self, offsets: Mapping[Any, Any] | None = None, callback: CommitCallback | None = None) -> None:
         """Commit without waiting; `callback(offsets, error)` is called inside a later poll, commit or close."""

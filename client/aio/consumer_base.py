@@ -111,7 +111,7 @@ class ConsumerBase(AsyncClient):
         All takes `timeout_ms` at most, and leaving no more than two seconds of it; it is tried also when the commits
         have taken all the time, for a quarter of a second.
         """
-        engine = self._engine
+        engine, timeout_ms = self._engine, arguments.duration(timeout_ms)
         if engine is None or self._closing:
             return
         self._closing = True

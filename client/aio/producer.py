@@ -93,7 +93,7 @@ class Producer(AsyncClient):
         A transaction that is open then is aborted. When this is cancelled, the producer ends at once. With
         `null_logger` nothing is logged of what is not delivered.
         """
-        engine = self._engine
+        engine, timeout = self._engine, None if timeout is None else arguments.duration(timeout)
         if engine is None or self._closing:
             return
         self._closing = True
@@ -172,12 +172,16 @@ class Producer(AsyncClient):
             topic, value, key, headers, partition, timestamp_ms, callback = self.interceptors.on_send(
                 ProducerRecord(topic, value, key, headers, partition, timestamp_ms), callback
             )
-        queued = self.offer(topic, value, key, headers, partition, timestamp_ms, callback)
-        left_ms: float = self.config.max_block_ms
-        while queued is None:
-            left_ms = await self.until_known(topic, partition, left_ms)
+        try:
             queued = self.offer(topic, value, key, headers, partition, timestamp_ms, callback)
-        return queued if isinstance(queued, RecordFuture) else await self.until_queued(queued, left_ms)
+            left_ms: float = self.config.max_block_ms
+            while queued is None:
+                left_ms = await self.until_known(topic, partition, left_ms)
+                queued = self.offer(topic, value, key, headers, partition, timestamp_ms, callback)
+            return queued if isinstance(queued, RecordFuture) else await self.until_queued(queued, left_ms)
+        except Exception as error:
+            self.interceptors.on_acknowledgement(None, error)
+            raise
 
     async def until_known(self, topic: str, partition: int | None, wait_ms: float) -> float:
         """Wait until a topic, and a partition of it where one is given, is known. Returns what is left of `wait_ms`.
@@ -274,7 +278,8 @@ class Producer(AsyncClient):
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until it is delivered or failed. Raises ClientTimeout after `timeout` s."""
-        await self._within(self.engine.flush(), timeout)
+        limit = None if timeout is None else arguments.duration(timeout)
+        await self._within(self.engine.flush(), limit)
 
     async def partitions_for(self, topic: str) -> set[int]:
         """Return the numbers of a topic's partitions; waits at most max.block.ms. Raises as `send`."""
@@ -378,7 +383,7 @@ class Producer(AsyncClient):
         return engine.transactions
 
     def _timeout_ms(self, timeout: float | None) -> float:
-        return self.config.max_block_ms if timeout is None else timeout * 1000
+        return self.config.max_block_ms if timeout is None else arguments.duration(timeout) * 1000
 
 
 def _abandon(engine: ProducerEngine) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from odradek.client import arguments
 from odradek.client.aio.consumer import Consumer
 from odradek.client.blocking import Blocking
 from odradek.client.config import defaults
@@ -52,7 +53,7 @@ class KafkaConsumer(Blocking[Consumer]):
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
         """Commit (with enable.auto.commit), leave the group, close connections. Harmless twice."""
-        wait_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
+        wait_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else arguments.duration(timeout_ms)
         self._finish(lambda: self._core.close(autocommit=autocommit, timeout_ms=wait_ms))
 
     def _opened(self) -> Consumer:
@@ -103,7 +104,7 @@ class KafkaConsumer(Blocking[Consumer]):
     def _poll(self, timeout_ms: float, max_records: int | None) -> Records:
         core = self._opened()
         limit = core.limit(max_records)
-        end = time.monotonic() + timeout_ms / 1000
+        end = time.monotonic() + arguments.duration(timeout_ms) / 1000
         while True:
             records = core.take_now(limit)
             if not records and timeout_ms <= 0 and core.reads and core.calm():

@@ -106,7 +106,8 @@ Records = dict[TopicPartition, list[ConsumerRecord]]
 class ConsumerInterceptors:
     """Objects with `on_consume(records) -> records` and `on_commit(offsets)`, called in their order.
 
-    What one raises is logged, and the next gets what that one was given.
+    What one raises is logged, and the next gets what that one was given; so also where one returns no records by
+    partition, such as None.
     """
 
     def __init__(self, chain: Sequence[Any]) -> None:
@@ -120,7 +121,7 @@ class ConsumerInterceptors:
         """Return what the application gets. On the thread that polls."""
         for one in self._chain:
             try:
-                records = one.on_consume(records)
+                records = {**one.on_consume(records)}
             except Exception:
                 logger.exception("interceptor %s failed in on_consume", type(one).__name__)
         return records

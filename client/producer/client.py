@@ -56,14 +56,18 @@ class KafkaProducer(Blocking[Producer]):
         if core.intercepts:
             record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
             topic, value, key, headers, partition, timestamp_ms, callback = core.interceptors.on_send(record, callback)
-        queued = core.offer(topic, value, key, headers, partition, timestamp_ms, callback)
-        if isinstance(queued, RecordFuture):
-            return queued
-        left_ms: float = self.config.max_block_ms
-        while queued is None:
-            left_ms = self._run(core.until_known(topic, partition, left_ms))
+        try:
             queued = core.offer(topic, value, key, headers, partition, timestamp_ms, callback)
-        return queued if isinstance(queued, RecordFuture) else self._queued_later(queued, left_ms)
+            if isinstance(queued, RecordFuture):
+                return queued
+            left_ms: float = self.config.max_block_ms
+            while queued is None:
+                left_ms = self._run(core.until_known(topic, partition, left_ms))
+                queued = core.offer(topic, value, key, headers, partition, timestamp_ms, callback)
+            return queued if isinstance(queued, RecordFuture) else self._queued_later(queued, left_ms)
+        except Exception as error:
+            core.interceptors.on_acknowledgement(None, error)
+            raise
 
     def _queued_later(self, record: Encoded, left_ms: float) -> RecordFuture:
         if self._thread.is_current:

@@ -24,7 +24,8 @@ class ProducerRecord(NamedTuple):
 class ProducerInterceptors:
     """Objects with `on_send(record) -> record` and `on_acknowledgement(metadata, error)`, called in their order.
 
-    What one raises is logged, and the next gets what that one was given.
+    What one raises is logged, and the next gets what that one was given; so also where one returns no record, such as
+    None.
     """
 
     def __init__(self, chain: Sequence[Any]) -> None:
@@ -40,17 +41,21 @@ class ProducerInterceptors:
         """Return a record as the interceptors want it, and a callback that tells them of its fate too."""
         for one in self._chain:
             try:
-                record = one.on_send(record)
+                record = ProducerRecord(*one.on_send(record))
             except Exception:
                 logger.exception("interceptor %s failed in on_send", type(one).__name__)
 
         def acknowledge(metadata: RecordMetadata | None, error: Exception | None) -> None:
-            for one in self._chain:
-                try:
-                    one.on_acknowledgement(metadata, error)
-                except Exception:
-                    logger.exception("interceptor %s failed in on_acknowledgement", type(one).__name__)
+            self.on_acknowledgement(metadata, error)
             if callback is not None:
                 callback(metadata, error)
 
         return (*record, acknowledge)
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        """Tell of a record's fate, also of one whose `send` raises (Java: ProducerInterceptors.onSendError)."""
+        for one in self._chain:
+            try:
+                one.on_acknowledgement(metadata, error)
+            except Exception:
+                logger.exception("interceptor %s failed in on_acknowledgement", type(one).__name__)

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.client.aio.consumer import Consumer
 from odradek.client.aio.producer import Producer
-from odradek.client.errors import ClientClosed, ClientTimeout
+from odradek.client.errors import ClientClosed, ClientTimeout, ConfigError
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.end_txn import EndTxnRequest
@@ -95,6 +95,24 @@ def test_who_waits_for_a_consumer_that_is_closed_hears_that_it_is_closed(scripte
         await consumer.close()
         with pytest.raises(ClientClosed):
             await asyncio.wait_for(asyncio.shield(waiting), PATIENCE_S)
+
+    run(scripted_broker, work)
+
+
+def test_a_time_that_is_no_number_is_refused(scripted_broker: Any) -> None:
+    """Its timer stood in the way of all others of the application's loop."""
+
+    async def work(broker: Any, settings: dict[str, Any]) -> None:
+        consumer, producer = await Consumer("t", **settings).start(), await Producer(**settings).start()
+        nan = float("nan")
+        for call in (consumer.getone(nan), consumer.getmany(nan), consumer.bootstrap(nan, refresh=True)):
+            with pytest.raises(ConfigError, match="a time to wait is a number, not nan"):
+                await call
+        for call in (producer.flush(nan), producer.close(nan)):
+            with pytest.raises(ConfigError, match="a time to wait is a number, not nan"):
+                await call
+        await producer.close()
+        await consumer.close()
 
     run(scripted_broker, work)
 

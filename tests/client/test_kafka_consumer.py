@@ -41,6 +41,7 @@ from odradek.testing.forked import in_a_child
 T0 = TopicPartition("t", 0)
 NO_STR: Any = None
 NO_INT: Any = "0"
+NAN = float("nan")
 LONG_MS = 10_000
 NOBODY_LISTENS = "127.0.0.1:1"
 
@@ -125,6 +126,15 @@ def test_what_a_callback_raises_is_raised_once_and_the_rebalance_goes_on(broker:
         assert reading.assignment() == {T0}
         reading.poll(0)
         assert listener.heard == [("assigned", [T0])]
+
+
+def test_a_callback_may_close_the_consumer(broker: Any) -> None:
+    """`poll` raised RuntimeError: Event loop is closed."""
+    reading = consumer(broker)
+    reading.subscribe(["t"], listener=Listener(reading.close))
+    with pytest.raises(ClientClosed):
+        reading.poll(LONG_MS)
+    assert len(broker.requests(LeaveGroupRequest)) == 1
 
 
 def test_closing_waits_for_commits_that_nobody_waits_for(broker: Any) -> None:
@@ -260,6 +270,11 @@ def test_without_a_group_nobody_commits(broker: Any) -> None:
         (lambda reading: reading.commit_async({T0: ()}), "an offset is a number or OffsetAndMetadata"),
         (lambda reading: reading.subscribe([5]), "a topic is a text, not int"),
         (lambda reading: reading.poll(max_records=0), "max_records is from 1"),
+        (lambda reading: reading.poll(NAN), "a time to wait is a number, not nan"),
+        (lambda reading: reading.poll(NO_INT), "a time to wait is a number, not str"),
+        (lambda reading: reading.position(T0, NAN), "a time to wait is a number, not nan"),
+        (lambda reading: reading.commit(timeout_ms=NAN), "a time to wait is a number, not nan"),
+        (lambda reading: reading.close(timeout_ms=NAN), "a time to wait is a number, not nan"),
         (lambda reading: reading.pause("t"), "a partition is a TopicPartition"),
         (lambda reading: reading.offsets_for_times({T0: -5}), "a timestamp in milliseconds since 1970 is from 0"),
     ],
