@@ -15,6 +15,7 @@ import logging
 import secrets
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,8 +31,7 @@ with atheris.instrument_imports(include=["odradek", "jwt"]):
     from odradek.broker.network.sasl_gate import SaslGate, State
     from odradek.broker.security.bearer_tokens import SignedTokens, UnsecuredTokens
     from odradek.broker.security.sasl_listener import SaslListener
-    from odradek.protocol.connection import FrameReader, framed
-    from odradek.protocol.errors import MalformedMessage
+    from odradek.protocol.connection import framed
     from odradek.protocol.headers import RequestHeader, encode_request
     from odradek.protocol.messages.api_versions import ApiVersionsRequest
     from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -78,8 +78,8 @@ class Stranger:
         gate = SaslGate(client, self._listener, clock, 0, lambda frame, _: [], lambda: None)  # type: ignore[arg-type]
         with contextlib.suppress(InvalidCredentials):
             self.unsecured(data.decode("latin-1"))
-        with contextlib.suppress(MalformedMessage, UnsupportedRequestError):
-            for frame in FrameReader(FRAME_BYTES_MAX).received(data):
+        with contextlib.suppress(UnsupportedRequestError):
+            for frame in frames(data):
                 answer = gate(memoryview(bytearray(frame)), client)
                 if gate.state is State.REFUSED:
                     outcome: Any = answer
@@ -91,6 +91,17 @@ class Stranger:
     @staticmethod
     def _got_in(*who: object, **how: object) -> None:
         raise AssertionError(f"somebody got in as {who}")
+
+
+def frames(data: bytes) -> Iterator[bytes]:
+    """Cut the bytes of a connection as the broker does: behind each size, up to one that is not allowed."""
+    at = 0
+    while len(data) - at >= 4:
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+        if not 0 <= size <= min(FRAME_BYTES_MAX, len(data) - at - 4):
+            return
+        yield data[at + 4 : at + 4 + size]
+        at += 4 + size
 
 
 def examples(folder: Path) -> None:

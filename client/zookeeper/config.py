@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from odradek.client.config import load, setting
+from odradek.client.config import SecurityConfig, load, setting
 from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.errors import ConfigError
 from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -15,8 +15,11 @@ RESET_TIMESTAMPS = {"smallest": EARLIEST_TIMESTAMP, "largest": LATEST_TIMESTAMP}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectorSettings:
-    """Durations in ms, sizes in bytes. `None` stands for a default that follows another setting."""
+class ConnectorSettings(SecurityConfig):
+    """Durations in ms, sizes in bytes. `None` stands for a default that follows another setting.
+
+    Those of security, which Kafka 0.8 did not have, are for brokers; ZooKeeper is reached without TLS and login.
+    """
 
     zookeeper_connect: str = setting()
     group_id: str = setting()
@@ -89,6 +92,7 @@ class ConnectorSettings:
             fetch_max_bytes=self.fetch_max_bytes,
             fetch_max_wait_ms=self.fetch_wait_max_ms,
             max_partition_fetch_bytes=self.fetch_message_max_bytes,
+            **{one.name: getattr(self, one.name) for one in fields(SecurityConfig)},
         )
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from odradek.client.cluster import Cluster
+from odradek.client.connection import secured
 from odradek.client.consumer.config import deserializer
 from odradek.client.errors import BrokerUnreachable, ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.loop_thread import LoopThread
@@ -166,6 +167,8 @@ class ConsumerConnector:
         self._clock = LoopClock(asyncio.get_running_loop())
         self._starter = Tasks(self._clock, lambda said: None)
         self._random = random.Random()
+        # Once for its errors alone, at the door: keys and certificates that cannot be read, a login without a password.
+        secured(TcpNetwork(asyncio.get_running_loop()), self._clock, settings)
         self._store = KazooStore(
             settings.zookeeper_connect,
             self._clock,

@@ -1,6 +1,7 @@
 """Znodes below /consumers/[group] that a member reads and writes: its registration, the group, the owners."""
 
 import asyncio
+import logging
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from odradek.zk_schema.znodes.consumers import (
 )
 from odradek.zk_schema.znodes.topics import TOPICS_PATH, TopicAssignment, topic_path
 
+logger = logging.getLogger(__name__)
+
 PLAINTEXT = "PLAINTEXT"
 
 
@@ -34,8 +37,19 @@ class Claimed(NamedTuple):
 class GroupStore:
     """A member's view of its group. Loop-thread only; all methods raise StoreError and BadZnode."""
 
-    def __init__(self, store: Store, group_id: str, consumer_id: str, strategy: str, *, exclude_internal: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        group_id: str,
+        consumer_id: str,
+        strategy: str,
+        *,
+        exclude_internal: bool,
+        security_protocol: str = PLAINTEXT,
+    ) -> None:
+        """`security_protocol`: that of the listener by which the brokers are to be reached."""
         self._store = store
+        self._security_protocol = security_protocol
         self._group_id = group_id
         self._consumer_id = consumer_id
         self._strategy = strategy
@@ -107,6 +121,8 @@ class GroupStore:
     async def _brokers(self) -> list[str]:
         names = await self._children(BROKER_IDS_PATH)
         found = await asyncio.gather(*(self._broker(int(name)) for name in names if name.isdigit()))
+        if found and not any(found):
+            logger.warning("%s: no broker has a listener with %s", self._consumer_id, self._security_protocol)
         return sorted(address for address in found if address is not None)
 
     async def _broker(self, broker_id: int) -> str | None:
@@ -115,7 +131,7 @@ class GroupStore:
         except NoNode:
             return None
         endpoints = BrokerRegistration.decode(broker_id, data).endpoints
-        return next((one.address for one in endpoints if one.security_protocol == PLAINTEXT), None)
+        return next((one.address for one in endpoints if one.security_protocol == self._security_protocol), None)
 
     async def _partitions(self, topic: str) -> tuple[int, ...]:
         """None of a topic that does not exist; it is watched for."""

@@ -69,7 +69,12 @@ class Member:
         strategy = settings.partition_assignment_strategy
         self.balance = Balance(consumer_id, strategy, settings.rebalance_max_retries, settings.backoff_ms)
         self._group = GroupStore(
-            store, settings.group_id, consumer_id, strategy, exclude_internal=settings.exclude_internal_topics
+            store,
+            settings.group_id,
+            consumer_id,
+            strategy,
+            exclude_internal=settings.exclude_internal_topics,
+            security_protocol=settings.security_protocol,
         )
         self._owners_path = f"{group_path(settings.group_id)}/owners/"
         self._store = store

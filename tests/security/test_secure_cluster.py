@@ -74,6 +74,20 @@ def test_our_clients(cluster: UpCluster) -> None:
     assert [one[50_000:] for one in found] == [str(number).encode() for number in range(100)]
 
 
+def test_the_consumer_of_kafka_0_8(cluster: UpCluster) -> None:
+    """Its group is in ZooKeeper; the brokers it reads from want TLS and a login."""
+    with odradek.KafkaProducer(**settings(cluster)) as producer:
+        producer.send("connector", b"hello").result(PATIENCE_SECONDS)
+    look = {name: text for name, text in settings(cluster).items() if name != "bootstrap_servers"}
+    group: dict[str, Any] = {"group_id": "connectors", "auto_offset_reset": "smallest", "consumer_timeout_ms": 30_000}
+    connector = odradek.ConsumerConnector.create(zookeeper_connect=cluster.zookeeper, **group, **look)
+    try:
+        [stream] = connector.create_message_streams({"connector": 1})["connector"]
+        assert next(iter(stream)).value == b"hello"
+    finally:
+        connector.shutdown()
+
+
 def test_the_command_line_as_an_administrator_and_as_nobody(cluster: UpCluster) -> None:
     made = odradek_command(cluster, "admin", "topics", "create", "made", "--replication-factor", "1")
     assert made.returncode == 0, made.stderr

@@ -24,6 +24,16 @@ def test_the_defaults_are_kafkas() -> None:
     assert (brokers.client_id, brokers.max_partition_fetch_bytes, brokers.fetch_max_wait_ms) == ("g", 1_048_576, 100)
 
 
+def test_brokers_are_reached_as_the_security_settings_say() -> None:
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl_plain_username": "me"}
+    settings = settings_of({**NEEDED, **login}, {"sasl_plain_password": "secret"})
+    brokers = settings.for_brokers(["b:1"])
+    assert (brokers.security_protocol, brokers.sasl_username, brokers.sasl_password) == ("SASL_SSL", "me", "secret")
+    assert "secret" not in repr(settings)
+    with pytest.raises(ConfigError, match="PLAIN needs a user's name and a password"):
+        ConsumerConnector.create({**NEEDED, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"})
+
+
 def test_kafkas_names_and_keywords() -> None:
     settings = settings_of(
         {**NEEDED, "rebalance.backoff.ms": "100", "auto.offset.reset": "smallest"},

@@ -11,6 +11,7 @@ from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.store import Create, NodeExists, SessionExpired, WatchFired
+from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 from odradek.zk_schema.znodes.consumers import ConsumerRegistration, offset_path, owner_path
 from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment
 
@@ -39,6 +40,19 @@ def test_the_registration_is_kafkas() -> None:
             b'{"version":1,"subscription":{"t":2},"pattern":"static","timestamp":"1416341255235"}'
         )
         assert zookeeper.tree.node("/consumers/g/ids/g_a").stat().ephemeral_owner == store.session_id
+
+    on_zookeeper(test)
+
+
+def test_the_listener_of_a_broker_is_the_one_with_the_protocol(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+        endpoints = (Endpoint("INSIDE", "in", 1), Endpoint("OUTSIDE", "out", 2, "SASL_SSL"))
+        data = BrokerRegistration(0, endpoints).encode()
+        await store.create("/brokers/ids/0", data, parents=True)
+        for protocol, address in (("PLAINTEXT", ["in:1"]), ("SASL_SSL", ["out:2"]), ("SSL", [])):
+            group = GroupStore(store, "g", "g_a", "range", exclude_internal=True, security_protocol=protocol)
+            assert list((await group.read([])).brokers) == address
+        assert [one.getMessage() for one in caplog.records] == ["g_a: no broker has a listener with SSL"]
 
     on_zookeeper(test)
 
