@@ -381,17 +381,21 @@ def test_an_isr_that_its_leader_has_not_asked_for() -> None:
     assert "its leader has asked for None" in stage.seen
 
 
-def test_one_who_joins_by_what_it_had_fetched_in_another_life() -> None:
+@pytest.mark.parametrize(("controller_epoch", "seen"), [(3, True), (2, False)], ids=["the present", "a deposed"])
+def test_one_who_joins_by_what_it_had_fetched_in_another_life(controller_epoch: int, seen: bool) -> None:
+    """As far as the controller knows that writes it; what a deposed one knows is of no matter."""
     stage = Stage()
     stage.safety()
     stage.in_zookeeper(replace(STATE, leader_epoch=6, isr=(0, 1)))
     view = PartitionView(0, 6, (0, 1), 1, (0, 1, 2))
     assert stage.leader.lead(view, 0.0) is None
-    stage.brokers[1].server.services.controller.state = SimpleNamespace(brokers={2: SimpleNamespace(epoch=40)})
+    stage.brokers[1].server.services.controller.state = SimpleNamespace(
+        controller_epoch=controller_epoch, brokers={2: SimpleNamespace(epoch=40)}
+    )
     _, asked = stage.leader.follower_fetched(2, 0, 0, 30, 1.0)
     assert asked is not None
     stage.in_zookeeper(replace(STATE, leader_epoch=6, isr=(0, 1, 2)))
-    assert "in its life 30" in stage.seen
+    assert ("in its life 30" in stage.seen) == seen
 
 
 def test_one_who_joins_below_the_start_of_the_epoch() -> None:

@@ -167,13 +167,15 @@ class Safety:
         if asked is None or asked.broker_ids != set(state.isr):
             self._history.violated(f"{leader}: the ISR is {list(state.isr)}, its leader has asked for {asked}")
         else:
-            self._look_at_lives(leader, {one: life for one, life in asked.isr if one not in before.isr})
+            newcomers = {one: life for one, life in asked.isr if one not in before.isr}
+            self._look_at_lives(leader, newcomers, state.controller_epoch)
 
-    def _look_at_lives(self, leader: Partition, newcomers: Mapping[int, int]) -> None:
-        """Require that those who join do so in the life in which they have fetched, as far as the controller knows."""
+    def _look_at_lives(self, leader: Partition, newcomers: Mapping[int, int], controller_epoch: int) -> None:
+        """Require that those who join do so in the life in which they have fetched, as far as the controller knows that
+        has written it."""
         for broker in self._cluster.brokers:
             active = broker.server.services.controller.state if broker.running else None
-            known = active.brokers if active is not None else {}
+            known = active.brokers if active is not None and active.controller_epoch == controller_epoch else {}
             for newcomer, life in newcomers.items():
                 if newcomer in known and life not in (NO_EPOCH, known[newcomer].epoch):
                     self._history.violated(
