@@ -156,8 +156,9 @@ async def create_topic(
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {new.name} is prohibited.")
     with zookeeper_away():
         await _check_is_new(store, new.name)
-    settings = _settings(new, check_settings)
+    settings = _settings(new)
     assignment = _assignment(new, racks, defaults, randomness)
+    check_settings(settings)
     topic_id = ZERO_UUID if validate_only else new_topic_id(randomness)
     if not validate_only:
         charge(len(assignment))
@@ -188,14 +189,12 @@ async def _check_is_new(store: Store, topic: str) -> None:
             )
 
 
-def _settings(new: NewTopic, check_settings: CheckSettings) -> dict[str, str]:
+def _settings(new: NewTopic) -> dict[str, str]:
     without = sorted(name for name, value in new.settings.items() if value is None)
     if without:
         names = ",".join(without)
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {names}")
-    settings = {name: value for name, value in new.settings.items() if value is not None}
-    check_settings(settings)
-    return settings
+    return {name: value for name, value in new.settings.items() if value is not None}
 
 
 def _assignment(
@@ -285,8 +284,15 @@ async def auto_create_topic(
     return ErrorCode.LEADER_NOT_AVAILABLE
 
 
+def check_may_exist(topic: str) -> None:
+    """Keep names that no topic has from becoming paths. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
+    if name_fault(topic) is not None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+
+
 async def mark_for_deletion(store: Store, topic: str) -> None:
     """Mark a topic for the controller to delete; twice is harmless. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
+    check_may_exist(topic)
     with zookeeper_away():
         if await repeated(store, lambda: store.exists(topic_path(topic))) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -310,6 +316,7 @@ async def add_partitions(
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (being deleted), INVALID_PARTITIONS,
     REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
     """
+    check_may_exist(topic)
     with zookeeper_away():
         if await repeated(store, lambda: store.exists(delete_topic_path(topic))) is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")

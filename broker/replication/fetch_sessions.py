@@ -328,7 +328,6 @@ class FetchSessionCache:
             return OpenedFetch(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         self._sessions[session.id] = self._sessions.pop(session.id)
-        self._forget(session, request)
         session.fetches(now_ms)
         for topic in request.topics:
             name, topic_id = identity_of(topic, version, names)
@@ -339,6 +338,7 @@ class FetchSessionCache:
                 else:
                     known.update(asked)
                     session.dirty.setdefault(known)
+        self._forget(session, request)
         if session.by_topic_id:
             for wanted in session.dirty:
                 if not wanted.topic:  # unknown when it was added; it may have been created since

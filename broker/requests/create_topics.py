@@ -80,7 +80,7 @@ async def _create_one(
             charge=partial(charge, quota),
         )
     except KafkaError as error:
-        return CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message, configs=None)
+        return CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
     return CreatableTopicResult(
         name=topic.name,
         topic_id=created.topic_id,

@@ -17,14 +17,15 @@ from odradek.zk_schema.znodes.acls import ResourceType
 REQUEST = DescribeClusterRequest
 VERSIONS = (0, 1)
 
-BROKERS = 1
+BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(broker: Services, request: DescribeClusterRequest, context: RequestContext) -> Outcome:
     if request.endpoint_type != BROKERS:
+        known = request.endpoint_type == CONTROLLERS
         return Reply(
             DescribeClusterResponse(
-                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
                 error_message="This is a broker: endpoint type 1 is the only one it can describe.",
             )
         )

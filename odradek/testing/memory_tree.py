@@ -61,6 +61,12 @@ class Node:
         )
 
 
+def check_path(path: str) -> None:
+    """Refuse what is no absolute, plain path. Raises ValueError."""
+    if path != "/" and not {"", ".", ".."}.isdisjoint(path.split("/")[1:]):
+        raise ValueError(f"not the path of a znode: {path!r}")
+
+
 class Tree:
     """Tree of all znodes, and the number of the last transaction."""
 
@@ -69,14 +75,17 @@ class Tree:
         self._nodes = {"/": Node(b"", 0, 0, 0)}
 
     def node(self, path: str) -> Node:
-        """Return a znode. Raises NoNode."""
-        node = self._nodes.get(path)
+        """Return a znode. Raises NoNode, and ValueError for a path that a client of ZooKeeper refuses."""
+        node = self.get(path)
         if node is None:
             raise NoNode(path)
         return node
 
     def get(self, path: str) -> Node | None:
-        return self._nodes.get(path)
+        node = self._nodes.get(path)
+        if node is None:
+            check_path(path)
+        return node
 
     def ephemerals(self, session_id: int) -> list[str]:
         """Paths of the znodes that live with a session."""

@@ -216,6 +216,7 @@ def test_create_then_delete(version: int) -> None:
         (counted("t", retention_ms="soon"), ErrorCode.INVALID_CONFIG),
         (counted("t", retention_ms=None), ErrorCode.INVALID_CONFIG),
         (counted("t", retention_seconds="1"), ErrorCode.INVALID_CONFIG),
+        (counted("t", 0, retention_seconds="1"), ErrorCode.INVALID_PARTITIONS),
     ],
 )
 def test_refused_topics(topic: CreatableTopic, error: ErrorCode) -> None:
@@ -225,6 +226,7 @@ def test_refused_topics(topic: CreatableTopic, error: ErrorCode) -> None:
         (answer,) = (await ask(create_topics, broker, creation(topic))).topics
         assert answer.error_code == error
         assert answer.error_message
+        assert answer.configs == [], "null would say that they may not be seen"
         assert await broker.zookeeper.children("/brokers/topics") == ["a.b"]
 
     play(scenario)
@@ -319,6 +321,22 @@ def test_deletion_by_id_and_refusals() -> None:
         named = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], topic_names=["t"], timeout_ms=5000)
         for version, error in ((2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)):
             assert (await ask(delete_topics, broker, named, version)).responses[0].error_code == error
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a" * 250])
+def test_a_name_that_no_topic_has_never_becomes_a_path(name: str) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        broker = await start(clock)
+        doomed = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=300)
+        assert (await ask(delete_topics, broker, doomed)).responses[
+            0
+        ].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        more = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=2)], timeout_ms=300)
+        assert (await ask(create_partitions, broker, more)).results[
+            0
+        ].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     play(scenario)
 

@@ -510,6 +510,7 @@ def test_describe_log_dirs_and_cluster() -> None:
         cluster = await client.ask(DescribeClusterRequest(), 1)
         assert cluster.controller_id == 0 and [broker.host for broker in cluster.brokers] == ["broker-0"]
         assert (await client.ask(DescribeClusterRequest(endpoint_type=2), 1)).error_code == 114
+        assert (await client.ask(DescribeClusterRequest(endpoint_type=3), 1)).error_code == 115
 
     with_broker(scenario)
 
