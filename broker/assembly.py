@@ -140,6 +140,7 @@ def assemble(
     elections = CoordinatorElections()
     replicas, fetchers, throttling, altering, controller_requests = replication(parts, elections)
     groups, transactions, markers, partition_counts = coordination(parts, replicas, elections)
+    controller_requests.topics_deleted = dynamic.forget
     quotas, authorizer, tokens = admission(parts)
     sockets.address_rates = ConnectionRates(world.clock, quotas.windows)
     creation = TopicCreation(store, parts.metadata, lambda: dynamic.config, world.random)

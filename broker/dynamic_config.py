@@ -106,6 +106,12 @@ class DynamicConfig:
             made = known[key] = log_config(self.config, in_force)
         return made
 
+    def forget(self, topics: Iterable[str]) -> None:
+        """Forget the settings of topics that have been deleted."""
+        for topic in topics:
+            self._topics.pop(topic, None)
+            self._in_force.pop(topic, None)
+
     async def learn(self, topics: Iterable[str]) -> None:
         """Read the settings of topics that this broker hears of for the first time; without ZooKeeper they wait."""
         try:

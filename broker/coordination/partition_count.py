@@ -34,8 +34,9 @@ class PartitionCount:
     """Number of partitions of a coordinator's topic, which says where everything in it lives and must not change.
 
     It is read from ZooKeeper when the broker starts, because the broker leads partitions before its metadata has come:
-    to guess by the setting would put a group where nobody looks for it. A topic that did not exist then has as many as
-    the metadata says since, and until it does the setting is what it is created with.
+    to guess by the setting would put a group where nobody looks for it. A topic that did not exist then is created with
+    the setting; as many as the metadata says first, when that is not fewer, it has for this broker's life. Partitions
+    that somebody adds later would move groups to where none of their offsets are (GroupMetadataManager.startup).
     """
 
     def __init__(self, topic: str, metadata: MetadataCache, setting: int) -> None:
@@ -54,4 +55,9 @@ class PartitionCount:
 
     def __call__(self) -> int:
         """Return the number."""
-        return self._read or self._metadata.partition_count(self._topic) or self._setting
+        if self._read:
+            return self._read
+        known = self._metadata.partition_count(self._topic)
+        if known >= self._setting:
+            self._read = known
+        return known or self._setting

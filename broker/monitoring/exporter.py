@@ -96,7 +96,7 @@ class Exporter:
             exchange.answer(200, TEXT, text.encode())
         elif address.path == "/journal":
             after = parse_qs(address.query).get("after", ["0"])[0]
-            exchange.answer(200, JSON, await self._journal(broker, int(after) if after.isdecimal() else 0))
+            exchange.answer(200, JSON, await self._journal(broker, whole_number(after)))
         elif address.path == "/lag":
             group = parse_qs(address.query).get("group")
             told = (
@@ -127,6 +127,11 @@ class Exporter:
             if not len(told) % PIECES_PER_LOOK:
                 await turn.pause_if_over()
         return f'{json.dumps(head)[:-1]}, "entries": [{", ".join(told)}]}}'.encode()
+
+
+def whole_number(text: str) -> int:
+    """Read a number that somebody has put into an address; 0 for what is none, or has more than eighteen digits."""
+    return int(text) if text.isdecimal() and len(text) <= 18 else 0
 
 
 async def pieces(

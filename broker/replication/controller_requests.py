@@ -7,7 +7,7 @@ each to its end: one that has lost its connection must not go on amid those that
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -85,6 +85,8 @@ class ControllerRequests:
         """Replicas whose logs are to be deleted and lie in a directory that has failed."""
         self.in_turn = asyncio.Lock()
         """Held by the LeaderAndIsr or StopReplica that is being applied; the others wait in their order."""
+        self.topics_deleted: Callable[[Collection[str]], object] = lambda topics: None
+        """Told of topics that the cluster does not have any more."""
         self.controller_epoch = 0
         self.lacks_room = False
         """Set when a replica could not be made because a disk is full: the controller is to ask for it again."""
@@ -270,6 +272,7 @@ class ControllerRequests:
             self._replicas.check_in_sync_replicas()
         if deleted:
             self._coordinators.on_partitions_deleted(deleted)
+            self.topics_deleted({topic for topic, _ in deleted} - self._metadata.topics.keys())
 
 
 def partition_states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, bytes, LeaderAndIsrPartitionState]]:

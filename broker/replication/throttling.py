@@ -40,6 +40,7 @@ class RateLimit:
             self._counted.append((began_ms, before + size))
         else:
             self._counted.append((now_ms, size))
+            self._forget(now_ms)
 
     @property
     def exceeded(self) -> bool:
@@ -47,12 +48,15 @@ class RateLimit:
         if self.bytes_per_second is None or not self._counted:
             return False
         now_ms = self._clock.monotonic_ms()
-        while self._counted and self._counted[0][0] + self._windows.number * self._windows.length_ms <= now_ms:
-            self._counted.popleft()
+        self._forget(now_ms)
         if not self._counted:
             return False
         passed_ms = max(now_ms - self._counted[0][0], self._windows.length_ms)
         return sum(size for _, size in self._counted) * 1000.0 > self.bytes_per_second * passed_ms
+
+    def _forget(self, now_ms: float) -> None:
+        while self._counted and self._counted[0][0] + self._windows.number * self._windows.length_ms <= now_ms:
+            self._counted.popleft()
 
 
 class Throttle:

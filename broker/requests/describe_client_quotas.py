@@ -6,6 +6,7 @@ have other kinds besides. Kinds that nobody knows are UNSUPPORTED_VERSION, and a
 Source: ZkAdminManager.describeClientQuotas of Kafka 3.9.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -25,6 +26,8 @@ from odradek.zk_schema.entity_settings import stored_settings
 from odradek.zk_schema.store import NoNode, Store, StoreError
 from odradek.zk_schema.znodes.configs import CLIENTS, DEFAULT_ENTITY, IPS, USERS, desanitize, entity_path
 from odradek.zk_schema.znodes.json_data import BadZnode
+
+log = logging.getLogger(__name__)
 
 REQUEST = DescribeClientQuotasRequest
 VERSIONS = (0, 1)
@@ -108,7 +111,13 @@ def _matches(wanted: Filter, entity: Entity, strict: bool) -> bool:
 
 def _entry(entity: Entity, settings: Mapping[str, str]) -> EntryData | None:
     known = QUOTA_TYPES[IP if IP in entity else "user"]
-    values = [ValueData(key=key, value=float(text)) for key, text in settings.items() if key in known]
+    values = []
+    for key, text in settings.items():
+        if key in known:
+            try:
+                values.append(ValueData(key=key, value=float(text)))
+            except ValueError:
+                log.warning("%s of %s is no number: %r", key, entity, text)
     if not values:
         return None
     return EntryData(

@@ -125,7 +125,7 @@ def _broker_entries(broker: Services, name: str) -> list[DescribeConfigsResource
         return [
             _broker_entry(layers, one, only=Source.DYNAMIC_DEFAULT_BROKER) for one in sorted(layers.dynamic_default)
         ]
-    if not name.isdigit():
+    if not (name.isascii() and name.isdecimal()) or len(name) > len(str(2**31)):
         raise refuse(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     own = broker.identity.broker_id
     if int(name) != own:

@@ -136,8 +136,11 @@ def _valid(claims: dict[str, Any], principal_claim: str) -> ValidToken:
     principal = claims.get(principal_claim)
     if not isinstance(principal, str) or not principal.strip():
         raise InvalidCredentials(f"the token has no {principal_claim}")
+    expires_s = claims["exp"]
     try:
-        expires_ms = int(claims["exp"] * 1000)
+        if not isinstance(expires_s, int | float):
+            raise ValueError(expires_s)
+        expires_ms = int(expires_s * 1000)
     except (ValueError, OverflowError):  # JSON in Python has NaN and Infinity
         raise InvalidCredentials("the token says no time until when it is valid") from None
     return ValidToken(principal.strip(), min(expires_ms, LATEST_MS))

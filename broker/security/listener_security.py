@@ -5,13 +5,17 @@ One object for each listener, made anew when its settings change: connections th
 
 import re
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from odradek.broker.config import BrokerConfig
 from odradek.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from odradek.broker.security.principal_mapping import SETTING, PrincipalMapping, distinguished_name
 from odradek.broker.security.sasl_listener import SaslListener
+from odradek.broker.security.sasl_mechanisms import ValidToken
+from odradek.security.jaas import JaasEntry
 from odradek.security.scram import FindIdentity
 from odradek.security.secure_network import (
     PLAINTEXT,
@@ -85,6 +89,8 @@ class BrokerSecurity:
         """Raises BadSecuritySetting."""
         self._find_scram = find_scram
         self._beneath = network
+        self._bearers: dict[str, tuple[JaasEntry | None, Callable[[str], ValidToken]]] = {}
+        """By listener, what checks its tokens, and of which login module: to make it anew is to wait for the issuer."""
         self._listeners, links = self._made(config)
         self._links = {name: SecureNetwork(network, clock, security) for name, security in links.items()}
 
@@ -107,14 +113,27 @@ class BrokerSecurity:
         for listener in config.listeners:
             if listener.protocol == PLAINTEXT:
                 continue
-            look = settings_of(config, listener.name)
-            listeners[listener.name] = ListenerSecurity(
-                TlsListener(look) if listener.protocol in TLS_PROTOCOLS else None,
-                SaslListener(look, self._find_scram, _bearer) if listener.protocol in SASL_PROTOCOLS else None,
-            )
+            look, tls, sasl = settings_of(config, listener.name), None, None
+            if listener.protocol in TLS_PROTOCOLS:
+                tls = TlsListener(look)
+            if listener.protocol in SASL_PROTOCOLS:
+                sasl = SaslListener(look, self._find_scram, partial(self._bearer, listener.name))
+            listeners[listener.name] = ListenerSecurity(tls, sasl)
             if listener.name in (config.inter_broker_listener_name, config.controller_listener_name):
                 links[listener.name] = ClientSecurity.read(listener.protocol, _as_client(look))
         return listeners, links
+
+    def _bearer(self, listener: str, look: Look, jaas: JaasEntry | None) -> Callable[[str], ValidToken]:
+        """Return what checks a listener's tokens; but for the login module, settings of it change with a restart only.
+
+        PyJWT is loaded where tokens are checked, and nowhere else. Raises BadSecuritySetting.
+        """
+        from odradek.broker.security.bearer_tokens import bearer_validator
+
+        kept = self._bearers.get(listener)
+        if kept is None or kept[0] != jaas:
+            kept = self._bearers[listener] = (jaas, bearer_validator(look, jaas))
+        return kept[1]
 
 
 def _as_client(look: Look) -> Look:
@@ -127,10 +146,3 @@ def _as_client(look: Look) -> Look:
         return look(f"{mechanism.lower()}.{JAAS}" if name == JAAS else name)
 
     return client
-
-
-def _bearer(look: Look, jaas: Any) -> Any:
-    """PyJWT is loaded where tokens are checked, and nowhere else."""
-    from odradek.broker.security.bearer_tokens import bearer_validator
-
-    return bearer_validator(look, jaas)

@@ -1,10 +1,13 @@
 """Work that is repeated from time to time on the loop, and long loops in slices of time."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from odradek.world.clock import Clock, Timer
 from odradek.world.time_slices import run_in_slices
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -36,11 +39,17 @@ class PeriodicActions:
     def repeat_for_each(
         self, name: str, interval_ms: float, things: Callable[[], Iterable[T]], action: Callable[[T], object]
     ) -> None:
-        """Act on all `things()` in slices of time, and again `interval_ms` after the last of them."""
+        """Act on all `things()` in slices of time, and again `interval_ms` after the last of them.
+
+        What fails for one is logged, and done for the others.
+        """
 
         def steps() -> Iterator[None]:
             for thing in list(things()):
-                action(thing)
+                try:
+                    action(thing)
+                except Exception:
+                    log.exception("%s: failed for %s", name, thing)
                 yield
             plan()
 

@@ -291,3 +291,17 @@ def test_settings_are_written_before_the_change_is_told() -> None:
         assert await stored_settings(cluster.admin, "topics/none") == {}
 
     play(story)
+
+
+def test_settings_of_deleted_topics_are_forgotten_and_those_of_new_ones_of_their_names_read() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.dynamic.start()
+        await cluster.change("topics/t", segment_bytes="1000")
+        await cluster.admin.delete(topic_config_path("t"))
+        cluster.dynamic.forget(["t", "unknown"])
+        assert cluster.segment_bytes() == 5000 and not cluster.dynamic._topics and not cluster.dynamic._in_force
+        await cluster.admin.create(topic_config_path("t"), b'{"version":1,"config":{"segment.bytes":"2000"}}')
+        await cluster.dynamic.learn(["t"])
+        assert cluster.segment_bytes() == 2000
+
+    play(story)

@@ -19,6 +19,7 @@ from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
+from odradek.zk_schema.entity_settings import change_entity
 
 RATE, SECONDS, BATCH_BYTES = 200_000, 60, 4_000
 
@@ -227,6 +228,10 @@ def test_quotas_are_shown_as_they_are_set() -> None:
             assert await shown(True, client_id="c 1") == [client]
             assert await shown(True, ip=None) == [address]
             assert await shown(False, user="nobody") == []
+            store = cluster.brokers[0].server.services.zookeeper
+            await change_entity(store, "clients/c2", {"producer_byte_rate": "fast", "consumer_byte_rate": "10"})
+            damaged = {"client-id": "c2", "consumer_byte_rate": 10.0}
+            assert await shown(True, client_id="ANY") == [client, damaged], "what is no number is passed over"
 
     run_virtual(main)
 

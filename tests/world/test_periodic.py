@@ -1,5 +1,7 @@
 """Repeated work, in slices."""
 
+import pytest
+
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.periodic import NEVER_MS, PeriodicActions
 from odradek.world.time_slices import SLICE_MS
@@ -68,3 +70,20 @@ def test_the_next_round_begins_an_interval_after_the_last_one_has_ended() -> Non
     periodic.stop()
     clock.advance(1000)
     assert len(done) == 5
+
+
+def test_what_fails_for_one_is_done_for_the_others_and_again(caplog: pytest.LogCaptureFixture) -> None:
+    clock, done = ManualClock(), []
+    periodic = PeriodicActions(clock)
+
+    def sometimes(item: int) -> None:
+        if item == 2:
+            raise ValueError("planted")
+        done.append(item)
+
+    periodic.repeat_for_each("things", 100, lambda: [1, 2, 3], sometimes)
+    clock.advance(100)
+    clock.advance(100)
+    assert done == [1, 3, 1, 3]
+    assert [one.getMessage() for one in caplog.records] == ["things: failed for 2"] * 2
+    periodic.stop()

@@ -19,7 +19,7 @@ class Job:
     """`done(job)` is called once, when the child has ended and all that was swapped in is on the disk.
 
     Then `end_offset` says up to where the log is clean, None when it did not come to an end; `damage` says why it
-    would not come to an end the next time either.
+    would not come to an end the next time either, `hindered` that it may.
     """
 
     def __init__(self, log: Log, request: Request, done: Callable[["Job"], object], clock: Clock) -> None:
@@ -27,6 +27,7 @@ class Job:
         self.child: Child | None = None
         self.end_offset: int | None = None
         self.damage: str | None = None
+        self.hindered = False
         self._request = request
         self._done = done
         self._clock = clock
@@ -93,6 +94,7 @@ class Job:
         elif failed.errno == 0:
             self.damage = failed.reason
         elif failed.errno in DISK_FULL:
+            self.hindered = True
             logger.warning("%s: no room for compacted segments: %s", self.log, failed.reason)
         elif failed.errno == errno.ENOENT:
             logger.warning("%s: a segment went while it was compacted: %s", self.log, failed.reason)
@@ -103,7 +105,8 @@ class Job:
         """The child is no more."""
         self._ended = True
         if not self._aborted and self._finished is None:
-            self.damage = "the child ended without a result" if not well else "the child said nothing"
+            self.hindered = True
+            logger.warning("%s: the child that compacted it has ended without a result", self.log)
         if self._aborted or self._finished is None:
             with suppress(StorageFailure):
                 remove_cleaned(self.log)

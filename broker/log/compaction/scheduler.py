@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 CHILD = "odradek.broker.log.compaction.rewrite"
 LARGEST_MAP_BYTES = 2**31 - 1
+HINDERED_DOUBLINGS_MAX = 6
+"""A log that a full disk or a killed child has kept from being compacted waits for at most 2**6 of the usual pauses."""
 
 
 Step = Callable[[], None]
@@ -59,6 +61,9 @@ class Compaction:
         self._jobs: dict[Log, Job] = {}
         self._damaged: dict[Log, int] = {}
         """Logs that cannot be compacted, and how often they had been truncated then."""
+        self._hindered: dict[Log, tuple[int, float]] = {}
+        """Logs whose compaction something has hindered: how often in a row, and the time in ms before which others go
+        first."""
         self._looking = False
         self._stopped = False
 
@@ -99,10 +104,11 @@ class Compaction:
         steps: list[Step] = [partial(self._look_at, log, found) for log in logs]
         steps.append(partial(self._begin_dirtiest, found))
         self._damaged = {log: count for log, count in self._damaged.items() if not log.closed}
+        self._hindered = {log: hindered for log, hindered in self._hindered.items() if not log.closed}
         self._periodic.for_each(steps, _take)
 
     def _look_at(self, log: Log, found: list[tuple[LogToClean, Log]]) -> None:
-        if log.closed or self._damaged.get(log) == log.history_changes:
+        if log.closed or self._damaged.get(log) == log.history_changes or self._waits(log):
             return
         try:
             dirty = log_to_clean(log, self._high_watermark_of(log), self._clock.now_ms())
@@ -115,6 +121,9 @@ class Compaction:
         else:
             if dirty is not None and dirty.pays(log.config.min_cleanable_dirty_ratio):
                 found.append((dirty, log))
+
+    def _waits(self, log: Log) -> bool:
+        return log in self._hindered and self._clock.monotonic_ms() < self._hindered[log][1]
 
     def _begin_dirtiest(self, found: list[tuple[LogToClean, Log]]) -> None:
         self._looking = False
@@ -156,6 +165,12 @@ class Compaction:
         del self._jobs[log]
         if job.damage is not None:
             self._give_up(log, job.damage)
+        if job.hindered:
+            times = self._hindered.get(log, (0, 0.0))[0] + 1
+            pause_ms = max(1, self.settings.log_cleaner_backoff_ms) * 2 ** min(times, HINDERED_DOUBLINGS_MAX)
+            self._hindered[log] = times, self._clock.monotonic_ms() + pause_ms
+        else:
+            self._hindered.pop(log, None)
         if job.end_offset is None or log.closed:
             return
         log.cleaned_to = job.end_offset

@@ -4,6 +4,8 @@ import errno
 import heapq
 import random
 from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -11,8 +13,10 @@ from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.compacted_log import COMPACT, SMALL, CompactedLog, newest
+from odradek.testing.inline_children import InlineChildren
 from odradek.testing.log_environments import DIRECTORY
 from odradek.testing.simulated_files import MachineStopped, SimulatedFiles
+from odradek.world.children import Child
 
 LARGE = LogConfig(segment_bytes=2000, index_interval_bytes=100, cleanup_policy=COMPACT, min_cleanable_dirty_ratio=0.0)
 
@@ -232,7 +236,33 @@ def test_a_full_disk_leaves_the_log_as_it_was_and_is_tried_again() -> None:
     assert not [name for name in world.files.list_directory(DIRECTORY) if name.endswith(".cleaned")]
     world.files.capacity_bytes = None
     world.compact()
+    assert world.rounds == [], "others are looked at first"
+    world.clock.advance(2 * world.settings.log_cleaner_backoff_ms)
+    world.compact()
     assert len(world.rounds) == 1
+
+
+def test_a_log_whose_child_is_killed_is_compacted_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = CompactedLog(LARGE)
+    write(world)
+    run, begun_ms = InlineChildren.run, list[float]()
+
+    def begin(*given: Any, **named: Any) -> Child:
+        begun_ms.append(world.clock.monotonic_ms())
+        child = run(*given, **named)
+        if len(begun_ms) <= 3:
+            child.kill()
+        return child
+
+    monkeypatch.setattr(InlineChildren, "run", begin)
+    world.compaction.start()
+    for _ in range(40):
+        world.clock.advance(world.settings.log_cleaner_backoff_ms)
+    world.compaction.stop()
+    backoff_ms = world.settings.log_cleaner_backoff_ms
+    assert [later - at for at, later in pairwise(begun_ms)] == [2 * backoff_ms, 4 * backoff_ms, 8 * backoff_ms]
+    assert len(world.rounds) == 1
+    assert not [name for name in world.files.list_directory(DIRECTORY) if name.endswith(".cleaned")]
 
 
 def test_a_disk_that_fails_takes_the_directory_offline() -> None:

@@ -83,5 +83,6 @@ def test_an_address_that_is_none_is_refused() -> None:
             (broker,) = cluster.brokers
             assert (await get(cluster, broker, "http://["))[0] == "HTTP/1.1 400 Bad Request"
             assert (await get(cluster, broker, "/nowhere"))[0] == "HTTP/1.1 404 Not Found"
+            assert (await get(cluster, broker, f"/journal?after={'9' * 5000}"))[0] == "HTTP/1.1 200 OK"
 
     run_virtual(main)

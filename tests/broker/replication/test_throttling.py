@@ -36,6 +36,10 @@ def test_a_rate_is_that_of_the_last_windows() -> None:
     limit.count(900)
     clock.advance(600)
     assert limit.exceeded, "the first second is forgotten: 1,000 in 1.6"
+    for _ in range(100):
+        clock.advance(1_000)
+        limit.count(1)
+    assert len(limit._counted) <= 3, "nobody has asked"
     limit.bytes_per_second = None
     assert not limit.exceeded
     limit.bytes_per_second = 100

@@ -212,6 +212,8 @@ def test_old_versions_say_whether_a_value_is_the_default() -> None:
         (TOPIC, "none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (BROKER, "\u00b2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "1" * 5000, ErrorCode.INVALID_REQUEST),
         (LOGGER, "", ErrorCode.INVALID_REQUEST),
         (LOGGER, "2", ErrorCode.INVALID_REQUEST),
         (GROUP, "g", ErrorCode.INVALID_REQUEST),

@@ -87,7 +87,7 @@ def run(make_harness: Any, scenario: Scenario, **changes: str) -> None:
         security = BrokerSecurity(config, harness.network.host("broker"), clock, find_scram)
         harness.server.entrance = Entrance(clock, security.listener, 100)
         harness.secure_port = harness.server.listen("SASL_PLAINTEXT", "broker", 0)
-        harness.security = security
+        harness.security, harness.config = security, config
         await scenario(harness)
         harness.server.close()
         await harness.settle()
@@ -404,6 +404,7 @@ def test_signed_tokens(play: Any, tmp_path: Any) -> None:
             "audience": signed(aud="other"),
             "issuer": signed(iss="https://other"),
             "expired": signed(exp=1),
+            "a text for a time": signed(exp="1099511627776"),
             "no subject": signed(sub=""),
             "early": signed(nbf=1 << 40),
             "another key": signed(ec.generate_private_key(ec.SECP256R1())),
@@ -413,6 +414,9 @@ def test_signed_tokens(play: Any, tmp_path: Any) -> None:
         }
         assert {name for name, token in wrong.items() if judge(token)} == set()
         assert with_token(signed())
+        keys.unlink()
+        harness.security.configure(harness.config)
+        assert judge(signed()), "a change of a listener asks nobody for keys"
 
     play(
         scenario,
