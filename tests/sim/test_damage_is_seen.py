@@ -13,7 +13,6 @@ from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable
 from odradek.broker.groups.group_records import batch_of as commit_batch
 from odradek.broker.groups.group_records import offset_key, offset_value
 from odradek.broker.log.log import Origin
-from odradek.broker.metrics.journal import Journal
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.broker.transactions.transaction_records import batch_of as state_batch
@@ -89,7 +88,6 @@ class Stage:
             replicas=SimpleNamespace(partitions=held),
             controller=SimpleNamespace(controller_epoch=-1, state=None),
             controller_requests=SimpleNamespace(controller_epoch=3),
-            journal=Journal(self.clock.now_ms),
             groups=SimpleNamespace(groups=[]),
             transactions=SimpleNamespace(all=lambda: (0, []), partition_for=lambda name: 0),
         )
@@ -462,20 +460,6 @@ def test_followers_that_are_kept_over_an_epoch() -> None:
     fences.elected(WHERE, 5)
     fences.look()
     assert "fetched before its epoch began" in stage.seen
-
-
-def test_a_truncation_below_what_was_committed() -> None:
-    stage = Stage()
-    fences = Fences(stage.cluster, stage.history)
-    stage.write(make_batch([b"a", b"b"]))
-    fences.look()
-    journal: Journal = stage.brokers[2].server.services.journal
-    journal.note("truncation", "t-0", to=2)
-    fences.look()
-    assert not stage.seen
-    journal.note("truncation", "t-0", to=1)
-    fences.look()
-    assert stage.seen == "broker-2 truncates t-0 to 1, 2 was committed"
 
 
 # ---- coordinators

@@ -1,7 +1,6 @@
 """Epochs as brokers keep them: none of them ever falls while a broker lives.
 
-What a leader counts of its followers is of its own epoch, and nobody truncates below what a leader has counted as
-committed.
+What a leader counts of its followers is of its own epoch.
 """
 
 from odradek.broker.replication.partition import Partition
@@ -21,10 +20,6 @@ class Fences:
         """Highest controller epoch that a broker has obeyed, by its id and life."""
         self._partitions: dict[tuple[int, Where], tuple[Partition, Epochs]] = {}
         """Each replica as it was last seen, with its leader epoch and partition epoch."""
-        self._journals: dict[tuple[int, int], int] = {}
-        """How many entries of a life's journal have been read."""
-        self._committed: dict[str, tuple[bytes, int]] = {}
-        """Id of a partition's topic, and the highest watermark that one of its leaders has had."""
         self._led_since_ms: dict[tuple[Where, int], float] = {}
         """When ZooKeeper took a partition's leader epoch."""
 
@@ -41,10 +36,6 @@ class Fences:
                     self._look_at_epochs(broker, where, partition)
                     if partition.is_leader:
                         self._look_at_followers(where, partition)
-                        self._remember_committed(partition)
-        for broker in self._cluster.brokers:
-            if broker.running:
-                self._look_at_truncations(broker)
 
     def _look_at_controller_epoch(self, broker: EmbeddedBroker) -> None:
         life = (broker.broker_id, broker.lives)
@@ -72,19 +63,3 @@ class Fences:
                 self._history.violated(
                     f"{leader} counts {follower.log_end} of broker {broker}, fetched before its epoch began"
                 )
-
-    def _remember_committed(self, leader: Partition) -> None:
-        name = f"{leader.topic}-{leader.index}"
-        topic_id, committed = self._committed.get(name, (leader.topic_id, 0))
-        if topic_id != leader.topic_id or leader.high_watermark > committed:
-            self._committed[name] = (leader.topic_id, leader.high_watermark)
-
-    def _look_at_truncations(self, broker: EmbeddedBroker) -> None:
-        life, journal = (broker.broker_id, broker.lives), broker.server.services.journal
-        for entry in journal.entries(self._journals.get(life, 0)):
-            _, committed = self._committed.get(entry["subject"], (b"", 0))
-            if entry["kind"] == "truncation" and entry["to"] < committed:
-                self._history.violated(
-                    f"{broker.host} truncates {entry['subject']} to {entry['to']}, {committed} was committed"
-                )
-        self._journals[life] = journal.last
