@@ -21,6 +21,9 @@ from odradek.zk_schema.znodes.json_data import BadZnode
 log = logging.getLogger(__name__)
 
 SLICE = 1000
+LEFT_OVERS_MAX = 1_000_000
+"""Brokers times partitions up to which a new controller tells each broker of all partitions that it should not have: to
+300 brokers with 100,000 partitions those were 30 million entries. Beyond, brokers find them when they come back."""
 """Partitions that are looked at before others have their turn."""
 
 Outcome = tuple[ErrorCode, str | None]
@@ -128,6 +131,8 @@ async def _delete_left_overs(active: ActiveController) -> None:
     deletes what is merely unknown, nor what the ISR counts on (somebody may have edited the assignment by hand).
     """
     state, batch = active.state, active.batch()
+    if len(state.brokers) * len(state.leader_and_isr) > LEFT_OVERS_MAX:
+        return
     for some in slices(list(state.leader_and_isr.items()), SLICE):
         for partition, current in some:
             replicas = state.replicas(partition)
