@@ -21,10 +21,10 @@ from odradek.zk_schema.znodes.json_data import BadZnode
 log = logging.getLogger(__name__)
 
 SLICE = 1000
+"""Partitions that are looked at before others have their turn."""
 LEFT_OVERS_MAX = 1_000_000
 """Brokers times partitions up to which a new controller tells each broker of all partitions that it should not have: to
 300 brokers with 100,000 partitions those were 30 million entries. Beyond, brokers find them when they come back."""
-"""Partitions that are looked at before others have their turn."""
 
 Outcome = tuple[ErrorCode, str | None]
 DONE: Outcome = (ErrorCode.NONE, None)
