@@ -29,7 +29,7 @@ from network_hosts import Hosts
 
 from odradek.local.java import find_jars, find_java
 from odradek.local.zookeeper import JVM_FLAGS
-from odradek.testing.foreign.kafka_jars import kafka_jars
+from odradek.testing.foreign.kafka_jars import LOG4J, kafka_jars
 from odradek.testing.load import QUIET, ask_again
 from odradek.testing.patience import wait_until
 from odradek.testing.transaction_history import anomalies
@@ -69,6 +69,7 @@ class Site:
         self._commands: dict[str, list[str]] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         (directory / "logs").mkdir(parents=True)
+        (directory / "log4j.properties").write_text(LOG4J)
         servers = "".join(f"server.{i}={hosts.address[name]}:2888:3888\n" for i, name in enumerate(ZOOKEEPERS, 1))
         for number, name in enumerate(ZOOKEEPERS, 1):
             data, file = directory / name, directory / f"{name}.properties"
@@ -88,7 +89,8 @@ class Site:
             }
             file.write_text("".join(f"{key}={text}\n" for key, text in (own | SETTINGS).items()))
             ours = [sys.executable, "-m", "odradek.broker", str(file)]
-            self._commands[name] = ours if jars is None else jars.java("kafka.Kafka", str(file))
+            flags = ("-Xmx512m", f"-Dlog4j.configuration=file:{directory / 'log4j.properties'}")
+            self._commands[name] = ours if jars is None else jars.java("kafka.Kafka", str(file), flags=flags)
 
     @property
     def bootstrap(self) -> str:
@@ -232,6 +234,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, help="of the cluster; must not exist, and stays")
     given = parser.parse_args()
     print(f"seed {given.seed}, {'Apache Kafka 3.9.1' if given.kafka else 'Odradek'}", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # hosts and processes must not stay
     with ExitStack() as stack:
         directory = given.directory or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "site"
         directory.mkdir()
