@@ -413,12 +413,11 @@ def test_one_who_joins_below_the_start_of_the_epoch() -> None:
     [
         (replace(STATE, isr=(0, 1)), None),
         (replace(STATE, leader=1, leader_epoch=6, isr=(1, 2)), None),
-        (replace(STATE, leader=3, leader_epoch=6, isr=(3,), leader_recovery_state=LEADER_RECOVERING), None),
+        (replace(STATE, leader=3, leader_epoch=6, isr=(3,), leader_recovery_state=LEADER_RECOVERING), "[3] in the ISR"),
         (replace(STATE, controller_epoch=2), "written in controller epoch 2"),
         (replace(STATE, leader_epoch=4), "the leader epoch falls from 5"),
         (replace(STATE, leader=1), "the leader was 0 in the same epoch"),
         (replace(STATE, leader_epoch=6, isr=(0, 3)), "elected with [3] in the ISR"),
-        (replace(STATE, leader=3, leader_epoch=6, isr=(3,)), "not marked as recovering"),
     ],
 )
 def test_what_may_follow_upon_a_state(after: PartitionState, seen: str | None) -> None:

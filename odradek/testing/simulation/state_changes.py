@@ -1,14 +1,13 @@
 """Rules for the states of a partition that ZooKeeper takes one after another, whoever wrote them."""
 
-from odradek.zk_schema.znodes.topics import LEADER_RECOVERING, PartitionState
+from odradek.zk_schema.znodes.topics import PartitionState
 
 
 def broken_rule(before: PartitionState, after: PartitionState, controller_epoch: int) -> str | None:
     """Return which rule a state breaks that follows upon another; None when it breaks none.
 
     `controller_epoch` is what `/controller_epoch` says in that moment. A deposed controller writes nothing; the leader
-    epoch never falls, and has one leader; nobody enters the ISR by an election, but the leader of an unclean one, who
-    then is its only member.
+    epoch never falls, and has one leader; nobody enters the ISR by an election, for nobody has allowed unclean ones.
     """
     if after.controller_epoch != controller_epoch:
         return f"written in controller epoch {after.controller_epoch}, the present one is {controller_epoch}"
@@ -17,8 +16,6 @@ def broken_rule(before: PartitionState, after: PartitionState, controller_epoch:
     if after.leader_epoch == before.leader_epoch:
         return f"the leader was {before.leader} in the same epoch" if after.leader != before.leader else None
     strangers = set(after.isr) - set(before.isr)
-    if strangers and after.isr != (after.leader,):
+    if strangers:
         return f"elected with {sorted(strangers)} in the ISR, which was {list(before.isr)}"
-    if strangers and after.leader_recovery_state != LEADER_RECOVERING:
-        return f"elected from outside the ISR {list(before.isr)}, and not marked as recovering"
     return None
