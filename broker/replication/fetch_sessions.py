@@ -36,6 +36,8 @@ MIN_EVICTION_MS = 120_000
 LOOK_AT_ALL_MS = 30_000
 """Time in which each partition of a session is dirty once, some at each fetch: some changes (retention moves a log's
 start) wake nobody, and to look at thousands at once holds the loop."""
+CONSUMER_LOOKS_AT_ALL_MS = 1_000
+"""The same for consumers, which have few: who may read no longer hears of it."""
 
 SessionKey = tuple[str | bytes, int]
 
@@ -130,7 +132,8 @@ class FetchSession:
 
     def fetches(self, now_ms: float) -> None:
         """Note that the next request has come."""
-        self.looks_due += len(self.partitions) * min((now_ms - self.last_used_ms) / LOOK_AT_ALL_MS, 1.0)
+        period_ms = LOOK_AT_ALL_MS if self.replica_id >= 0 else CONSUMER_LOOKS_AT_ALL_MS
+        self.looks_due += len(self.partitions) * min((now_ms - self.last_used_ms) / period_ms, 1.0)
         self.last_used_ms = now_ms
         while self.looks_due >= 1.0:
             self.looks_due -= 1.0

@@ -30,13 +30,17 @@ class NothingLeftToHappen(RuntimeError):  # noqa: N818
 
 
 class _Timer(asyncio.TimerHandle):
-    """A timer that is quickly compared with another."""
+    """A timer that is quickly compared with another; of two for the same time, the one that was set first comes first.
 
-    __slots__ = ()
+    Otherwise it would depend on how many others there are, and a run with one timer more would be another run.
+    """
+
+    __slots__ = ("_number",)
     _when: float
+    _number: int
 
     def __lt__(self, other: "_Timer") -> bool:  # type: ignore[override]
-        return self._when < other._when
+        return self._when < other._when or (self._when == other._when and self._number < other._number)
 
 
 class VirtualLoop(ProcessLoop):
@@ -51,7 +55,7 @@ class VirtualLoop(ProcessLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
-        self._cancelled_timers = 0
+        self._cancelled_timers = self._timers_set = 0
         self._clock_resolution = 1e-9
 
     def time(self) -> float:
@@ -71,6 +75,7 @@ class VirtualLoop(ProcessLoop):
         self, when: float, callback: Callable[..., object], *arguments: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         timer = _Timer(when, callback, arguments, self, context)
+        self._timers_set = timer._number = self._timers_set + 1
         if not belongs_to_dead(timer._context):  # type: ignore[attr-defined]
             heapq.heappush(self._scheduled, timer)
             timer._scheduled = True  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ import pytest
 from odradek.console.actions import ActionRefusedError
 from odradek.local.cluster import ClusterFailure, ClusterPlan, LocalCluster
 from odradek.local.in_hand import BrokersInHand
-from odradek.local.ports import PortInUse, free_ports
+from odradek.local.ports import PortInUse, free_port_range, free_ports
 from odradek.local.processes import read_pid
 from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.testing.patience import PATIENCE_SECONDS
@@ -32,7 +32,7 @@ class Setting:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.port = consecutive_ports(3)
+        self.port = free_port_range(3)
         self.zookeeper_port = free_ports(1)[0]
         self._clusters: list[LocalCluster] = []
 
@@ -49,23 +49,6 @@ class Setting:
     async def close(self) -> None:
         for cluster in self._clusters:
             await cluster.stop()
-
-
-def consecutive_ports(count: int) -> int:
-    """The first of so many free ones in a row."""
-    for _ in range(100):
-        (first,) = free_ports(1)
-        probes = [socket.socket() for _ in range(count)]
-        try:
-            for offset, probe in enumerate(probes):
-                probe.bind(("127.0.0.1", first + offset))
-            return first
-        except OSError:
-            continue
-        finally:
-            for probe in probes:
-                probe.close()
-    raise AssertionError("no free ports in a row")
 
 
 def play(directory: Path, scenario: Callable[[Setting], Awaitable[None]]) -> None:

@@ -9,7 +9,6 @@ again, its checkpoints are written at once (`CheckpointFiles.write_now`), all lo
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from hashlib import blake2b
 
 from odradek.broker.log.checkpoint_format import (
     CLEANER_OFFSETS,
@@ -55,8 +54,6 @@ class CheckpointFiles:
         self._begun = 0
         self._newest: dict[str, int] = {}
         """Numbers of what is in the files; kept under the lock."""
-        self._digests: dict[str, bytes] = {}
-        """Digests of what is in the files for certain; kept under the lock."""
         self._writing = threading.Lock()
         """Between the loop and the background: an older checkpoint must not replace a newer one."""
 
@@ -145,13 +142,13 @@ class CheckpointFiles:
                 return
 
     def _replace(self, name: str, number: int, data: bytes) -> None:
-        """Runs anywhere; blocks. What is in the file already is not written again. Raises OSError."""
-        digest = blake2b(data, digest_size=16).digest()
+        """Runs anywhere; blocks. Raises OSError.
+
+        What is in the file already is written again, as by Kafka: so a directory that has failed is noticed.
+        """
         with self._writing:
             if number > self._newest.get(name, 0):
-                if self._digests.pop(name, None) != digest:
-                    self._environment.files.write_atomically(f"{self._path}/{name}", data)
-                self._digests[name] = digest
+                self._environment.files.write_atomically(f"{self._path}/{name}", data)
                 self._newest[name] = number
 
     def _note_no_room(self, name: str, error: OSError) -> None:

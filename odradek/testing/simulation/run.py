@@ -9,6 +9,7 @@ Everything is decided by the seed. The faults end at `faults_s`; after that all 
 import asyncio
 import hashlib
 import logging
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -282,7 +283,7 @@ class Simulation:
         for task in trouble:
             await task
         if self.plan.occurrences is None:
-            self._occurrences.append(Occurrence(-1, self.clock.monotonic_ms() - self._begun_ms, CALM))
+            self._occurrences.append(Occurrence(-1, await self._pass(0.0), CALM))
         self._calm()
         for task in (*working, *self.programs.working):
             await task
@@ -354,15 +355,26 @@ class Simulation:
     async def _trouble(self, until_ms: float) -> None:
         kinds = list(self.plan.kinds or FAULT_KINDS)
         while True:
-            await asyncio.sleep(self.random.choice((0.1, 1.0, 4.0)) * self.random.random())
+            at_ms = await self._pass(self.random.choice((100.0, 1000.0, 4000.0)) * self.random.random())
             if self.clock.monotonic_ms() > until_ms:
                 return
             kind = self.random.choice(kinds)
-            at_ms = self.clock.monotonic_ms() - self._begun_ms
             await self._befall(Occurrence(len(self._occurrences), at_ms, kind))
 
+    async def _pass(self, least_ms: float) -> float:
+        """Let so much time pass, to a whole microsecond; returns the time since the faults began, in ms."""
+        at_ms = math.ceil((self.clock.monotonic_ms() - self._begun_ms + least_ms) * 1000 + 1) / 1000
+        await self._until(at_ms)
+        return at_ms
+
+    async def _until(self, at_ms: float) -> None:
+        """Wait for a time after the faults began: to the last bit the same, whenever that is asked for."""
+        loop, there = asyncio.get_running_loop(), asyncio.Event()
+        loop.call_at((self._begun_ms + at_ms) / 1000, there.set)
+        await there.wait()
+
     async def _again(self, occurrence: Occurrence) -> None:
-        await asyncio.sleep((self._begun_ms + occurrence.at_ms - self.clock.monotonic_ms()) / 1000)
+        await self._until(occurrence.at_ms)
         if occurrence.kind == CALM:
             self._occurrences.append(occurrence)
         else:

@@ -11,7 +11,6 @@ from odradek.testing.log_environments import make_environment
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import ThreadBackground
 from odradek.world.clock import LoopClock
-from odradek.world.files import Buffer
 from odradek.world.time_slices import SLICE_MS
 
 PATH = f"/data/{RECOVERY_POINTS}"
@@ -62,24 +61,6 @@ def test_the_end_does_not_wait_for_turns_of_the_loop() -> None:
     assert slow.written() == slow.points
     slow.clock.advance(10 * SLICE_MS)
     assert slow.written() == slow.points
-
-
-def test_what_is_in_the_file_already_is_not_written_again() -> None:
-    slow = Slow()
-    written: list[str] = []
-    files, replace = slow.environment.files, slow.environment.files.write_atomically
-
-    def note(path: str, data: Buffer, *, sync: bool = True) -> None:
-        written.append(path)
-        replace(path, data, sync=sync)
-
-    files.write_atomically = note  # type: ignore[method-assign]
-    for points in (100, 100, 101, 100):
-        slow.points["t", 0] = points
-        slow.files.write(RECOVERY_POINTS, slow.entries)
-        slow.clock.advance(10 * SLICE_MS)
-        assert slow.written() == slow.points
-    assert written == [PATH] * 3
 
 
 def test_a_background_that_is_closed_says_that_it_takes_nothing() -> None:
