@@ -33,6 +33,9 @@ from odradek.testing.foreign.kafka_jars import KafkaJars, kafka_jars
 HOST = "127.0.0.1"
 QUOTA_BYTES = 5_000_000
 THROTTLED, FREE = "throttled", "free"
+FREE_TOPIC = "free"
+FORGOTTEN_SOON = {"retention.bytes": "200000000", "segment.bytes": "50000000", "file.delete.delay.ms": "1000"}
+"""Who is not throttled writes half a gigabyte a second: kept, that fills a disk."""
 VALUE_BYTES = 1000
 FILLING_SECONDS = 12.0
 """A quota's rate is that of eleven windows of a second."""
@@ -95,6 +98,7 @@ def broker(name: str, program: list[str], zookeeper_port: int, files: Certificat
         "log.dirs": f"{folder}/{name}",
         "zookeeper.connect": f"{HOST}:{zookeeper_port}/{name}",
         "offsets.topic.replication.factor": "1",
+        "log.retention.check.interval.ms": "1000",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(files.broker),
     }
@@ -142,7 +146,8 @@ def handshakes(pool: ProcessPoolExecutor, port: int, authority: Path, seconds: f
 
 def client(what: str, who: str, port: int, seconds: float) -> subprocess.Popen[str]:
     """Start a client that goes on for so long and prints its MB/s, those after the windows were filled."""
-    command = [sys.executable, str(CLIENT), what, f"{HOST}:{port}", TOPIC, str(VALUE_BYTES), who]
+    topic = FREE_TOPIC if who == FREE else TOPIC
+    command = [sys.executable, str(CLIENT), what, f"{HOST}:{port}", topic, str(VALUE_BYTES), who]
     command += [str(seconds), str(FILLING_SECONDS)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
@@ -156,6 +161,7 @@ def quotas(port: int, seconds: float) -> dict[str, float]:
     """Figures of one broker."""
     quota = {"producer_byte_rate": float(QUOTA_BYTES), "consumer_byte_rate": float(QUOTA_BYTES)}
     with odradek.KafkaAdminClient(bootstrap_servers=f"{HOST}:{port}") as admin:
+        admin.create_topics([odradek.NewTopic(FREE_TOPIC, PARTITIONS, 1, configs=FORGOTTEN_SOON)])
         admin.alter_client_quotas([odradek.ClientQuotaAlteration({"client-id": THROTTLED}, quota)])
     alone = rate(client("produce", FREE, port, seconds))
     started = [client(what, who, port, seconds) for what, who in (
