@@ -6,6 +6,7 @@
 import gc
 import logging
 import os
+import threading
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -208,6 +209,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     gc.collect()
     _forgotten.check()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_client_of_kafka_python_is_left() -> Generator[None]:
+    """They ask and log on for ever, in a thread, which other tests would see."""
+    yield
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("kafka-io-")]
+    assert not left, "clients of kafka-python that nobody closed"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,7 +1,12 @@
 """A failing run is cut down to what it needs, and told."""
 
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.simulation.history import Violation
 from odradek.testing.simulation.occurrences import Occurrence
 from odradek.testing.simulation.run import Plan, Report, simulate
@@ -50,6 +55,27 @@ def test_the_timeline_tells_of_the_partition_in_which_it_broke_and_ends_there() 
 
 
 def test_faults_played_from_the_list_are_the_same_run() -> None:
+    """What other threads of this process log is no part of it."""
     drawn = simulate(Plan(5, ["kill", "isolate_from_brokers"], faults_s=3.0))
-    again = simulate(replace(drawn.plan, occurrences=tuple(drawn.occurrences)))
+    with _a_thread_that_logs():
+        again = simulate(replace(drawn.plan, occurrences=tuple(drawn.occurrences)))
     assert drawn.occurrences and again.digest == drawn.digest
+
+
+@contextmanager
+def _a_thread_that_logs() -> Iterator[None]:
+    logged, end = threading.Event(), threading.Event()
+
+    def run() -> None:
+        while not end.wait(0.01):
+            logging.getLogger("somebody.else").warning("No node available")
+            logged.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert logged.wait(PATIENCE_SECONDS)
+        yield
+    finally:
+        end.set()
+        thread.join()

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -28,39 +29,39 @@ class KafkaPythonClient(Client):
         self._settings = {"bootstrap_servers": bootstrap.split(","), **settings}
 
     def produce(self, topic: str, codec: str, records: Sequence[Record], *, idempotent: bool = False) -> None:
-        producer = KafkaProducer(
-            **self._settings,
-            compression_type=None if codec == "none" else codec,
-            enable_idempotence=idempotent,
-            acks="all",
-            linger_ms=20,
-        )
-        sent = [
-            producer.send(
-                topic,
-                value=record.value,
-                key=record.key,
-                headers=list(record.headers),
-                partition=0,
-                timestamp_ms=record.timestamp_ms,
+        with closing(
+            KafkaProducer(
+                **self._settings,
+                compression_type=None if codec == "none" else codec,
+                enable_idempotence=idempotent,
+                acks="all",
+                linger_ms=20,
             )
-            for record in records
-        ]
-        producer.flush(PATIENCE_SECONDS)
-        for future in sent:
-            future.get(PATIENCE_SECONDS)
-        producer.close()
+        ) as producer:
+            sent = [
+                producer.send(
+                    topic,
+                    value=record.value,
+                    key=record.key,
+                    headers=list(record.headers),
+                    partition=0,
+                    timestamp_ms=record.timestamp_ms,
+                )
+                for record in records
+            ]
+            producer.flush(PATIENCE_SECONDS)
+            for future in sent:
+                future.get(PATIENCE_SECONDS)
 
     def consume(self, topic: str, count: int) -> list[Record]:
-        consumer = KafkaConsumer(**self._settings, group_id=None, auto_offset_reset="earliest")
-        consumer.assign([TopicPartition(topic, 0)])
         found: list[Record] = []
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while len(found) < count:
-            assert time.monotonic() < deadline, f"{len(found)} of {count} records"
-            for messages in consumer.poll(200).values():
-                found += [Record(m.key, m.value, tuple(m.headers), m.timestamp) for m in messages]
-        consumer.close()
+        with closing(KafkaConsumer(**self._settings, group_id=None, auto_offset_reset="earliest")) as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            while len(found) < count:
+                assert time.monotonic() < deadline, f"{len(found)} of {count} records"
+                for messages in consumer.poll(200).values():
+                    found += [Record(m.key, m.value, tuple(m.headers), m.timestamp) for m in messages]
         return found[:count]
 
     def join(self, group: str, topic: str, strategy: str | None = None) -> Member:
@@ -86,11 +87,11 @@ class KafkaPythonMember(Member):
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            for messages in self._consumer.poll(POLL_MS).values():
-                self._received += [(message.partition, message.offset) for message in messages]
-            self._held = {partition.partition for partition in self._consumer.assignment()}
-        self._consumer.close()
+        with closing(self._consumer) as consumer:
+            while not self._stop.is_set():
+                for messages in consumer.poll(POLL_MS).values():
+                    self._received += [(message.partition, message.offset) for message in messages]
+                self._held = {partition.partition for partition in consumer.assignment()}
 
     def assignment(self) -> set[int]:
         return self._held

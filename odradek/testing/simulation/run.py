@@ -11,6 +11,7 @@ import hashlib
 import logging
 import math
 import random
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -149,13 +150,15 @@ class Report:
 
 
 class _Lines(logging.Handler):
-    """Log records as lines of the transcript."""
+    """Log records as lines of the transcript. What other threads log is no part of the run."""
 
     def __init__(self, history: History) -> None:
         super().__init__()
-        self._history = history
+        self._history, self._thread = history, threading.get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.thread != self._thread:
+            return
         self._history.note(f"  {record.name.removeprefix('odradek.')}: {record.getMessage()}")
 
 
