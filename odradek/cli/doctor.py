@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, ZooKeeperFile, zookeeper_link
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
 from odradek.cli.output import print_json
 from odradek.cli.why import ZooKeeper
+from odradek.cli.zookeeper import ZooKeeperFile, zookeeper_link
 
 WELL, FAILS, BROKEN = 0, 3, 4
 """Exit codes: nothing to mend; less to fall back on, or late; somebody cannot read or write, or records are lost."""

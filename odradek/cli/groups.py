@@ -1,16 +1,26 @@
 """`odradek groups list|describe|reset-offsets|delete`: consumer groups and their offsets."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect, new_app
 from odradek.cli.output import print_json, print_table
+from odradek.cli.zookeeper import ZooKeeperFile, with_store
 
 if TYPE_CHECKING:
     from odradek.client.admin.client import KafkaAdminClient
-    from odradek.client.admin.values import GroupDescription, PartitionLag
     from odradek.client.records import TopicPartition
+    from odradek.client.zookeeper.groups import GroupInZooKeeper
+    from odradek.zk_schema.store import Store
+
+ZooKeeper = Annotated[
+    str,
+    typer.Option(
+        "--zookeeper", metavar="HOST:PORT/CHROOT", help="groups of Kafka 0.8's consumer, which it keeps there"
+    ),
+]
 
 groups = new_app("Consumer groups: list, describe with lag, reset offsets, delete.")
 
@@ -18,10 +28,18 @@ groups = new_app("Consumer groups: list, describe with lag, reset offsets, delet
 @groups.command("list")
 def list_(
     state: Annotated[list[str] | None, typer.Option(help="only groups in it: Stable, Empty, …")] = None,
+    zookeeper: ZooKeeper = "",
+    zk_tls_config_file: ZooKeeperFile = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """All groups and their state."""
+    """All groups and their state; with --zookeeper those that balance there."""
+    if zookeeper:
+        from odradek.client.zookeeper.groups import group_ids
+
+        names = with_store(zookeeper, zk_tls_config_file, group_ids)
+        print_json(names) if json else print_table(["group"], [(name,) for name in names])
+        return
     with connect(bootstrap_server) as admin:
         found = admin.list_groups(states_filter=state)
     if json:
@@ -34,93 +52,40 @@ def list_(
 def describe(
     group: Annotated[list[str], typer.Argument(metavar="GROUP…")],
     members: Annotated[bool, typer.Option("--members", help="who is in it, instead of offsets and lag")] = False,
+    zookeeper: ZooKeeper = "",
+    zk_tls_config_file: ZooKeeperFile = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
     """Offsets and lag of groups by partition, and who reads it."""
+    from odradek.cli.described_groups import coordinated, in_zookeeper
+
+    seen = _in_zookeeper(group, zookeeper, zk_tls_config_file) if zookeeper else []
     with connect(bootstrap_server) as admin:
-        found = [_describe(admin, name) for name in group]
+        found = [in_zookeeper(admin, one) for one in seen] if zookeeper else [coordinated(admin, one) for one in group]
     if json:
-        print_json([_as_object(description, lags) for description, lags in found])
+        print_json([one.as_object() for one in found])
         return
-    for description, lags in found:
-        title = (
-            f"group {description.group_id}: {description.state}, {len(description.members)} member(s), "
-            f"assignor {description.assignor or 'none'}, coordinator {description.coordinator}"
-        )
+    for one in found:
         if members:
-            _print_members(title, description)
+            print_table(one.member_columns, one.member_rows, one.title)
         else:
-            _print_lags(title, description, lags)
+            print_table(["topic", "partition", "committed", "log end", "lag", "member"], one.rows(), one.title)
 
 
-def _describe(admin: "KafkaAdminClient", group_id: str) -> "tuple[GroupDescription, list[PartitionLag]]":
-    from odradek.protocol.errors import ErrorCode, KafkaError
+def _in_zookeeper(group_ids: list[str], address: str, file: Path | None) -> "list[GroupInZooKeeper]":
+    from odradek.client.zookeeper.groups import group_in_zookeeper
 
-    description = admin.describe_groups([group_id])[0]
-    lags = admin.group_lag(group_id)
-    if description.state == "Dead" and not lags:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"the cluster has no group {group_id}")
-    return description, lags
+    async def read(store: "Store") -> "list[GroupInZooKeeper]":
+        found = []
+        for name in group_ids:
+            group = await group_in_zookeeper(store, name)
+            if group is None:
+                raise OSError(f"there is no group {name} in the ZooKeeper at {address}")
+            found.append(group)
+        return found
 
-
-def _owner(description: "GroupDescription", topic_partition: "TopicPartition") -> str | None:
-    for member in description.members:
-        if topic_partition in member.partitions:
-            return member.group_instance_id or member.member_id
-    return None
-
-
-def _as_object(description: "GroupDescription", lags: "list[PartitionLag]") -> dict[str, object]:
-    known = [one.lag for one in lags if one.lag is not None]
-    return {
-        "group": description.group_id,
-        "state": description.state,
-        "assignor": description.assignor,
-        "coordinator": description.coordinator,
-        "members": description.members,
-        "partitions": [
-            {
-                "topic": one.topic_partition.topic,
-                "partition": one.topic_partition.partition,
-                "committed": one.committed,
-                "log_end_offset": one.log_end_offset,
-                "lag": one.lag,
-                "member": _owner(description, one.topic_partition),
-            }
-            for one in lags
-        ],
-        "total_lag": sum(known),
-    }
-
-
-def _print_lags(title: str, description: "GroupDescription", lags: "list[PartitionLag]") -> None:
-    print_table(
-        ["topic", "partition", "committed", "log end", "lag", "member"],
-        [
-            (
-                one.topic_partition.topic,
-                one.topic_partition.partition,
-                one.committed,
-                one.log_end_offset,
-                one.lag,
-                _owner(description, one.topic_partition),
-            )
-            for one in lags
-        ],
-        title,
-    )
-
-
-def _print_members(title: str, description: "GroupDescription") -> None:
-    print_table(
-        ["member", "instance", "client", "host", "partitions"],
-        [
-            (one.member_id, one.group_instance_id, one.client_id, one.host, " ".join(map(str, one.partitions)))
-            for one in description.members
-        ],
-        title,
-    )
+    return with_store(address, file, read)
 
 
 @groups.command("reset-offsets")

@@ -1,7 +1,6 @@
 """Options that several commands share."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,18 +8,11 @@ import typer
 if TYPE_CHECKING:
     from odradek.client.admin.client import KafkaAdminClient
     from odradek.client.records import TopicPartition
-    from odradek.zk_schema.link import Link
 
 BootstrapServer = Annotated[str, typer.Option("--bootstrap-server", help="host:port of any brokers, with commas")]
 Json = Annotated[bool, typer.Option("--json", help="JSON for scripts")]
 Properties = Annotated[
     list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="a setting of the client, by Kafka's name")
-]
-ZooKeeperFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--zk-tls-config-file", metavar="FILE", help="zookeeper.ssl.…, zookeeper.sasl.jaas.config, zookeeper.set.acl"
-    ),
 ]
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 command_config: dict[str, str] = {}
@@ -52,26 +44,6 @@ def connect(bootstrap_server: str) -> "KafkaAdminClient":
     )
     admin.describe_cluster()  # nobody there: say so now, and not after half a minute of attempts
     return admin
-
-
-def zookeeper_link(file: Path | None) -> "Link":
-    """Read the ZooKeeper link's settings from the file of `--zk-tls-config-file`.
-
-    Without a file the link has neither TLS nor a login. Raises OSError.
-    """
-    from odradek.zk_schema.link import OPEN
-
-    if file is None:
-        return OPEN
-    from odradek.broker.security.zookeeper_link import link_of_file
-    from odradek.broker.settings.definition import BadValue
-    from odradek.broker.settings.properties import BadProperties
-    from odradek.security.errors import BadSecuritySetting
-
-    try:
-        return link_of_file(str(file))
-    except (BadProperties, BadValue, BadSecuritySetting) as error:
-        raise OSError(f"{file}: {error}") from None
 
 
 def read_command_config(path: str) -> None:

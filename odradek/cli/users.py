@@ -1,35 +1,30 @@
 """`odradek users add|list|delete`: who may log in with SCRAM, written to ZooKeeper, before the first start as well."""
 
-import asyncio
 import os
 import secrets
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odradek.cli.options import Json, ZooKeeperFile, new_app, zookeeper_link
+from odradek.cli.options import Json, new_app
 from odradek.cli.output import print_json, print_table
+from odradek.cli.zookeeper import DEFAULT_ZOOKEEPER, ZooKeeper, ZooKeeperFile, with_store
 
 if TYPE_CHECKING:
     from odradek.zk_schema.store import Store
 
-Result = TypeVar("Result")
-
 PASSWORD_VARIABLE = "ODRADEK_USER_PASSWORD"
-TIMEOUT_MS = 10_000
 
 users = new_app("Users who log in with SCRAM. A running cluster obeys at once, one to come from its start on.")
 
-ZooKeeper = Annotated[str, typer.Option(metavar="HOST:PORT/CHROOT", help="the cluster's ZooKeeper")]
 PasswordFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help=f"with the password; else ${PASSWORD_VARIABLE}, else stdin"),
 ]
 Mechanism = Annotated[list[str] | None, typer.Option(help="SCRAM-SHA-256 or SCRAM-SHA-512; both when not given")]
-DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
 
 
 @users.command()
@@ -53,7 +48,7 @@ def add(
     async def change(store: "Store") -> None:
         await _change(store, name, lambda settings: settings | made)
 
-    _with_zookeeper(zookeeper, zk_tls_config_file, change)
+    with_store(zookeeper, zk_tls_config_file, change)
 
 
 @users.command()
@@ -69,7 +64,7 @@ def delete(
     async def change(store: "Store") -> None:
         await _change(store, name, lambda settings: {key: text for key, text in settings.items() if key not in gone})
 
-    _with_zookeeper(zookeeper, zk_tls_config_file, change)
+    with_store(zookeeper, zk_tls_config_file, change)
 
 
 @users.command("list")
@@ -77,7 +72,7 @@ def list_(
     zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER, zk_tls_config_file: ZooKeeperFile = None, json: Json = False
 ) -> None:
     """Who may log in, and how."""
-    found = _with_zookeeper(zookeeper, zk_tls_config_file, _all)
+    found = with_store(zookeeper, zk_tls_config_file, _all)
     if json:
         print_json([{"user": user, "mechanisms": mechanisms} for user, mechanisms in found])
     else:
@@ -135,22 +130,3 @@ def _mechanisms(given: list[str] | None) -> list[str]:
         if one not in MECHANISMS:
             raise typer.BadParameter(f"{one} is not one of {', '.join(MECHANISMS)}", param_hint="--mechanism")
     return chosen
-
-
-def _with_zookeeper(address: str, file: Path | None, work: Callable[["Store"], Awaitable[Result]]) -> Result:
-    from odradek.world.clock import LoopClock
-    from odradek.zk_schema.kazoo_store import KazooStore
-    from odradek.zk_schema.store import ConnectionLost
-
-    async def run() -> Result:
-        clock = LoopClock(asyncio.get_running_loop())
-        store = KazooStore(address, clock, session_timeout_ms=TIMEOUT_MS, link=zookeeper_link(file))
-        try:
-            await store.start(TIMEOUT_MS)
-            return await work(store)
-        except ConnectionLost:
-            raise OSError(f"no ZooKeeper answers at {address}") from None
-        finally:
-            await store.close()
-
-    return asyncio.run(run())

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, ZooKeeperFile, zookeeper_link
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
 from odradek.cli.output import print_json
+from odradek.cli.zookeeper import ZooKeeperFile, zookeeper_link
 
 if TYPE_CHECKING:
     from odradek.diagnosis.examination import Subject

@@ -1,27 +1,20 @@
 """`odradek zk`: a look into the cluster's ZooKeeper (`ls`, `get`), and its znodes as a file (`export`, `import`)."""
 
-import asyncio
 import json
-import sys
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odradek.cli.options import Json, ZooKeeperFile, new_app, zookeeper_link
+from odradek.cli.options import Json, new_app
 from odradek.cli.output import print_json, print_table
+from odradek.cli.zookeeper import DEFAULT_ZOOKEEPER, ZooKeeper, ZooKeeperFile, with_store
 
 if TYPE_CHECKING:
     from odradek.zk_schema.store import Stat, Store
 
-DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
-CONNECT_TIMEOUT_MS = 10_000
-SESSION_TIMEOUT_MS = 10_000
-
 zk = new_app("Look into the cluster's ZooKeeper; take its znodes away and bring them back.")
-ZooKeeper = Annotated[str, typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT")]
 
 
 @zk.command("ls")
@@ -42,7 +35,7 @@ def ls(
         for name in names:
             print(name)
 
-    raise typer.Exit(_with_store(zookeeper, zk_tls_config_file, read))
+    with_store(zookeeper, zk_tls_config_file, read)
 
 
 @zk.command("get")
@@ -64,7 +57,7 @@ def get(
         print(content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False))
         print_table(("field", "value"), list(_described(stat).items()))
 
-    raise typer.Exit(_with_store(zookeeper, zk_tls_config_file, read))
+    with_store(zookeeper, zk_tls_config_file, read)
 
 
 @zk.command("export")
@@ -88,7 +81,7 @@ def export(
         unfinished.rename(file)
         print(f"{len(znodes)} znode(s) to {file}")
 
-    raise typer.Exit(_with_store(zookeeper, zk_tls_config_file, read))
+    with_store(zookeeper, zk_tls_config_file, read)
 
 
 @zk.command("import")
@@ -113,7 +106,7 @@ def import_znodes(
         if newer_logs:
             znodes = ahead(znodes)
     except (NotABackup, BadZnode, UnicodeDecodeError) as error:
-        raise typer.Exit(_complain(f"{file}: {error}")) from None
+        raise OSError(f"{file}: {error}") from None
 
     async def write(store: "Store") -> None:
         try:
@@ -122,7 +115,7 @@ def import_znodes(
             raise OSError(f"{zookeeper}: {error}: nothing was written") from None
         print(f"{len(znodes)} znode(s) from {file}")
 
-    raise typer.Exit(_with_store(zookeeper, zk_tls_config_file, write, make_chroot=True))
+    with_store(zookeeper, zk_tls_config_file, write, make_chroot=True)
 
 
 def decoded(data: bytes) -> Any:
@@ -155,36 +148,3 @@ def _described(stat: "Stat") -> dict[str, Any]:
 
 def _moment(moment_ms: int) -> str:
     return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _with_store(
-    connect: str, file: Path | None, work: Callable[["Store"], Awaitable[None]], *, make_chroot: bool = False
-) -> int:
-    """Connect, work, disconnect; the exit code."""
-    from odradek.world.clock import LoopClock
-    from odradek.zk_schema.kazoo_store import KazooStore
-    from odradek.zk_schema.store import ConnectionLost, StoreError
-
-    async def run() -> int:
-        clock = LoopClock(asyncio.get_running_loop())
-        store = KazooStore(
-            connect, clock, session_timeout_ms=SESSION_TIMEOUT_MS, make_chroot=make_chroot, link=zookeeper_link(file)
-        )
-        try:
-            await store.start(CONNECT_TIMEOUT_MS)
-        except ConnectionLost:
-            return _complain(f"no ZooKeeper answers at {connect}")
-        try:
-            await work(store)
-        except StoreError as error:
-            return _complain(str(error))
-        finally:
-            await store.close()
-        return 0
-
-    return asyncio.run(run())
-
-
-def _complain(message: str) -> int:
-    print(f"odradek zk: {message}", file=sys.stderr)
-    return 1

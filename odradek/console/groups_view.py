@@ -5,13 +5,11 @@ from typing import Any
 
 from odradek.client.admin.values import GroupDescription, GroupListing, GroupMember, PartitionLag
 from odradek.client.records import TopicPartition
+from odradek.diagnosis.overview import IN_ZOOKEEPER
 
 Model = dict[str, Any]
 PARTITIONS_MAX = 500
 """Partitions and members of one group that are shown; those that are furthest behind first."""
-
-
-IN_ZOOKEEPER = "in ZooKeeper"
 
 
 def groups_model(listed: Sequence[GroupListing], told: Mapping[str, Any]) -> list[list[str]]:

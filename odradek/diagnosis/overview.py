@@ -8,6 +8,9 @@ from odradek.client.metadata import PartitionInfo
 from odradek.client.records import TopicPartition
 from odradek.diagnosis.cases import size
 
+IN_ZOOKEEPER = "in ZooKeeper"
+"""State of a group of Kafka 0.8's consumer, which has no coordinator."""
+
 
 @dataclass(frozen=True)
 class GroupLook:

@@ -4,14 +4,16 @@ Everything but bytes comes from Kafka's APIs; bytes come from the brokers' metri
 """
 
 import asyncio
+import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from odradek.aio import Admin
 from odradek.client.admin.values import ConfigResource
 from odradek.client.records import TopicPartition
-from odradek.diagnosis.overview import GroupLook, Look
+from odradek.diagnosis.overview import IN_ZOOKEEPER, GroupLook, Look
 from odradek.protocol.errors import KafkaError
 
 T = TypeVar("T")
@@ -56,7 +58,7 @@ class Watcher:
             partitions,
             ends,
             await self._bytes(addresses),
-            await self._groups(ends),
+            await self._groups(ends) + await self._groups_in_zookeeper(cluster.controller_id),
             tuple(self._unanswered),
         )
 
@@ -64,7 +66,7 @@ class Watcher:
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await question
-        except (TimeoutError, KafkaError, OSError) as error:
+        except (TimeoutError, KafkaError, OSError, ValueError) as error:
             self._unanswered.append(f"{what}: {error or 'no answer'}")
         return otherwise
 
@@ -85,6 +87,28 @@ class Watcher:
         behind = [max(0, ends[at] - one.offset) for at, one in committed.items() if at in ends and one.offset >= 0]
         return GroupLook(name, described[0].state, len(described[0].members), sum(behind) if behind else None)
 
+    async def _groups_in_zookeeper(self, controller: int) -> tuple[GroupLook, ...]:
+        """Look at groups of Kafka 0.8's consumer: the controller has read them there, and tells with its metrics."""
+        place = self._metrics.get(controller)
+        if place is None:
+            return ()
+        asked = f"groups in ZooKeeper, by broker {controller}"
+        members: dict[str, int] = (await self._page(asked, place, "/lag")).get("zookeeper", {})
+        names = sorted(members)[:GROUPS_MAX]
+        told = await asyncio.gather(*(self._page(asked, place, f"/lag?group={quote(name)}") for name in names))
+        behind = [[row[3] for row in one.get("partitions", [])] for one in told]
+        return tuple(
+            GroupLook(name, IN_ZOOKEEPER, members[name], sum(rows) if rows else None)
+            for name, rows in zip(names, behind, strict=True)
+        )
+
+    async def _page(self, what: str, place: tuple[str, int], path: str) -> dict[str, Any]:
+        async def page() -> dict[str, Any]:
+            found: dict[str, Any] = json.loads(await self._get(*place, path))
+            return found
+
+        return await self._ask(what, page(), {})
+
     async def _bytes(self, addresses: Mapping[int, str]) -> dict[int, tuple[float, float]]:
         await asyncio.gather(
             *(self._find_metrics(one, at) for one, at in addresses.items() if one not in self._metrics)
@@ -101,13 +125,10 @@ class Watcher:
             self._metrics[broker] = metrics_place(settings, address)
 
     async def _scrape(self, broker: int, place: tuple[str, int]) -> tuple[float, float] | None:
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                page = (await self._get(*place, "/metrics")).decode()
-        except (OSError, TimeoutError, ValueError) as error:
-            self._unanswered.append(f"the metrics of broker {broker}: {error or 'no answer'}")
+        page = await self._ask(f"the metrics of broker {broker}", self._get(*place, "/metrics"), None)
+        if page is None:
             return None
-        told = {which: float(text) for which, text in BYTES.findall(page)}
+        told = {which: float(text) for which, text in BYTES.findall(page.decode())}
         return told.get("in", 0.0), told.get("out", 0.0)
 
 

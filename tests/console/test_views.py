@@ -19,7 +19,6 @@ from odradek.client.admin.values import (
 from odradek.client.metadata import TopicInfo
 from odradek.client.records import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from odradek.console.groups_view import (
-    IN_ZOOKEEPER,
     PARTITIONS_MAX,
     group_model,
     groups_model,
@@ -29,6 +28,7 @@ from odradek.console.groups_view import (
 from odradek.console.rebalances import generation_of
 from odradek.console.topics_view import sizes_model, topic_model
 from odradek.console.transactions_view import TRANSACTIONS_MAX, transactions_model
+from odradek.diagnosis.overview import IN_ZOOKEEPER
 from tests.console.test_snapshot import ID, partition
 
 FLIGHTS, OTHER = TopicPartition("flights", 0), TopicPartition("orders", 0)

@@ -54,6 +54,10 @@ def test_looks_at_a_cluster_with_and_without_metrics() -> None:
         async def get(host: str, port: int, path: str) -> bytes:
             if port != 7071:
                 raise ConnectionRefusedError("nobody")
+            if path == "/lag":
+                return b'{"zookeeper": {"old group": 2, "new": 1}}'
+            if path.startswith("/lag?group="):
+                return b'{"partitions": [["t", 0, 7, 3, 0.5], ["t", 1, 7, 4, 0.5]]}' if "old%20group" in path else b"{}"
             counter[0] += 500
             return b"kafka_server_brokertopicmetrics_bytesin_total %d\n" % counter[0]
 
@@ -76,7 +80,10 @@ def test_looks_at_a_cluster_with_and_without_metrics() -> None:
             found = compare(before, await watcher.look())
         assert sum(one.records_per_s for one in found.brokers) * found.seconds == 10
         assert found.brokers[0].bytes_in_per_s is not None and not found.unanswered
-        (group,) = found.groups
-        assert (group.group, group.state, group.members, group.lag) == ("g", "Stable", 1, 10)
+        assert [(one.group, one.state, one.members, one.lag) for one in found.groups] == [
+            ("g", "Stable", 1, 10),
+            ("new", "in ZooKeeper", 1, None),
+            ("old group", "in ZooKeeper", 2, 7),
+        ]
 
     run(test, brokers=1, topics={"flights": 1}, settings={"metrics.port": "7071"})

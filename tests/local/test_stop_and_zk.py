@@ -82,7 +82,7 @@ def test_zk_get(server: str, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.zookeeper
 def test_zk_says_what_is_wrong(server: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["zk", "get", "/missing", "--zookeeper", server]) == 1
-    assert capsys.readouterr().err == "odradek zk: /missing: no such znode\n"
+    assert capsys.readouterr().err == "odradek: /missing: no such znode\n"
     assert run(["zk", "get", "missing", "--zookeeper", server]) == 2
 
 

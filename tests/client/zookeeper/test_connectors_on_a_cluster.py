@@ -1,5 +1,6 @@
 """Connectors in processes and threads on a real cluster: members that die, leave and join, brokers that die."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from odradek import (
     KafkaProducer,
     Whitelist,
 )
+from odradek.cli.main import run
 from odradek.client.errors import ClientTimeout
 from odradek.client.zookeeper.streams import MessageStream
 from odradek.local.ports import free_ports
@@ -79,12 +81,31 @@ def take(stream: MessageStream, count: int) -> list[int]:
     return [int(next(stream).value) for _ in range(count)]
 
 
+@pytest.fixture
+def describe(cluster: UpCluster, capsys: pytest.CaptureFixture[str]) -> Callable[[str], dict[str, Any]]:
+    """Ask the command line about a group."""
+
+    def ask(group: str) -> dict[str, Any]:
+        places = ["--zookeeper", cluster.zookeeper, "--bootstrap-server", cluster.bootstrap]
+        assert run(["groups", "list", *places]) == 0 and group in capsys.readouterr().out.split()
+        assert run(["groups", "describe", "no-such-group", *places]) == 1
+        assert "there is no group no-such-group in the ZooKeeper at" in capsys.readouterr().err
+        assert run(["groups", "describe", "--members", group, *places]) == 0
+        assert f"group {group}: in ZooKeeper, 1 member(s)" in capsys.readouterr().out
+        assert run(["groups", "describe", group, "--json", *places]) == 0
+        found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+        return found[0]
+
+    return ask
+
+
 @pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
 def test_what_is_committed_is_not_read_again(
     storage: str,
     producer: KafkaProducer,
     new_topic: Callable[..., str],
     connect: Callable[..., ConsumerConnector],
+    describe: Callable[[str], dict[str, Any]],
 ) -> None:
     topic = new_topic(partitions=1)
     for value in range(30):
@@ -95,6 +116,11 @@ def test_what_is_committed_is_not_read_again(
     (stream,) = first.create_message_streams({topic: 1})[topic]
     assert take(stream, 10) == list(range(10))
     first.commit_offsets()
+    shown = describe(f"g-commit-{storage}")
+    assert shown["partitions"] == [
+        {"topic": topic, "partition": 0, "committed": 10, "log_end_offset": 30, "lag": 20, "member": owner}
+        for owner in [f"{one}-0" for one in shown["members"]]
+    ]
     assert take(stream, 5) == list(range(10, 15))
     first.shutdown()
     with pytest.raises(StopIteration):

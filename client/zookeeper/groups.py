@@ -1,0 +1,84 @@
+"""Groups below /consumers as somebody sees them who is no member: who is in them, who owns what, offsets."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from odradek.client.records import TopicPartition
+from odradek.zk_schema.store import NoNode, Store
+from odradek.zk_schema.znodes.consumers import (
+    CONSUMERS_PATH,
+    ConsumerRegistration,
+    consumer_ids_path,
+    decode_offset,
+    decode_owner,
+    group_path,
+    offsets_path,
+    owners_path,
+)
+
+T = TypeVar("T")
+
+
+@dataclass
+class GroupInZooKeeper:
+    """A group of the consumer of Kafka 0.8 at one moment."""
+
+    group_id: str
+    members: dict[str, ConsumerRegistration] = field(default_factory=dict)
+    """By consumer id."""
+    owners: dict[TopicPartition, str] = field(default_factory=dict)
+    """The consumer thread that owns a partition: the consumer's id, `-`, the thread's number."""
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    """The next offset to consume. With offsets.storage=kafka they are in the cluster instead."""
+
+
+async def group_ids(store: Store) -> list[str]:
+    """Return the names of all groups, sorted. Raises StoreError."""
+    return await _children(store, CONSUMERS_PATH)
+
+
+async def group_in_zookeeper(store: Store, group_id: str) -> GroupInZooKeeper | None:
+    """Read a group; None where there is none of that name. What nobody can understand is left out.
+
+    Raises StoreError.
+    """
+    if await store.exists(group_path(group_id)) is None:
+        return None
+    group = GroupInZooKeeper(group_id)
+    group.members = await _below(
+        store, consumer_ids_path(group_id), lambda name, data: ConsumerRegistration.decode(group_id, name, data)
+    )
+    for topic in await _children(store, f"{group_path(group_id)}/owners"):
+        owners = await _below(store, owners_path(group_id, topic), lambda _, data: decode_owner(data))
+        group.owners |= {TopicPartition(topic, int(name)): owner for name, owner in owners.items() if name.isdecimal()}
+    for topic in await _children(store, f"{group_path(group_id)}/offsets"):
+
+        def offset(name: str, data: bytes, topic: str = topic) -> int:
+            return decode_offset(group_id, topic, int(name), data)
+
+        offsets = await _below(store, offsets_path(group_id, topic), offset)
+        group.offsets |= {TopicPartition(topic, int(name)): one for name, one in offsets.items()}
+    return group
+
+
+async def _children(store: Store, path: str) -> list[str]:
+    try:
+        return sorted(await store.children(path))
+    except NoNode:
+        return []
+
+
+async def _below(store: Store, path: str, decode: Callable[[str, bytes], T]) -> dict[str, T]:
+    """Decode the znodes below a path, by name, but those that are gone by now or make no sense."""
+
+    async def one(name: str) -> tuple[str, T] | None:
+        try:
+            data, _ = await store.get(f"{path}/{name}")
+            return name, decode(name, data)
+        except (NoNode, ValueError):
+            return None
+
+    found = await asyncio.gather(*(one(name) for name in await _children(store, path)))
+    return dict(pair for pair in found if pair is not None)

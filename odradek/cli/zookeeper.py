@@ -1,0 +1,76 @@
+"""The ZooKeeper that a command is given: its options, and a session for one piece of work."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from odradek.zk_schema.link import Link
+    from odradek.zk_schema.store import Store
+
+Result = TypeVar("Result")
+
+ZooKeeper = Annotated[
+    str, typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT", help="the cluster's; several hosts with commas")
+]
+ZooKeeperFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--zk-tls-config-file", metavar="FILE", help="zookeeper.ssl.…, zookeeper.sasl.jaas.config, zookeeper.set.acl"
+    ),
+]
+DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
+TIMEOUT_MS = 10_000
+"""How long a server may keep silent: in connecting, and later."""
+
+
+def zookeeper_link(file: Path | None) -> "Link":
+    """Read the ZooKeeper link's settings from the file of `--zk-tls-config-file`.
+
+    Without a file the link has neither TLS nor a login. Raises OSError.
+    """
+    from odradek.zk_schema.link import OPEN
+
+    if file is None:
+        return OPEN
+    from odradek.broker.security.zookeeper_link import link_of_file
+    from odradek.broker.settings.definition import BadValue
+    from odradek.broker.settings.properties import BadProperties
+    from odradek.security.errors import BadSecuritySetting
+
+    try:
+        return link_of_file(str(file))
+    except (BadProperties, BadValue, BadSecuritySetting) as error:
+        raise OSError(f"{file}: {error}") from None
+
+
+def with_store(
+    address: str, file: Path | None, work: Callable[["Store"], Awaitable[Result]], *, make_chroot: bool = False
+) -> Result:
+    """Connect to a ZooKeeper, do the work, disconnect; return what the work returns.
+
+    `address`: host:port of its servers, with commas, and a path. `make_chroot`: that path may be missing, and is made.
+    Raises OSError with what ZooKeeper says, also when it does not answer within ten seconds.
+    """
+    from odradek.world.clock import LoopClock
+    from odradek.zk_schema.kazoo_store import KazooStore
+    from odradek.zk_schema.store import ConnectionLost, StoreError
+
+    async def run() -> Result:
+        clock = LoopClock(asyncio.get_running_loop())
+        link = zookeeper_link(file)
+        store = KazooStore(address, clock, session_timeout_ms=TIMEOUT_MS, make_chroot=make_chroot, link=link)
+        try:
+            await store.start(TIMEOUT_MS)
+            return await work(store)
+        except ConnectionLost:
+            raise OSError(f"no ZooKeeper answers at {address}") from None
+        except StoreError as error:
+            raise OSError(str(error)) from None
+        finally:
+            await store.close()
+
+    return asyncio.run(run())
