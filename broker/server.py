@@ -260,7 +260,7 @@ class BrokerServer:
         assert self._logs is not None
         held = {(one.topic, one.partition): one for one in self._logs.all_logs()}
         doubtful = [partition for partition, one in held.items() if one.clean_end_offset < 0]
-        if self._logs.some_directories_are_new:
+        if self._logs.some_may_be_missing:
             doubtful += await missing_replicas(store, identity.broker_id, held)
         clock, timeout_ms = self._world.clock, self.config.zookeeper_session_timeout_ms
         await wait_until_out_of_isr(store, clock, identity.broker_id, doubtful, timeout_ms)

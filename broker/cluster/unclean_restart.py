@@ -5,7 +5,7 @@ next controller would find us alive, in the ISR and maybe leading, and elect nob
 has lost would be gone, though others have them. So we wait until a controller has seen that we were away and has taken
 us out of each ISR that has another registered member. Where nobody else is left there is nobody better than us. Topics
 that are being deleted do not count: nobody wants their records, and a controller leaves their ISRs as they are. A log
-that is not there at all, because its disk was replaced, has lost its end like any other.
+that is not there at all has lost its end like any other: its disk was replaced, or its name was not on the disk yet.
 """
 
 import asyncio

@@ -113,9 +113,10 @@ class LogManager:
         return self._loading.owner()
 
     @property
-    def some_directories_are_new(self) -> bool:
-        """A directory has never been a broker's: what we are said to hold may be missing. Known from `owner` on."""
-        return self._loading.some_are_new
+    def some_may_be_missing(self) -> bool:
+        """True when a log that was made here may be gone: a disk was replaced, or the power failed before the log's
+        name was on the disk. Known when all are open."""
+        return self._loading.some_may_be_missing
 
     def open(self, identity: DirectoryOwner, ready: Callable[[], object], *, recovery_processes: int = 1) -> None:
         """Take and load all directories in parallel, then call `ready` on the loop. Raises UnusableDirectory.
@@ -237,8 +238,8 @@ class LogManager:
                 self._environment.files.remove_directory(path)
             raise
         self._logs.add(log)
-        # With the checkpoint the directory's name gets onto the disk: a replica that is gone after a power failure
-        # would be taken for one that never was, in sync and maybe leading.
+        # With the checkpoint the directory's name gets onto the disk. After a power failure before that the broker
+        # leaves the ISRs of the replicas that it misses, whichever they are (cluster/unclean_restart.py).
         self.checkpoints.write_for_made(log_directory)
         logger.info("made %s", path)
         return log

@@ -1,4 +1,4 @@
-"""A broker that comes back after a power failure (broker/tasks/returning.py)."""
+"""A broker that comes back after a power failure (broker/cluster/unclean_restart.py)."""
 
 import asyncio
 import random
@@ -7,13 +7,16 @@ import pytest
 
 from odradek.broker.cluster.peer import Peer
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.history import History
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.znodes.admin import delete_topic_path
 from odradek.zk_schema.znodes.topics import PartitionState, state_path
+
+LOSES_NAMES = 2
+"""A seed with which the controller's disk loses the names of the logs that were made last."""
 
 
 @pytest.mark.parametrize("lost", ["the end of its logs", "its disk"])
@@ -40,6 +43,41 @@ def test_a_controller_without_power_leads_nothing_when_it_is_back_at_once(lost: 
                 await asyncio.sleep(0.01)
             assert any(all(controller.broker_id not in isr for isr in some) for some in isrs), "it was never taken out"
             await asyncio.sleep(5)
+            for old, new in zip(before, states(cluster), strict=True):
+                assert len(new.isr) == 3 and new.leader_epoch > old.leader_epoch
+
+    run_virtual(main)
+
+
+def test_a_replica_whose_name_the_disk_has_lost_counts_as_one_that_has_lost_its_end() -> None:
+    """Names of logs that are made in a burst are synced together, up to half a second later."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, brokers=3, seed=LOSES_NAMES) as cluster:
+            administrator = Administrator(cluster, History(clock), random.Random(0), "t", [])
+            while not any(active(broker) for broker in cluster.brokers):
+                await asyncio.sleep(0.1)
+            (controller,) = [broker for broker in cluster.brokers if active(broker)]
+            alone = CreatableReplicaAssignment(partition_index=0, broker_ids=[controller.broker_id])
+            for made in (
+                CreatableTopic(name="before", num_partitions=-1, replication_factor=-1, assignments=[alone]),
+                CreatableTopic(name="t", num_partitions=3, replication_factor=3),
+            ):
+                await administrator.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=5_000), 7)
+                while not held(controller, made.name):
+                    await asyncio.sleep(0.01)
+            before = states(cluster)
+            directories = [one.directory for one in controller.server.services.logs.all_logs() if one.topic == "t"]
+            controller.power_failure()
+            assert not any(map(controller.files.is_directory, directories)), "this disk was to lose the names"
+            starting = asyncio.ensure_future(controller.start())
+            isrs = []
+            while not starting.done():
+                isrs.append([state.isr for state in states(cluster)])
+                await asyncio.sleep(0.01)
+            assert any(all(controller.broker_id not in isr for isr in some) for some in isrs), "it was never taken out"
+            await asyncio.sleep(5)
+            assert held(controller, "t") == {0, 1, 2}
             for old, new in zip(before, states(cluster), strict=True):
                 assert len(new.isr) == 3 and new.leader_epoch > old.leader_epoch
 
@@ -111,6 +149,11 @@ def test_nobody_is_served_before_the_broker_is_registered() -> None:
 
 def active(broker: EmbeddedBroker) -> bool:
     return broker.running and broker.server.services.controller.is_active
+
+
+def held(broker: EmbeddedBroker, topic: str) -> set[int]:
+    """Return the partitions of the topic whose log the broker has."""
+    return {one.partition for one in broker.server.services.logs.all_logs() if one.topic == topic}
 
 
 def states(cluster: EmbeddedCluster) -> list[PartitionState]:

@@ -42,8 +42,8 @@ class Loading:
         self._found_deleted: list[str] = []
         self._children = children
         self._recoveries: list[ParallelRecovery] = []
-        self.some_are_new = False
-        """A directory says of nobody that it is theirs; known from `owner` on."""
+        self.some_may_be_missing = False
+        """A directory had no mark of a clean shutdown, or cannot be read; known when all are loaded."""
 
     def owner(self) -> MetaProperties:
         """Lock all directories; who they belong to, as far as they say it. Raises UnusableDirectory.
@@ -57,7 +57,6 @@ class Loading:
                 owners[directory.path] = directory.owner()
             except OSError as error:
                 self._unusable(directory, error)
-        self.some_are_new = any(owner.broker_id is None for owner in owners.values())
         return common_owner(owners)
 
     def load(
@@ -84,6 +83,8 @@ class Loading:
         def loaded(directory: LogDirectory, result: Loaded | OSError) -> None:
             nonlocal left
             left -= 1
+            if isinstance(result, OSError) or not result.clean:
+                self.some_may_be_missing = True
             if isinstance(result, OSError):
                 self._directories.fail(directory.path, result)
             else:

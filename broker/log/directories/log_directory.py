@@ -45,6 +45,8 @@ class Loaded(NamedTuple):
     futures: list[tuple[Log, bytes | None]]
     """Logs that were on their way into this directory."""
     to_delete: list[str]
+    clean: bool
+    """The directory had the mark of a clean shutdown."""
 
 
 class LogDirectory:
@@ -138,7 +140,7 @@ class LogDirectory:
         recovery_points = self.checkpoints.read(RECOVERY_POINTS)
         starts = self.checkpoints.read(LOG_START_OFFSETS)
         cleaned = self.checkpoints.read(CLEANER_OFFSETS)
-        loaded = Loaded([], [], [])
+        loaded = Loaded([], [], [], clean)
         for name in files.list_directory(self.path):
             path = f"{self.path}/{name}"
             key = parse_partition_name(name) or parse_future_name(name)
