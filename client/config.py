@@ -257,7 +257,7 @@ def addresses(bootstrap_servers: Sequence[str]) -> list[tuple[str, int]]:
     found = []
     for text in bootstrap_servers:
         host, colon, port = text.rpartition(":")
-        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65_536:
+        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
             raise ConfigError(f"bootstrap.servers: {text!r} is not host:port")
         found.append((host.strip("[]"), int(port)))
     if not found:

@@ -105,7 +105,7 @@ class ControllerStore:
         One whose registration cannot be read is the one in `known` as long as that has the same epoch: only ZooKeeper
         says that a broker is gone, and it has not.
         """
-        names = [name for name in await self.children(BROKER_IDS_PATH, watch=True) if name.isdigit()]
+        names = [name for name in await self.children(BROKER_IDS_PATH, watch=True) if name.isdecimal()]
         ids = sorted(int(name) for name in names)
         found = await self.get_all([broker_path(broker_id) for broker_id in ids], watch=True)
         brokers = {}

@@ -78,7 +78,7 @@ async def _counting_on(store: Store, broker_id: int, partitions: Sequence[tuple[
 
     Topics that are marked for deletion are left out.
     """
-    registered = {int(name) for name in await store.children(BROKER_IDS_PATH) if name.isdigit()}
+    registered = {int(name) for name in await store.children(BROKER_IDS_PATH) if name.isdecimal()}
     others = registered - {broker_id}
     to_delete = set(await store.children(DELETE_TOPICS_PATH))
     partitions = [partition for partition in partitions if partition[0] not in to_delete]

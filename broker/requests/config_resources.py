@@ -111,7 +111,7 @@ def _check_broker_name(broker: Services, name: str) -> None:
     own = broker.identity.broker_id
     if name == "" or name == str(own):
         return
-    if not name.lstrip("-").isdigit():
+    if not name.lstrip("-").isdecimal():
         raise refuse(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
     raise refuse(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own}, but received {name}")
 

@@ -120,7 +120,7 @@ def connection_overrides(layers: Layers) -> dict[str, int]:
         host, colon, number = part.strip().rpartition(":")
         if not part.strip():
             continue
-        if not colon or not host or not number.isdigit():
+        if not colon or not host or not number.isdecimal():
             raise BadValue(name, text, f"{part.strip()!r} is not host:number")
         limits[host] = int(number)
     return limits

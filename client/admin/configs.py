@@ -115,7 +115,7 @@ async def _ask_owner(
     """A single broker's settings are that broker's to tell and to change; all others any broker's."""
     if resource.type == ResourceType.TOPIC or not resource.name:
         return await cluster.request_any(request, response)
-    if not resource.name.isdigit():
+    if not resource.name.isdecimal():
         raise ConfigError(f"a broker is named by its number, not {resource.name!r}")
     if int(resource.name) not in cluster.view.nodes:
         await cluster.refresh()
@@ -147,7 +147,7 @@ async def check_known(cluster: Cluster, changes: Mapping[ConfigResource, Sequenc
         known = {entry.name for entry in entries}
         for name, _, _ in changes[resource]:
             if name not in known and not _is_unlisted(resource, name):
-                raise ConfigError(f"{resource} has no setting {name}", setting=name)
+                raise ConfigError(f"{resource.type.name.lower()} {resource.name} has no setting {name}", setting=name)
 
 
 def _is_unlisted(resource: ConfigResource, name: str) -> bool:

@@ -38,7 +38,7 @@ def numbers_by_partition(option: str, value: Any, at_least: int) -> Offsets:
         if not isinstance(numbers, dict):
             raise ConfigError(f"{wanted}; of topic {topic} there is {numbers!r}")
         for partition, number in numbers.items():
-            if not partition.isdigit():
+            if not partition.isdecimal():
                 raise ConfigError(f"{option}: {partition!r} is no partition of topic {topic}")
             if isinstance(number, bool) or not isinstance(number, int) or number < at_least:
                 raise ConfigError(

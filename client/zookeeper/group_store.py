@@ -120,7 +120,7 @@ class GroupStore:
 
     async def _brokers(self) -> list[str]:
         names = await self._children(BROKER_IDS_PATH)
-        found = await asyncio.gather(*(self._broker(int(name)) for name in names if name.isdigit()))
+        found = await asyncio.gather(*(self._broker(int(name)) for name in names if name.isdecimal()))
         if found and not any(found):
             logger.warning("%s: no broker has a listener with %s", self._consumer_id, self._security_protocol)
         return sorted(address for address in found if address is not None)

@@ -46,7 +46,7 @@ def describe(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Return what is set, and where."""
+    """Show what is set, and where."""
     from odradek.client.admin.values import ConfigSource
 
     resource = _resource(topic, broker, broker_defaults, broker_loggers)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
-from odradek.cli.output import print_json
+from odradek.cli.output import print_json, printable
 from odradek.cli.why import ZooKeeper
 from odradek.cli.zookeeper import ZooKeeperFile, zookeeper_link
 
@@ -48,9 +48,9 @@ def doctor(
         print_json({"findings": [plain(one) for one in found], "unknown": list(known.unknown)})
     else:
         for line in findings_lines(found):
-            print(line)
+            print(printable(line))
         for one in known.unknown:
-            print(f"not known: {one}")
+            print(printable(f"not known: {one}"))
         counted = f"{len(known.brokers)} broker(s), {len(known.topics)} topic(s), {len(known.groups)} group(s)"
         well = "all is well, as far as is known" if known.unknown else "all is well"
         print(f"{counted}: {f'{len(found)} finding(s)' if found else well}")

@@ -1,5 +1,6 @@
 """`odradek groups list|describe|reset-offsets|delete`: consumer groups and their offsets."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -109,17 +110,20 @@ def reset_offsets(
         raise typer.BadParameter("give one of --to-earliest, --to-latest, --to-offset, --to-datetime")
     with connect(bootstrap_server) as admin:
         partitions = _partitions(admin, topic)
-        if to_earliest or to_datetime:
-            timestamp = _milliseconds(to_datetime) if to_datetime else EARLIEST_TIMESTAMP
-        else:
-            timestamp = LATEST_TIMESTAMP
-        ends = admin.list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
-        found = admin.list_offsets(dict.fromkeys(partitions, timestamp))
+
+        def offsets(timestamp: int) -> "dict[TopicPartition, int | None]":
+            found = admin.list_offsets(dict.fromkeys(partitions, timestamp))
+            return {at: None if place is None else place.offset for at, place in found.items()}
+
+        first, end = offsets(EARLIEST_TIMESTAMP), offsets(LATEST_TIMESTAMP)
+        asked = first if to_earliest else offsets(_milliseconds(to_datetime)) if to_datetime else end
         wanted = {}
-        for one in partitions:
-            place = found[one] or ends[one]
-            target = to_offset if to_offset is not None else (place.offset if place is not None else 0)
-            wanted[one] = OffsetAndMetadata(target)
+        for at in partitions:
+            begins, ends = first[at] or 0, end[at] or 0
+            target = asked[at] if to_offset is None else to_offset
+            wanted[at] = OffsetAndMetadata(ends if target is None else min(max(target, begins), ends))
+            if to_offset not in (None, wanted[at].offset):
+                print(f"odradek groups: {at} has offsets {begins} to {ends}, not {to_offset}", file=sys.stderr)
         if execute:
             admin.alter_group_offsets(group, wanted)
     rows = [(one.topic, one.partition, position.offset) for one, position in sorted(wanted.items())]
@@ -131,16 +135,18 @@ def reset_offsets(
 
 
 def _partitions(admin: "KafkaAdminClient", topics: list[str]) -> "list[TopicPartition]":
+    from odradek.client.errors import ClientError
     from odradek.client.records import TopicPartition
 
     found: list[TopicPartition] = []
     for text in topics:
         name, colon, number = text.rpartition(":")
-        if colon and number.isdigit():
-            found.append(TopicPartition(name, int(number)))
-        else:
-            info = admin.describe_topics([text])[0]
-            found += [TopicPartition(text, one.partition) for one in info.partitions]
+        asked = int(number) if colon and number.isdecimal() else None
+        topic = text if asked is None else name
+        known = [info.partition for info in admin.describe_topics([topic])[0].partitions]
+        if asked is not None and asked not in known:
+            raise ClientError(f"topic {topic} has partitions 0 to {max(known)}, not {asked}")
+        found += [TopicPartition(topic, one) for one in (known if asked is None else [asked])]
     return found
 
 

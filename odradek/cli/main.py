@@ -99,7 +99,10 @@ def run_command(name: str, arguments: list[str]) -> int:
     wrong_usage: Any = typer.BadParameter.__mro__[1]  # click's UsageError, which newer typers keep to themselves
     command = _click_command(name, typer)
     try:
-        arguments = _take_command_config(arguments)
+        arguments = _take_command_config(arguments, wrong_usage)
+        if not arguments and hasattr(command, "commands"):  # `odradek topics`: which of them?
+            command.main(args=["--help"], prog_name=f"odradek {name}", standalone_mode=False)
+            return WRONG_USAGE
         result = command.main(args=arguments, prog_name=f"odradek {name}", standalone_mode=False)
     except wrong_usage as error:
         where = error.ctx.command_path if error.ctx is not None else f"odradek {name}"
@@ -114,8 +117,11 @@ def run_command(name: str, arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _take_command_config(arguments: list[str]) -> list[str]:
-    """Read the file of `--command-config`, which every command has; the arguments without it. Raises OSError."""
+def _take_command_config(arguments: list[str], wrong_usage: Any) -> list[str]:
+    """Read the file of `--command-config`, which every command has; the arguments without it.
+
+    Raises OSError, and `wrong_usage` where no file is named.
+    """
     from odradek.cli import options
 
     options.command_config.clear()
@@ -124,7 +130,10 @@ def _take_command_config(arguments: list[str]) -> list[str]:
     for one in rest:
         name, equals, path = one.partition("=")
         if name == COMMAND_CONFIG:
-            options.read_command_config(path if equals else next(rest, ""))
+            file = path if equals else next(rest, "")
+            if not file:
+                raise wrong_usage(f"{COMMAND_CONFIG} needs a file")
+            options.read_command_config(file)
         else:
             left.append(one)
     return left

@@ -75,6 +75,6 @@ def topic_partition(text: str) -> "TopicPartition":
 
     for separator in (":", "-"):
         topic, found, number = text.rpartition(separator)
-        if found and topic and number.isdigit():
+        if found and topic and number.isdecimal():
             return TopicPartition(topic, int(number))
     raise typer.BadParameter(f"{text!r} is not TOPIC-PARTITION, such as orders-3")

@@ -32,7 +32,8 @@ def plain(value: Any) -> Any:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
     """Rows of values; None is shown as `-`."""
-    texts = [["-" if value is None else str(value) for value in row] for row in rows]
+    texts = [["-" if value is None else printable(str(value)) for value in row] for row in rows]
+    title = printable(title)
     if sys.stdout.isatty():
         _rich_table(columns, texts, title)
         return
@@ -52,6 +53,13 @@ def _rich_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
     Console().print(table)
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters as escapes: names of groups are anybody's, and terminals obey them."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def note(message: str) -> None:

@@ -43,7 +43,7 @@ def _brokers(text: str) -> list[int]:
 
 @reassign.command("list")
 def list_(bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER, json: Json = False) -> None:
-    """Return what is being moved."""
+    """List what is being moved."""
     with connect(bootstrap_server) as admin:
         found = admin.list_partition_reassignments()
     if json:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
-from odradek.cli.output import print_json
+from odradek.cli.output import print_json, printable
 from odradek.cli.zookeeper import ZooKeeperFile, zookeeper_link
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def why(
     for subject, findings in found:
         _print(facts, subject, findings, history)
     for one in facts.unknown:
-        print(f"not known: {one}")
+        print(printable(f"not known: {one}"))
 
 
 async def _look(name: str, bootstrap: str, zookeeper: str, link: "Link") -> "tuple[Facts, list[Subject]]":
@@ -70,12 +70,12 @@ def _print(facts: "Facts", subject: "Subject", findings: "list[Finding]", events
     from odradek.diagnosis.telling import calm, event_lines, findings_lines
 
     for line in findings_lines(findings) if findings else [calm(facts, subject)]:
-        print(line)
+        print(printable(line))
     lines = event_lines(facts, subject, events)
     if lines:
         print("\nwhat the journals say, event → rule → writes → requests:")
         for line in lines:
-            print(f"  {line}")
+            print(printable(f"  {line}"))
 
 
 def _as_objects(facts: "Facts", found: "list[tuple[Subject, list[Finding]]]", events: int) -> dict[str, Any]:

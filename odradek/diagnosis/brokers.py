@@ -140,7 +140,7 @@ def throttle_left(case: BrokerCase) -> Told | None:
     rates = {
         name: text
         for name in ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-        if (text := case.broker.settings.get(name, "")).isdigit() and int(text) < (1 << 63) - 1
+        if (text := case.broker.settings.get(name, "")).isdecimal() and int(text) < (1 << 63) - 1
     }
     if moving or not rates:
         return None

@@ -1,5 +1,6 @@
 """Cases: one partition, broker, group or the whole cluster, with what the rows of the table ask of it."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +29,7 @@ class Case:
     def start(self, broker: int) -> WayOut:
         """Start a broker again, by its file where `odradek up` has written one here."""
         file = self.facts.broker_files.get(broker)
-        return WayOut(f"start broker {broker} again", f"odradek broker {file}" if file else "")
+        return WayOut(f"start broker {broker} again", f"odradek broker {shlex.quote(file)}" if file else "")
 
     def gone(self, brokers: list[int]) -> str:
         """Tell in clauses how brokers that are not registered went."""
@@ -128,7 +129,7 @@ class PartitionCase(Case):
             named = self.topic.settings.get(f"{side}.replication.throttled.replicas", "")
             holder = self.facts.brokers.get(of)
             rate = "" if holder is None else holder.settings.get(f"{side}.replication.throttled.rate", "")
-            if rate.isdigit() and int(rate) < UNLIMITED and names_replica(named, self.partition.partition, of):
+            if rate.isdecimal() and int(rate) < UNLIMITED and names_replica(named, self.partition.partition, of):
                 return f"{side}.replication.throttled.rate={rate} of broker {of}"
         return ""
 
@@ -196,6 +197,11 @@ class GroupCase(Case):
     """A group."""
 
     group: GroupFacts
+
+    @property
+    def typed(self) -> str:
+        """The group's name as a shell takes it: a name may hold anything."""
+        return shlex.quote(self.group.group_id)
 
     @cached_property
     def assigned(self) -> dict[TopicPartition, str]:

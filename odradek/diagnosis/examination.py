@@ -39,16 +39,16 @@ def subjects(name: str, topics: Iterable[str], groups: Iterable[str], brokers: I
     known_topics, known_groups, known_brokers = set(topics), set(groups), set(brokers)
     found = [Subject(topic=name)] if name in known_topics else []
     topic, dash, number = name.rpartition("-")
-    if not found and dash and number.isdigit() and topic in known_topics:
+    if not found and dash and number.isdecimal() and topic in known_topics:
         found.append(Subject(topic=topic, partition=int(number)))
     if name in known_groups:
         found.append(Subject(group=name))
-    if name.isdigit() and int(name) in known_brokers:
+    if name.isdecimal() and int(name) in known_brokers:
         found.append(Subject(broker=int(name)))
     if found:
         return found
     names = sorted(known_topics | known_groups | {str(one) for one in known_brokers})
-    near = difflib.get_close_matches(topic if dash and number.isdigit() else name, names, NEAREST_MAX)
+    near = difflib.get_close_matches(topic if dash and number.isdecimal() else name, names, NEAREST_MAX)
     near += [one for one in names if name in one and one not in near][: NEAREST_MAX - len(near)]
     said = f"did you mean {' or '.join(near)}?" if near else _what_there_is(known_topics, known_groups, known_brokers)
     raise UnknownSubject(f"no topic, partition, broker or group {name!r}: {said}")

@@ -41,7 +41,7 @@ def no_members(case: GroupCase) -> Told | None:
         because = f"its last member {_went(last)} at {case.time(last.at_ms)}; {because}"
     ways = (
         WayOut("start a consumer of it"),
-        case.way("if it is not wanted any more", f"groups delete {case.group.group_id}"),
+        case.way("if it is not wanted any more", f"groups delete {case.typed}"),
     )
     rule = "offsets go offsets.retention.minutes after the last member"
     unknown = "" if last is not None else case.unknown_before(None)
@@ -99,7 +99,7 @@ def rebalances_on_and_on(case: GroupCase) -> Told | None:
 def _steadier(case: GroupCase, drops: Sequence[Noted]) -> WayOut:
     """Tell what keeps members in their group."""
     if not drops:
-        return case.way("see who comes and goes", f"groups describe --members {case.group.group_id}")
+        return case.way("see who comes and goes", f"groups describe --members {case.typed}")
     if drops[-1].change == "member expired":
         return WayOut("see that members send heartbeats (they are frozen, or session.timeout.ms is too short)")
     return WayOut("have fewer records in a poll (max.poll.records), or more time for them (max.poll.interval.ms)")
@@ -130,7 +130,7 @@ def partition_without_owner(case: GroupCase) -> Told | None:
         some = sorted(orphans)[0]
         way = case.way(
             "forget those offsets when no member is there",
-            f"groups reset-offsets {case.group.group_id} --topic {some.topic} --to-latest --execute",
+            f"groups reset-offsets {case.typed} --topic {some.topic} --to-latest --execute",
         )
     return Told("leaves partitions unread", because, f"assignor {case.group.assignor}", (way,))
 
@@ -162,7 +162,7 @@ def committed_out_of_range(case: GroupCase) -> Told | None:
         f"{at}: committed {offset}, the log ends at {end}" for at, (offset, end) in sorted(above.items())[:SHOWN]
     ]
     at = sorted(below | above)[0]
-    reset = f"groups reset-offsets {case.group.group_id} --topic {at.topic}:{at.partition} --to-earliest --execute"
+    reset = f"groups reset-offsets {case.typed} --topic {at.topic}:{at.partition} --to-earliest --execute"
     rule = (
         "retention deleted what was not read"
         if below
@@ -240,7 +240,7 @@ def lags(case: GroupCase) -> Told | None:
         "is behind",
         because,
         "",
-        (case.way("see whether it catches up", f"groups describe {case.group.group_id}"), more),
+        (case.way("see whether it catches up", f"groups describe {case.typed}"), more),
     )
 
 

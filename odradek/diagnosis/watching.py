@@ -135,6 +135,6 @@ class Watcher:
 def metrics_place(settings: Mapping[str, str], address: str) -> tuple[str, int] | None:
     """Host and port at which a broker tells metrics and its journal; None: nowhere. `address`: of its listener."""
     port, host = settings.get("metrics.port", "0"), settings.get("metrics.host", "")
-    if not port.isdigit() or port == "0":
+    if not port.isdecimal() or port == "0":
         return None
     return (address.rpartition(":")[0].strip("[]") if host in EVERYWHERE else host), int(port)

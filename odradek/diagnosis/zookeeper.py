@@ -46,7 +46,7 @@ async def look(store: Store) -> SeenInZooKeeper:
             seen.controller_epoch = decode_controller_epoch(epoch[0])
     except BadZnode as bad:
         seen.unreadable.append(str(bad))
-    ids = [name for name in await _children(store, BROKER_IDS_PATH) if name.isdigit()]
+    ids = [name for name in await _children(store, BROKER_IDS_PATH) if name.isdecimal()]
     for name, znode in zip(ids, await _read(store, [broker_path(int(one)) for one in ids]), strict=True):
         if znode is not None:
             seen.brokers[int(name)] = znode[1]

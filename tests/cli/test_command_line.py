@@ -114,12 +114,19 @@ def test_every_listed_command_is_built_and_has_help(name: str, capsys: pytest.Ca
         (["groups", "reset-offsets", "g", "--topic", "t"], "give one of --to-earliest"),
         (["reassign", "start", "t-0=a"], "'a' is not a list of broker ids"),
         (["elect-leaders", "--unclean"], "name the partitions: it may lose records"),
+        (["elect-leaders", "orders-²"], "'orders-²' is not TOPIC-PARTITION"),
+        (["topics", "list", "--command-config"], "--command-config needs a file"),
     ],
 )
 def test_wrong_usage_is_one_line_and_2(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.run(arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("odradek: ") and said in line
+
+
+def test_a_command_without_its_subcommand_shows_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.run(["topics"]) == 2
+    assert "  describe  Partitions of topics" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -242,6 +249,11 @@ def test_json_says_enums_by_name_and_bytes_as_text() -> None:
 def test_a_table_into_a_pipe_is_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["name", "value"], [("a", None), ("longer", 5)], "title")
     assert capsys.readouterr().out == "title\nNAME    VALUE\na       -\nlonger  5\n"
+
+
+def test_names_in_a_table_do_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["group"], [("\x1b[2Jgone\n",), ("größe",)], "\x07")
+    assert capsys.readouterr().out == "\\x07\nGROUP\n\\x1b[2Jgone\\n\ngröße\n"
 
 
 @pytest.mark.parametrize(

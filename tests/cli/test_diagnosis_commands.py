@@ -143,3 +143,28 @@ def test_levels_of_loggers_are_settings_like_others(cluster: Cluster, capsys: Ca
     _, (line,) = run(cluster, capsys, "configs", "describe", *of_one, "--json")
     assert {one["name"]: one["value"] for one in json.loads(line)}["state.change.logger"] == "DEBUG"
     assert run(cluster, capsys, "configs", "alter", *of_one, "--delete", "state.change.logger")[0] == 0
+
+
+def test_offsets_are_reset_within_the_log_alone(cluster: Cluster, capsys: Capture) -> None:
+    cluster.create_topic("trips", partitions=1)
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer:
+        producer.send("trips", b"x").result()
+    reset = ["groups", "reset-offsets", "g", "--topic"]
+    said = ["odradek: topic trips has partitions 0 to 0, not 7"]
+    assert run(cluster, capsys, *reset, "trips:7", "--to-earliest") == (1, said)
+    arguments = ["--to-offset", "5000", "--execute", "--json", "--bootstrap-server", cluster.bootstrap]
+    assert command_line.run([*reset, "trips:0", *arguments]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out) == [{"topic": "trips", "partition": 0, "offset": 1}]
+    assert told.err == "odradek groups: trips-0 has offsets 0 to 1, not 5000\n"
+
+
+def test_a_command_is_given_so_that_a_shell_takes_any_name(cluster: Cluster, capsys: Capture) -> None:
+    """Whoever may commit offsets chooses the name, and somebody else copies the line."""
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer:
+        producer.send("flights", b"x", partition=0).result()
+    name = "a; touch \x1b$HOME"
+    arguments = ["groups", "reset-offsets", name, "--topic", "flights:0", "--to-earliest", "--execute"]
+    assert run(cluster, capsys, *arguments)[0] == 0
+    _, lines = run(cluster, capsys, "why", name, "--history", "0", *NO_ZOOKEEPER)
+    assert "`odradek groups delete 'a; touch \\x1b$HOME' --bootstrap-server" in lines[0]

@@ -68,7 +68,7 @@ def decode_meta(data: bytes) -> tuple[MetaProperties, dict[str, str]]:
     if version != "0":
         raise CorruptFile(f"meta.properties of version {version}")
     broker_id, cluster_id = properties.get("broker.id"), properties.get("cluster.id")
-    if broker_id is not None and not broker_id.removeprefix("-").isdigit():
+    if broker_id is not None and not broker_id.removeprefix("-").isdecimal():
         raise CorruptFile(f"meta.properties with broker.id={broker_id}")
     directory_id = properties.get("directory.id")
     owner = MetaProperties(
@@ -175,6 +175,6 @@ def parse_future_name(name: str) -> tuple[str, int] | None:
 def parse_partition_name(name: str) -> tuple[str, int] | None:
     """(topic, partition) of a directory, None when it is not a partition's or set aside."""
     topic, dash, number = name.rpartition("-")
-    if not dash or not topic or not number.isdigit() or name.endswith(SET_ASIDE_SUFFIXES):
+    if not dash or not topic or not number.isdecimal() or name.endswith(SET_ASIDE_SUFFIXES):
         return None
     return topic, int(number)
