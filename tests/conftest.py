@@ -6,6 +6,7 @@
 import gc
 import logging
 import os
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Generator, Iterator
@@ -59,6 +60,11 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("gate")
 """The same examples each time, and as much time as the machine needs; `--hypothesis-profile default` draws others."""
+OWN_LOGGERS = ("odradek", "kafka.", "state.change.logger")
+ASYNCIOS_OWN = "waitpid-"
+"""Threads that wait for a child process and say nothing: of a fixture of the folder, it may be."""
+ENDING_SECONDS = 60.0
+"""For a thread that has been told to end, on a busy machine."""
 FORGOTTEN = ("was never retrieved", "Task was destroyed but it is pending")
 
 
@@ -212,11 +218,52 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def no_client_of_kafka_python_is_left() -> Generator[None]:
-    """They ask and log on for ever, in a thread, which other tests would see."""
+def nothing_is_left_to_others(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the module that leaves a thread, or changes what the tests of this process share.
+
+    A client that nobody closed asks and logs on for ever; which tests see that, depends on the order.
+    """
+    if group_of(request.path) != request.path.relative_to(TESTS).as_posix():
+        yield  # what its folder shares may have begun in it
+        return
+    threads, shared = set(threading.enumerate()), what_is_shared()
     yield
-    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("kafka-io-")]
-    assert not left, "clients of kafka-python that nobody closed"
+    left = [one for one in threading.enumerate() if one not in threads and not one.name.startswith(ASYNCIOS_OWN)]
+    for thread in left:
+        thread.join(ENDING_SECONDS)
+    assert not (running := [thread.name for thread in left if thread.is_alive()]), f"threads that go on: {running}"
+    now = what_is_shared()
+    assert not (changed := sorted(name for name in {*now, *shared} if now.get(name) != shared.get(name))), changed
+
+
+def what_is_shared() -> dict[str, object]:
+    """Environment, working directory and levels of logging, as far as tests can change them."""
+    loggers = logging.Logger.manager.loggerDict
+    return {
+        **{f"environment: {name}": text for name, text in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
+        **{
+            f"logger: {name}": (one.level, one.disabled)
+            for name, one in loggers.items()
+            if isinstance(one, logging.Logger) and name.startswith(OWN_LOGGERS) and (one.level or one.disabled)
+        },
+        "all loggers": (logging.root.level, logging.root.manager.disable),
+        "working directory": Path.cwd(),
+        "collector": gc.isenabled(),
+        "switch interval": sys.getswitchinterval(),
+    }
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """Hears only threads that began after it, and its own: others' clusters in this process may log at any time."""
+    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+
+    def own(record: logging.LogRecord) -> bool:
+        return all(record.thread != thread.ident or not thread.is_alive() for thread in others)
+
+    caplog.handler.addFilter(own)
+    yield caplog
+    caplog.handler.removeFilter(own)
 
 
 @pytest.hookimpl(wrapper=True)

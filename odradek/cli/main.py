@@ -6,7 +6,6 @@ quick, and a broker does not pay for clients.
 """
 
 import difflib
-import logging
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -92,10 +91,10 @@ def run_command(name: str, arguments: list[str]) -> int:
     """Import a command's file and run it; errors become one line and an exit code."""
     import typer
 
+    from odradek.cli.output import only_errors_of
     from odradek.client.errors import ClientError
     from odradek.protocol.errors import KafkaError, MalformedMessage
 
-    logging.getLogger("odradek.client").setLevel(logging.ERROR)  # a command says itself what is wrong, in one line
     wrong_usage: Any = typer.BadParameter.__mro__[1]  # click's UsageError, which newer typers keep to themselves
     command = _click_command(name, typer)
     try:
@@ -103,7 +102,8 @@ def run_command(name: str, arguments: list[str]) -> int:
         if not arguments and hasattr(command, "commands"):  # `odradek topics`: which of them?
             command.main(args=["--help"], prog_name=f"odradek {name}", standalone_mode=False)
             return WRONG_USAGE
-        result = command.main(args=arguments, prog_name=f"odradek {name}", standalone_mode=False)
+        with only_errors_of("odradek.client"):  # a command says itself what is wrong, in one line
+            result = command.main(args=arguments, prog_name=f"odradek {name}", standalone_mode=False)
     except wrong_usage as error:
         where = error.ctx.command_path if error.ctx is not None else f"odradek {name}"
         return _complain(f"{error.format_message()} (see {where} --help)", WRONG_USAGE)

@@ -1,11 +1,25 @@
 """Output of commands: JSON for scripts, a rich table on a terminal, plain columns into a pipe."""
 
 import json
+import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from enum import Enum
 from typing import Any
+
+
+@contextmanager
+def only_errors_of(logger: str) -> Iterator[None]:
+    """Have its warnings kept to itself, here and not in whatever the process does later."""
+    one = logging.getLogger(logger)
+    level = one.level
+    one.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        one.setLevel(level)
 
 
 def print_json(value: Any) -> None:

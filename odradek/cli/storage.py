@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from odradek.cli.options import Json, new_app
-from odradek.cli.output import print_json
+from odradek.cli.output import only_errors_of, print_json
 
 if TYPE_CHECKING:
     from odradek.broker.config import BrokerConfig
@@ -191,12 +191,10 @@ def _used(process: int) -> str:
 
 def _load(config: Path) -> "BrokerConfig":
     """Return the settings of a broker. Raises OSError for a file that a broker would refuse."""
-    import logging
-
     from odradek.broker.config import ConfigError, load_config
 
-    logging.getLogger("odradek.broker").setLevel(logging.ERROR)  # warnings of settings are for who starts it
     try:
-        return load_config(str(config))
+        with only_errors_of("odradek.broker"):  # warnings of settings are for who starts it
+            return load_config(str(config))
     except ConfigError as error:
         raise OSError(str(error)) from None

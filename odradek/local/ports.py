@@ -22,11 +22,13 @@ def check_port_free(host: str, port: int, what: str) -> None:
             raise PortInUse(what, host, port) from error
 
 
+GOLDEN_RATIO = 0.6180339887498949
 FIRST_PORT, LAST_PORT = 15_000, 32_000
 """Below the ports that the system gives to outgoing connections: nobody takes one of these by accident between the
 moment it is found free and the moment somebody listens on it."""
-_places = itertools.count(os.getpid() * 16 % (LAST_PORT - FIRST_PORT))
-"""Where the search goes on: another process begins elsewhere, and what was given out is not given again soon."""
+_places = itertools.count(int(os.getpid() * GOLDEN_RATIO * (LAST_PORT - FIRST_PORT)) % (LAST_PORT - FIRST_PORT))
+"""Where the search goes on: another process begins far away, however near its number, or it would take the port of a
+broker that is down and comes back; and what was given out is not given again soon."""
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:

@@ -1,4 +1,4 @@
-"""One cluster for the tests of this folder that leave it whole."""
+"""One cluster for the tests of a module that leave it whole."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ import pytest
 from odradek.testing import Cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_cluster() -> Iterator[Cluster]:
     with Cluster(brokers=3, trace=False) as cluster:
         yield cluster
